@@ -1,0 +1,78 @@
+"""Everything this project raises on purpose, each with the HTTP status it is answered with.
+
+    PrerenderError               500
+    ├── ConfigError              (stops the start with exit status 2)
+    ├── OriginError              502  the site's own server failed
+    │   └── OriginTimeout        504
+    ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
+    └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
+        ├── RenderTimeout
+        ├── EmptyPage
+        ├── SnapshotTooLarge
+        ├── PoolBusy
+        └── BrowserGone          the browser or the page died; one retry on another is worth it
+
+Foreign exceptions are translated once, where the library is used (upstream.py, devtools.py).
+"""
+
+from http import HTTPStatus
+
+
+class PrerenderError(Exception):
+    """Base of all; its text is for the log, never for a client."""
+
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    public = "The server made a mistake."
+
+
+class ConfigError(PrerenderError):
+    """One or more settings are unknown or wrong. ``problems`` holds one line for each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+class OriginError(PrerenderError):
+    """The origin refused, died or did not speak HTTP."""
+
+    status = HTTPStatus.BAD_GATEWAY
+    public = "The site behind this server cannot be reached."
+
+
+class OriginTimeout(OriginError):
+    """The origin did not answer in time."""
+
+    status = HTTPStatus.GATEWAY_TIMEOUT
+    public = "The site behind this server did not answer in time."
+
+
+class NotRenderable(PrerenderError):
+    """The origin's answer for the target is not an HTML page, so there is nothing to render."""
+
+
+class RenderError(PrerenderError):
+    """No snapshot could be made now. Never a 404: the page exists."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    public = "This page could not be prepared. Please try again in a moment."
+
+
+class RenderTimeout(RenderError):
+    """The wall-clock limit of a render passed with nothing to show."""
+
+
+class EmptyPage(RenderError):
+    """The page ended without any content, which no user would have seen as success."""
+
+
+class SnapshotTooLarge(RenderError):
+    """The rendered page is larger than a snapshot may be."""
+
+
+class PoolBusy(RenderError):
+    """All pages are taken and the queue is full, or the wait in it was too long."""
+
+
+class BrowserGone(RenderError):
+    """The browser, or the page in it, died or went silent under a command."""

@@ -1,0 +1,264 @@
+"""Chromium as a child process of ours: found, started, connected to, and ended with all it started.
+
+It runs in a session of its own under a guardian (guardian.py), in a private temporary profile, with
+a scrubbed environment and no inherited file descriptors.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from prerender.errors import BrowserGone
+from prerender.rendering import guardian
+from prerender.rendering.devtools import DevTools
+from prerender.rendering.gateway import Gateway
+
+_NAMES = (
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+)
+_START_SECONDS = 20.0
+_CLOSE_SECONDS = 2.0
+_GUARDIAN_SECONDS = guardian.KILL_SECONDS + 1
+_PROBE_EVERY_SECONDS = 2.0
+_PROBE_SECONDS = 2.0
+_LARGE_SHM_BYTES = 256 * 1024**2
+
+# With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
+# render on a reused page. The back/forward cache would keep the page of the last render alive.
+# Frames of other sites share the page's process, and so its virtual time.
+_DISABLED_FEATURES = (
+    "RenderDocument",
+    "BackForwardCache",
+    "IsolateOrigins",
+    "site-per-process",
+    "Translate",
+    "OptimizationHints",
+    "MediaRouter",
+    "Prerender2",
+    "AutofillServerCommunication",
+    "CertificateTransparencyComponentUpdater",
+)
+_FLAGS = (
+    "--headless",
+    "--remote-debugging-port=0",
+    "--disable-site-isolation-trials",
+    "--disable-background-networking",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-breakpad",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-gpu",
+    "--disable-hang-monitor",
+    "--disable-ipc-flooding-protection",
+    "--disable-prompt-on-repost",
+    "--disable-quic",
+    "--disable-renderer-backgrounding",
+    "--disable-sync",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+    "--metrics-recording-only",
+    "--mute-audio",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "--no-pings",
+    "--no-proxy-server",
+    "--password-store=basic",
+    # WebRTC would open sockets of its own, past the gateway.
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy",
+    f"--disable-features={','.join(_DISABLED_FEATURES)}",
+)
+
+log = structlog.get_logger(__name__)
+
+
+def find(path: str = "") -> str:
+    """The program to run: ``path`` if given, else the first of its usual names in PATH.
+
+    Raises BrowserGone with what to do about it.
+    """
+    for name in [path] if path else _NAMES:
+        if found := shutil.which(name):
+            return found
+    if path:
+        raise BrowserGone(f"{path}: is not a program that can be run ([browser] path)")
+    raise BrowserGone(
+        f"no Chromium found: install one of {', '.join(_NAMES)}, or set [browser] path"
+    )
+
+
+def sandbox_problem() -> str:
+    """Why Chromium's sandbox cannot be on here, or '' when it can."""
+    if os.geteuid() == 0:
+        return "it cannot run as root"
+    for switch in (
+        "/proc/sys/kernel/unprivileged_userns_clone",
+        "/proc/sys/user/max_user_namespaces",
+    ):
+        with suppress(OSError):
+            if Path(switch).read_text(encoding="ascii").strip() == "0":
+                return f"user namespaces are off ({switch})"
+    return ""
+
+
+class Chromium:
+    """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
+
+    def __init__(self, process: asyncio.subprocess.Process, devtools: DevTools) -> None:
+        self._process = process
+        self.devtools = devtools
+        self.started = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"<Chromium under guardian {self._process.pid}>"
+
+    @classmethod
+    async def launch(cls, program: str, gateway: Gateway, *, sandbox: bool) -> "Chromium":
+        """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then."""
+        profile = Path(tempfile.mkdtemp(prefix="prerender-chromium-"))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", guardian.__file__, str(profile),
+                program, *_FLAGS, *_own_flags(profile, gateway, sandbox=sandbox), "about:blank",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment(profile),
+                start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            shutil.rmtree(profile, ignore_errors=True)
+            raise
+        tail = _Tail(process)
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                url = await _devtools_url(profile, process)
+                devtools = await DevTools.connect(url)
+                await devtools.call("Target.setDiscoverTargets", discover=True)
+        except BaseException as error:
+            await _end(process)
+            if isinstance(error, TimeoutError | BrowserGone):
+                raise BrowserGone(f"{program} did not start: {error}; {tail.text()}") from error
+            raise
+        return cls(process, devtools)
+
+    async def gone(self) -> str:
+        """Wait until the browser is of no use any more, and say why."""
+        exited = asyncio.create_task(self._process.wait(), name="browser exit")
+        closed = asyncio.create_task(self.devtools.closed.wait(), name="browser connection")
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    {exited, closed},
+                    timeout=_PROBE_EVERY_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if exited in done:
+                    return f"exit status {self._process.returncode}"
+                if closed in done:
+                    return "connection lost"
+                try:
+                    # The connection can be deaf while it looks alive.
+                    await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
+                except BrowserGone:
+                    return "no answer"
+        finally:
+            exited.cancel()
+            closed.cancel()
+
+    async def close(self) -> None:
+        """End the browser with everything it started. Safe to call when it is gone already."""
+        with suppress(BrowserGone):
+            await self.devtools.call("Browser.close", _CLOSE_SECONDS)
+        await self.devtools.close()
+        await _end(self._process)
+
+
+def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
+    flags = [
+        f"--user-data-dir={profile}",
+        f"--host-resolver-rules={gateway.resolver_rules}",
+        f"--ignore-certificate-errors-spki-list={gateway.certificate.spki_sha256}",
+    ]
+    if not sandbox:
+        flags.append("--no-sandbox")
+    with suppress(OSError):
+        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is asked)
+        if shm.f_blocks * shm.f_frsize < _LARGE_SHM_BYTES:
+            flags.append("--disable-dev-shm-usage")
+    return flags
+
+
+def _environment(profile: Path) -> dict[str, str]:
+    """What Chromium needs, and no secret of ours."""
+    kept = {
+        name: os.environ[name] for name in ("PATH", "TZ", "FONTCONFIG_PATH") if name in os.environ
+    }
+    return kept | {
+        "HOME": str(profile),
+        "TMPDIR": str(profile),
+        "LANG": "C.UTF-8",
+        "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+    }
+
+
+async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> str:
+    file = profile / "DevToolsActivePort"
+    while process.returncode is None:
+        with suppress(OSError, ValueError):
+            port, path = file.read_text(encoding="ascii").split("\n")[:2]
+            return f"ws://127.0.0.1:{int(port)}{path}"
+        await asyncio.sleep(0.01)
+    raise BrowserGone(f"exit status {process.returncode}")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Let the guardian end the session, and end it ourselves when the guardian cannot."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(_GUARDIAN_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        log.warning("the guardian of a browser does not end", pid=process.pid)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+class _Tail:
+    """Reads the browser's standard error to its end, so that it never blocks, and keeps a little."""
+
+    _KEPT_LINES = 5
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._lines: list[str] = []
+        self._task = asyncio.create_task(self._read(process), name="browser stderr")
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        with suppress(ValueError):  # a line longer than the stream's limit
+            async for line in process.stderr:
+                text = line.decode(errors="replace").strip()
+                log.debug("chromium", line=text)
+                self._lines = [*self._lines[1 - self._KEPT_LINES :], text]
+
+    def text(self) -> str:
+        return " | ".join(self._lines) or "it printed nothing"

@@ -1,0 +1,64 @@
+"""Which network addresses a page may reach through the gateway.
+
+The origin is reached by the gateway's own configuration. Everything else must resolve to an address
+of the public Internet: the browser runs next to the site's internal services, and a page (or what
+somebody got into it) must not be able to talk to them.
+"""
+
+import socket
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+
+# An IPv4 address rides in the last 32 bits (RFC 6052), so it has to be looked at by itself.
+_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+
+
+class Forbidden(OSError):
+    """A host is, or resolves to, an address that pages may not reach."""
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Whether an address belongs to the public Internet, whatever notation it hides in."""
+    if isinstance(address, IPv6Address):
+        embedded = address.ipv4_mapped or address.sixtofour
+        if address.teredo:
+            embedded = address.teredo[1]
+        elif any(address in network for network in _NAT64):
+            embedded = IPv4Address(int(address) & 0xFFFFFFFF)
+        if embedded is not None:
+            return is_public(embedded)
+    return address.is_global and not address.is_multicast
+
+
+def literal(host: str) -> IPv4Address | IPv6Address | None:
+    """The address that a host name is the text of, or None for a real name."""
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
+
+class PublicResolver(AbstractResolver):
+    """Resolves names, and leaves only public addresses.
+
+    The connector connects to exactly what is returned here, so a name cannot change its address
+    between the check and the connection (DNS rebinding).
+    """
+
+    def __init__(self) -> None:
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The public addresses of a host. Raises Forbidden when it has none."""
+        found = await self._resolver.resolve(host, port, family)
+        public = [result for result in found if is_public(ip_address(result["host"].split("%")[0]))]
+        if not public:
+            raise Forbidden(f"{host} has no public address")
+        return public
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,248 @@
+"""One reused page (a tab) of the browser, in a browser context of its own.
+
+A page renders one target at a time: navigate, settle, serialise. Between renders it is cleaned: what
+one render leaves (cookies, storage of every origin it touched, service workers, windows) the next one
+never sees. A page that timed out, crashed or could not be cleaned is thrown away by the pool.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import structlog
+from yarl import URL
+
+from prerender.errors import BrowserGone, RenderError, RenderTimeout
+from prerender.rendering.devtools import DevTools, Session
+from prerender.rendering.gateway import number_user_agent
+from prerender.rendering.settle import Settled, Settler
+from prerender.rendering.visit import Visit
+
+WIDTH, HEIGHT = 1280, 1024
+BLANK = "about:blank"
+_WORLD = "prerender"
+# A script that does not end is stopped, and what is there is serialised in this time.
+_LAST_SECONDS = 3.0
+_CLEAN_SECONDS = 5.0
+# What clearDataForOrigin is asked to clear. "all" takes five times as long, and the rest of it
+# (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
+_STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
+
+_scripts = files("prerender.rendering") / "scripts"
+PROBE_SCRIPT = (_scripts / "probe.js").read_text(encoding="utf-8")
+SERIALIZE_SCRIPT = (_scripts / "serialize.js").read_text(encoding="utf-8")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit."""
+
+    html: str
+    url: str
+    empty: bool
+    status_codes: tuple[str, ...]
+    headers: tuple[str, ...]
+    partial: bool
+    settled: Settled
+    serialize_seconds: float
+
+
+class Page:
+    """Make it with ``await Page.open(...)``. ``number`` names it to the gateway."""
+
+    def __init__(
+        self, devtools: DevTools, session: Session, context_id: str, target_id: str, number: int
+    ) -> None:
+        self.devtools = devtools
+        self._session = session
+        self._context_id = context_id
+        self._target_id = target_id
+        self._moved = False
+        self._loader_id = ""
+        self._popups: set[str] = set()
+        self._visit: Visit | None = None
+        self.number = number
+        self.renders = 0
+        self.broken = False
+
+    def __repr__(self) -> str:
+        state = " broken" if self.broken else ""
+        return f"<Page {self.number}, {self.renders} renders{state}>"
+
+    @classmethod
+    async def open(cls, devtools: DevTools, number: int) -> "Page":
+        """A blank page in a new browser context. Raises BrowserGone or CommandFailed."""
+        context = await devtools.call("Target.createBrowserContext", disposeOnDetach=True)
+        context_id = context["browserContextId"]
+        target = await devtools.call(
+            "Target.createTarget",
+            url=BLANK,
+            browserContextId=context_id,
+            width=WIDTH,
+            height=HEIGHT,
+        )
+        session = await devtools.attach(target["targetId"])
+        page = cls(devtools, session, context_id, target["targetId"], number)
+        await page._prepare()
+        return page
+
+    async def _prepare(self) -> None:
+        version = await self.devtools.call("Browser.getVersion")
+        session = self._session
+        session.on("Page.javascriptDialogOpening", self._dismiss)
+        session.on("Page.frameNavigated", self._navigated)
+        self.devtools.on("Target.targetCreated", self._target_created)
+        await asyncio.gather(
+            session.call("Page.enable"),
+            session.call("Page.addScriptToEvaluateOnNewDocument", source=PROBE_SCRIPT),
+            session.call(
+                "Emulation.setUserAgentOverride", **_user_agent(version["userAgent"], self.number)
+            ),
+            session.call("Network.setBypassServiceWorker", bypass=True),
+            self.devtools.call(
+                "Browser.setDownloadBehavior", behavior="deny", browserContextId=self._context_id
+            ),
+        )
+
+    async def render(self, url: str, visit: Visit, *, timeout: float, budget: float) -> Rendered:
+        """Open ``url``, wait until the page has finished, and read its DOM.
+
+        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time. Raises
+        RenderTimeout when there is nothing to show at the limit, and BrowserGone.
+        """
+        self.renders += 1
+        self._visit = visit
+        self._moved = False
+        partial = False
+        settler = Settler(self._session, visit, budget)
+        try:
+            async with asyncio.timeout(timeout):
+                frame_id = await self._navigate(url, timeout)
+                settled = await settler.settle()
+        except TimeoutError:
+            partial = True
+            settled = settler.cut_off()
+            frame_id = await self._stop()
+        except BaseException:
+            self.broken = True
+            raise
+        started = time.monotonic()
+        found = await self._serialize(frame_id)
+        return Rendered(
+            html=found["html"],
+            url=found["url"],
+            empty=found["empty"],
+            status_codes=tuple(found["statusCodes"]),
+            headers=tuple(found["headers"]),
+            partial=partial,
+            settled=settled,
+            serialize_seconds=time.monotonic() - started,
+        )
+
+    async def _navigate(self, url: str, timeout: float) -> str:
+        answer = await self._session.call("Page.navigate", timeout, url=url)
+        if error := answer.get("errorText"):
+            raise RenderError(f"{url}: {error}")
+        self._loader_id = answer["loaderId"]
+        frame_id: str = answer["frameId"]
+        return frame_id
+
+    async def _stop(self) -> str:
+        """Stop a page that does not end. Raises RenderTimeout when it cannot be stopped."""
+        self.broken = True
+        try:
+            await self._session.call("Runtime.terminateExecution", _LAST_SECONDS)
+        except RenderError:
+            raise RenderTimeout("the page does not answer") from None
+        return self._target_id
+
+    async def _serialize(self, frame_id: str) -> dict[str, Any]:
+        world = await self._session.call(
+            "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
+        )
+        found: dict[str, Any] = await self._session.evaluate(
+            SERIALIZE_SCRIPT, contextId=world["executionContextId"]
+        )
+        return found
+
+    async def clean(self) -> None:
+        """Make the page as good as new. Raises RenderError when it cannot be trusted any more."""
+        origins = _storage_origins(self._visit) if self._visit else ()
+        try:
+            async with asyncio.timeout(_CLEAN_SECONDS):
+                await self._session.call("Page.navigate", url=BLANK)
+                await asyncio.gather(
+                    self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
+                    *(
+                        self._session.call(
+                            "Storage.clearDataForOrigin", origin=origin, storageTypes=_STORAGE
+                        )
+                        for origin in origins
+                    ),
+                    *(
+                        self.devtools.call("Target.closeTarget", targetId=popup)
+                        for popup in self._popups
+                    ),
+                )
+                self._popups.clear()
+        except (TimeoutError, RenderError) as error:
+            self.broken = True
+            raise BrowserGone(f"the page could not be cleaned: {error!r}") from error
+
+    async def close(self) -> None:
+        """Close the page with its context. Errors do not matter: it may be gone already."""
+        self.broken = True
+        self.devtools.remove_listener("Target.targetCreated", self._target_created)
+        try:
+            await self.devtools.call(
+                "Target.disposeBrowserContext", 2.0, browserContextId=self._context_id
+            )
+        except RenderError as error:
+            log.debug("page not closed", page=repr(self), error=str(error))
+
+    def _dismiss(self, params: dict[str, Any]) -> None:
+        """Answer a dialog at once: the page stands still until somebody does."""
+        accept = params["type"] == "beforeunload"
+        answer = self._session.send("Page.handleJavaScriptDialog", {"accept": accept})
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _navigated(self, params: dict[str, Any]) -> None:
+        frame = params["frame"]
+        if frame["id"] == self._target_id and frame["loaderId"] != self._loader_id:
+            self._moved = True
+
+    def _target_created(self, params: dict[str, Any]) -> None:
+        info = params["targetInfo"]
+        mine = info.get("browserContextId") == self._context_id
+        if mine and info["type"] == "page" and info["targetId"] != self._target_id:
+            self._popups.add(info["targetId"])
+
+
+def _storage_origins(visit: Visit) -> set[str]:
+    """The origins whose storage a render may have used: those of every request it made."""
+    urls = (URL(exchange.url, encoded=True) for exchange in visit.exchanges)
+    return {str(url.origin()) for url in urls if url.host} | {str(visit.public.origin())}
+
+
+def _user_agent(user_agent: str, number: int) -> dict[str, Any]:
+    """The browser's own user agent, as an ordinary Chrome, with the page's number in it."""
+    honest = user_agent.replace("HeadlessChrome", "Chrome")
+    major = honest.partition("Chrome/")[2].partition(".")[0]
+    reduced = honest.replace(honest.partition("Chrome/")[2].partition(" ")[0], f"{major}.0.0.0")
+    brands = [{"brand": "Chromium", "version": major}]
+    return {
+        "userAgent": number_user_agent(reduced, number),
+        "userAgentMetadata": {
+            "brands": brands,
+            "fullVersionList": brands,
+            "platform": "Linux",
+            "platformVersion": "",
+            "architecture": "x86",
+            "model": "",
+            "mobile": False,
+        },
+    }

@@ -1,0 +1,181 @@
+"""Waiting until a page has finished, in virtual time.
+
+Virtual time makes a page's timers fire as fast as the CPU allows, while the clock waits for the
+network. It is granted in slices; between slices the probe (scripts/probe.js) tells what is pending
+that virtual time does not see. Work outside the page's thread (workers, databases, sockets) takes real
+time, so while there is some the two clocks go side by side.
+
+What never ends must not hold the page: event streams, requests that have been silent for long,
+intervals and animation loops, sockets that do not speak.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from prerender.rendering.devtools import Session
+from prerender.rendering.visit import Visit
+
+PROBE = 'globalThis[Symbol.for("prerender.probe")]?.()'
+
+FIRST_SLICE_MS = 100.0
+LONGEST_SLICE_MS = 4000.0
+# While real work is pending, one slice of virtual time for about as much of real time.
+REAL_SLICE_MS = 10.0
+# How long something may be silent before it no longer counts: a request of the page, work in a
+# worker, a database or a socket, and the first frame that layout observers wait for.
+NETWORK_PATIENCE_SECONDS = 4.0
+WORK_PATIENCE_SECONDS = 3.0
+LAYOUT_PATIENCE_SECONDS = 0.15
+# Intervals and animation loops that change nothing may cost this much real time.
+IDLE_LOOP_SECONDS = 0.3
+# A page that posts tasks to itself without end would stop the virtual clock: it is pushed on.
+TASK_STARVATION_COUNT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Why a page counts as finished, and what it took."""
+
+    reason: str
+    virtual_seconds: float
+    real_seconds: float
+    slices: int
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """One answer of the probe. Counts, but ``timers``: milliseconds until each is due."""
+
+    complete: bool
+    ready: bool | None
+    timers: list[float]
+    intervals: int
+    frames: int
+    working: int
+    layout: int
+    activity: int
+    mutations: int
+
+
+class _Patience:
+    """Real seconds since something last changed."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._since = time.monotonic()
+
+    def idle_seconds(self, seen: object) -> float:
+        now = time.monotonic()
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since
+
+
+class Settler:
+    """Settles one page once. The caller sets the wall-clock limit around ``settle``."""
+
+    def __init__(self, session: Session, visit: Visit, budget_seconds: float) -> None:
+        self._session = session
+        self._visit = visit
+        self._budget_left_ms = budget_seconds * 1000
+        self._virtual_ms = 0.0
+        self._slices = 0
+        self._started = time.monotonic()
+        self._waits_for_network = True
+        self._work = _Patience()
+        self._layout = _Patience()
+        self._loops = _Patience()
+
+    async def settle(self) -> Settled:
+        """Grant slices of virtual time until nothing worth waiting for is pending."""
+        slice_ms = FIRST_SLICE_MS
+        while True:
+            await self._grant(min(slice_ms, self._budget_left_ms))
+            self._budget_left_ms -= slice_ms
+            state = await self._ask()
+            while state and state.ready is not True and self._is_working(state):
+                # Real time is what this waits for, so it does not use up the page's budget.
+                await asyncio.sleep(REAL_SLICE_MS / 1000)
+                await self._grant(REAL_SLICE_MS)
+                state = await self._ask()
+            if reason := self._finished(state):
+                return self._settled(reason)
+            slice_ms = min(slice_ms * 2, LONGEST_SLICE_MS)
+
+    def cut_off(self) -> Settled:
+        """What to report of a page that did not settle in time."""
+        return self._settled("cut off")
+
+    def _is_working(self, state: _State) -> bool:
+        """Whether there is work that needs real time and is not hanging."""
+        if not self._waits_for_network and self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
+            return True
+        if state.working and self._work.idle_seconds(state.activity) < WORK_PATIENCE_SECONDS:
+            return True
+        idle = self._layout.idle_seconds((state.activity, state.layout))
+        return bool(state.layout) and idle < LAYOUT_PATIENCE_SECONDS
+
+    def _finished(self, state: _State | None) -> str:
+        """Why nothing more is to be expected, or '' while something is."""
+        if state is None:
+            return "left"
+        if state.ready is True:
+            return "prerenderReady"
+        if self._budget_left_ms <= 0:
+            return "budget"
+        if state.ready is False or not state.complete:
+            return ""
+        if any(due <= self._budget_left_ms for due in state.timers):
+            return ""
+        if not state.intervals and not state.frames:
+            return "nothing pending"
+        if self._loops.idle_seconds(state.mutations) > IDLE_LOOP_SECONDS:
+            return "only loops without effect"
+        return ""
+
+    async def _ask(self) -> _State | None:
+        answer: dict[str, Any] | None = await self._session.evaluate(PROBE)
+        return None if answer is None else _State(**answer)
+
+    async def _grant(self, slice_ms: float) -> None:
+        """Let the page have ``slice_ms`` of virtual time, however long that really takes."""
+        expired = self._session.expect("Emulation.virtualTimeBudgetExpired")
+        try:
+            await self._set_policy(slice_ms)
+            while not expired.done():
+                await asyncio.wait({expired}, timeout=0.1)
+                if (
+                    self._waits_for_network
+                    and not expired.done()
+                    and not self._visit.waiting_for(NETWORK_PATIENCE_SECONDS)
+                ):
+                    # What is left of the network never ends. From now on the clock does not wait
+                    # for it, and the requests worth waiting for are waited for here.
+                    self._waits_for_network = False
+                    await self._set_policy(slice_ms)
+            expired.result()
+        finally:
+            expired.cancel()
+        self._virtual_ms += slice_ms
+        self._slices += 1
+
+    async def _set_policy(self, slice_ms: float) -> None:
+        policy = "pauseIfNetworkFetchesPending" if self._waits_for_network else "advance"
+        await self._session.call(
+            "Emulation.setVirtualTimePolicy",
+            # Answered only when the page's thread is free; the caller's deadline bounds it.
+            3600.0,
+            policy=policy,
+            budget=slice_ms,
+            maxVirtualTimeTaskStarvationCount=TASK_STARVATION_COUNT,
+        )
+
+    def _settled(self, reason: str) -> Settled:
+        return Settled(
+            reason,
+            virtual_seconds=round(self._virtual_ms / 1000, 3),
+            real_seconds=round(time.monotonic() - self._started, 4),
+            slices=self._slices,
+        )

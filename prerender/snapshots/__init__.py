@@ -1,0 +1,1 @@
+"""Snapshots: what they are, and how they are kept and shared."""
