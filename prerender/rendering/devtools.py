@@ -6,9 +6,11 @@ mended here, and each mend has a test against a fake DevTools server:
 - A caller that stops waiting cancels its future; pyppeteer's receive loop then dies of
   InvalidStateError and the browser goes deaf. Here an answer that nobody waits for is dropped.
 - A listener that raises, or an ``async def`` listener, kills the loop or never runs. Here the first
-  is logged and the second refused.
+  is logged, without harm to the other listeners, and the second refused.
 - On a dead socket pyppeteer polls at full speed or never tells. Here every loss of the connection,
   garbage included, ends in ``closed``, and every waiting call fails with BrowserGone.
+- A page can crash before its session is known to pyppeteer. Here a session exists from the event that
+  announces it, which comes before the answer to ``attach``.
 - pyppeteer wraps each message of a page in a message of the browser, JSON inside JSON. Here sessions
   are flat (``Target.attachToTarget`` with ``flatten``), so a snapshot is parsed once.
 - pyppeteer's calls have no deadline. Here each has one.
@@ -17,12 +19,11 @@ mended here, and each mend has a test against a fake DevTools server:
 import asyncio
 import inspect
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import structlog
-from pyppeteer.connection import CDPSession, Connection
+from pyppeteer.connection import CDPSession, Connection, EventEmitter
 from websockets.exceptions import WebSocketException
 from websockets.legacy.client import connect
 
@@ -40,7 +41,27 @@ class CommandFailed(RenderError):
     """Chromium answered a command with an error."""
 
 
-class DevTools(Connection):  # type: ignore[misc]
+class _Emitter(EventEmitter):  # type: ignore[misc]
+    """Events, with listeners that cannot end the connection that all pages share."""
+
+    def on(self, event: str, listener: Listener) -> Listener:
+        """Call ``listener(params)`` at each event; it must not be ``async def`` and must not wait."""
+        if inspect.iscoroutinefunction(listener):
+            raise TypeError(f"a listener of {event} must be a plain function")
+        super().on(event, listener)
+        return listener
+
+    def _emit_run(self, f: Listener, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            f(*args, **kwargs)
+        except Exception:
+            log.exception("a devtools listener failed", listener=repr(f))
+
+    def _emit_handle_potential_error(self, event: str, error: Any) -> None:
+        """An event called "error" that nobody listens to is nothing special."""
+
+
+class DevTools(_Emitter, Connection):  # type: ignore[misc]
     """The one WebSocket to a browser. Make it with ``await DevTools.connect(url)``."""
 
     def __init__(self, url: str) -> None:
@@ -76,7 +97,7 @@ class DevTools(Connection):  # type: ignore[misc]
         try:
             async for message in self.connection:
                 self._on_text(message)
-        except (OSError, WebSocketException, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # whatever it was, nothing that comes after it can be trusted
             log.warning("devtools connection lost", error=repr(error))
         finally:
             self._lose()
@@ -86,25 +107,33 @@ class DevTools(Connection):  # type: ignore[misc]
         if "id" in message:
             self._on_response(message)
             return
-        session = self._sessions.get(message.get("sessionId"))
-        emitter = session if session is not None else self
         method, params = message["method"], message.get("params", {})
-        if method == "Target.detachedFromTarget":
+        if method == "Target.attachedToTarget" and params["sessionId"] not in self._sessions:
+            self._sessions[params["sessionId"]] = Session(self, params["sessionId"])
+        elif method == "Target.detachedFromTarget":
             if gone := self._sessions.pop(params["sessionId"], None):
-                gone._on_closed()
-        elif method == "Inspector.targetCrashed" and session is not None:
-            session.crash()
-        emitter.emit(method, params)
+                gone.crash()
+        if "sessionId" not in message:
+            self.emit(method, params)
+        elif session := self._sessions.get(message["sessionId"]):
+            if method == "Inspector.targetCrashed":
+                session.crash()
+            session.emit(method, params)
 
     def _on_response(self, message: Params) -> None:
+        if "error" in message:
+            error = message["error"]
+            failure = CommandFailed(f"{error.get('message')} {error.get('data', '')}".rstrip())
+            result = None
+        else:
+            failure, result = None, message["result"]
         future = self._callbacks.pop(message["id"], None)
         if future is None or future.done():
             return
-        if "error" in message:
-            error = message["error"]
-            future.set_exception(CommandFailed(f"{error.get('message')} {error.get('data', '')}"))
+        if failure is not None:
+            future.set_exception(failure)
         else:
-            future.set_result(message["result"])
+            future.set_result(result)
 
     def send(
         self, method: str, params: Params | None = None, session_id: str | None = None
@@ -112,13 +141,16 @@ class DevTools(Connection):  # type: ignore[misc]
         """Send a command; the future fails with BrowserGone when the connection is lost."""
         future: asyncio.Future[Params] = self._loop.create_future()
         if not self._connected:
-            future.set_exception(BrowserGone(f"{method}: the connection is closed"))
+            _fail([future], f"{method}: the connection is closed")
             return future
         self._lastId += 1
-        message: Params = {"id": self._lastId, "method": method, "params": params or {}}
+        number = self._lastId
+        message: Params = {"id": number, "method": method, "params": params or {}}
         if session_id is not None:
             message["sessionId"] = session_id
-        self._callbacks[self._lastId] = future
+        self._callbacks[number] = future
+        # Nobody waits for it any more: an answer that never comes must not keep its place.
+        future.add_done_callback(lambda _: self._callbacks.pop(number, None))
         task = asyncio.create_task(self._async_send(json.dumps(message)), name=f"send {method}")
         self._sends.add(task)
         task.add_done_callback(self._sends.discard)
@@ -137,26 +169,23 @@ class DevTools(Connection):  # type: ignore[misc]
     async def attach(self, target_id: str) -> "Session":
         """Open a flat session to a target."""
         answer = await self.call("Target.attachToTarget", targetId=target_id, flatten=True)
-        session = Session(self, answer["sessionId"])
-        self._sessions[answer["sessionId"]] = session
+        session = self._sessions.get(answer["sessionId"])
+        if session is None:
+            raise BrowserGone("the target was gone before it could be used")
         return session
-
-    def emit(self, event: str, *args: Any) -> bool:
-        return _emit(super().emit, event, *args)
-
-    def on(self, event: str, listener: Listener) -> Listener:
-        """Call ``listener(params)`` at each event; it must not be ``async def`` and must not wait."""
-        return _listen(super().on, event, listener)
 
     def _lose(self) -> None:
         self._connected = False
         if self.closed.is_set():
             return
         self.closed.set()
+        # A closing handshake would keep the connection's tasks for 20 s if the browser is deaf.
+        self.connection.transport.abort()
         for session in self._sessions.values():
-            session._on_closed()
+            session.crash()
         self._sessions.clear()
-        _fail_all(self._callbacks, "the browser is gone")
+        _fail(self._callbacks.values(), "the browser is gone")
+        self._callbacks.clear()
 
     def abandon(self) -> None:
         """Declare the browser lost: ``closed`` is set and waiting calls fail with BrowserGone."""
@@ -165,14 +194,14 @@ class DevTools(Connection):  # type: ignore[misc]
     async def close(self) -> None:
         """Close the connection; waiting calls fail with BrowserGone. Safe to call twice."""
         self._lose()
-        self.connection.fail_connection()
-        if self._recv_fut is not None:
-            self._recv_fut.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._recv_fut
+        tasks = [*self._sends, self._recv_fut]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.connection.wait_closed()
 
 
-class Session(CDPSession):  # type: ignore[misc]
+class Session(_Emitter, CDPSession):  # type: ignore[misc]
     """A flat session to one page. Make it with ``DevTools.attach``."""
 
     def __init__(self, devtools: DevTools, session_id: str) -> None:
@@ -183,10 +212,11 @@ class Session(CDPSession):  # type: ignore[misc]
 
     def send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
         """Send a command to the page."""
-        future = self._devtools.send(method, params, self._sessionId)
-        if self.gone and not future.done():
-            future.set_exception(BrowserGone(f"{method}: the page is gone"))
-        self._track(future)
+        if self.gone:
+            future: asyncio.Future[Params] = self._loop.create_future()
+        else:
+            future = self._devtools.send(method, params, self._sessionId)
+        self._track(future, method)
         return future
 
     async def call(self, method: str, timeout: float = COMMAND_SECONDS, /, **params: Any) -> Params:
@@ -213,32 +243,19 @@ class Session(CDPSession):  # type: ignore[misc]
 
         self.on(event, arrived)
         future.add_done_callback(lambda _: self.remove_listener(event, arrived))
-        if self.gone:
-            future.set_exception(BrowserGone(f"{event}: the page is gone"))
-        self._track(future)
+        self._track(future, event)
         return future
 
     def crash(self) -> None:
-        """The page's process died. Nothing that waits for it will be answered."""
-        self._on_closed()
+        """The page's process died, or the session ended. Nothing that waits will be answered."""
+        self.gone = True
+        _fail(list(self._waiting), "the page is gone")
 
-    def emit(self, event: str, *args: Any) -> bool:
-        return _emit(super().emit, event, *args)
-
-    def on(self, event: str, listener: Listener) -> Listener:
-        """Call ``listener(params)`` at each event; it must not be ``async def`` and must not wait."""
-        return _listen(super().on, event, listener)
-
-    def _track(self, future: asyncio.Future[Any]) -> None:
+    def _track(self, future: asyncio.Future[Any], what: str) -> None:
+        if self.gone:
+            _fail([future], f"{what}: the page is gone")
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)
-
-    def _on_closed(self) -> None:
-        self.gone = True
-        for future in list(self._waiting):
-            if not future.done():
-                future.set_exception(BrowserGone("the page is gone"))
-                future.exception()  # marked as seen: its caller may have stopped waiting
 
 
 async def _answer(future: asyncio.Future[Params], method: str, timeout: float) -> Params:
@@ -251,25 +268,8 @@ async def _answer(future: asyncio.Future[Params], method: str, timeout: float) -
         raise CommandFailed(f"{method}: {error}") from None
 
 
-def _emit(emit: Callable[..., bool], event: str, *args: Any) -> bool:
-    try:
-        return emit(event, *args)
-    except Exception:
-        # A fault in one listener must not end the connection that all pages share.
-        log.exception("a devtools listener failed", devtools_event=event)
-        return True
-
-
-def _listen(on: Callable[..., Any], event: str, listener: Listener) -> Listener:
-    if inspect.iscoroutinefunction(listener):
-        raise TypeError(f"a listener of {event} must be a plain function")
-    on(event, listener)
-    return listener
-
-
-def _fail_all(callbacks: dict[int, asyncio.Future[Params]], reason: str) -> None:
-    for future in callbacks.values():
+def _fail(futures: Iterable[asyncio.Future[Any]], reason: str) -> None:
+    for future in futures:
         if not future.done():
             future.set_exception(BrowserGone(reason))
             future.exception()  # marked as seen: its caller may have stopped waiting
-    callbacks.clear()

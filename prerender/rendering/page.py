@@ -15,12 +15,19 @@ import structlog
 from yarl import URL
 
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
+from prerender.rendering.clock import VirtualClock
 from prerender.rendering.devtools import DevTools, Session
 from prerender.rendering.gateway import number_user_agent
 from prerender.rendering.settle import Settled, Settler
 from prerender.rendering.visit import Visit
 
 WIDTH, HEIGHT = 1280, 1024
+# A page is replaced after so many renders: what leaks in it must not add up.
+RENDERS = 500
+# Virtual time runs ahead of the real clock and cannot be set back; a page whose Date is further
+# ahead than this is replaced.
+LEAD_SECONDS = 10.0
+MAX_RELOADS = 3
 BLANK = "about:blank"
 _WORLD = "prerender"
 # A script that does not end is stopped, and what is there is serialised in this time.
@@ -51,6 +58,14 @@ class Rendered:
     serialize_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """The page went to another document, by script or by meta refresh, as a redirect does."""
+
+    url: str
+    settled: Settled
+
+
 class Page:
     """Make it with ``await Page.open(...)``. ``number`` names it to the gateway."""
 
@@ -61,8 +76,10 @@ class Page:
         self._session = session
         self._context_id = context_id
         self._target_id = target_id
-        self._moved = False
-        self._loader_id = ""
+        self._departure: asyncio.Future[str] | None = None
+        self._url = ""
+        self._reloads = 0
+        self._clock = VirtualClock(session)
         self._popups: set[str] = set()
         self._visit: Visit | None = None
         self.number = number
@@ -94,7 +111,7 @@ class Page:
         version = await self.devtools.call("Browser.getVersion")
         session = self._session
         session.on("Page.javascriptDialogOpening", self._dismiss)
-        session.on("Page.frameNavigated", self._navigated)
+        session.on("Page.frameRequestedNavigation", self._navigation_requested)
         self.devtools.on("Target.targetCreated", self._target_created)
         await asyncio.gather(
             session.call("Page.enable"),
@@ -108,7 +125,14 @@ class Page:
             ),
         )
 
-    async def render(self, url: str, visit: Visit, *, timeout: float, budget: float) -> Rendered:
+    @property
+    def worn(self) -> bool:
+        """Whether the page should be replaced by a new one."""
+        return self.renders >= RENDERS or self._clock.lead_seconds > LEAD_SECONDS
+
+    async def render(
+        self, url: str, visit: Visit, *, timeout: float, budget: float
+    ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
         ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time. Raises
@@ -116,20 +140,26 @@ class Page:
         """
         self.renders += 1
         self._visit = visit
-        self._moved = False
+        self._url, self._reloads = url.partition("#")[0], 0
+        self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        settler = Settler(self._session, visit, budget)
+        settler = Settler(self._session, self._clock, visit, budget)
         try:
             async with asyncio.timeout(timeout):
+                await self._clock.catch_up()
                 frame_id = await self._navigate(url, timeout)
-                settled = await settler.settle()
+                settled = await self._settle(settler)
+            if self._departure.done():
+                return Departed(self._departure.result(), settled)
         except TimeoutError:
             partial = True
-            settled = settler.cut_off()
+            settled = settler.cut_off("cut off")
             frame_id = await self._stop()
         except BaseException:
             self.broken = True
             raise
+        finally:
+            self._departure = None
         started = time.monotonic()
         found = await self._serialize(frame_id)
         return Rendered(
@@ -147,9 +177,22 @@ class Page:
         answer = await self._session.call("Page.navigate", timeout, url=url)
         if error := answer.get("errorText"):
             raise RenderError(f"{url}: {error}")
-        self._loader_id = answer["loaderId"]
         frame_id: str = answer["frameId"]
         return frame_id
+
+    async def _settle(self, settler: Settler) -> Settled:
+        """Wait until the page has settled or has left for another document."""
+        assert self._departure is not None
+        settling = asyncio.create_task(settler.settle(), name=f"settle {self!r}")
+        try:
+            either: set[asyncio.Future[Any]] = {settling, self._departure}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._departure.done():
+                return settler.cut_off("departed")
+            return settling.result()
+        finally:
+            settling.cancel()
+            await asyncio.gather(settling, return_exceptions=True)
 
     async def _stop(self) -> str:
         """Stop a page that does not end. Raises RenderTimeout when it cannot be stopped."""
@@ -176,6 +219,7 @@ class Page:
             async with asyncio.timeout(_CLEAN_SECONDS):
                 await self._session.call("Page.navigate", url=BLANK)
                 await asyncio.gather(
+                    self._clock.finish(),
                     self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
                     *(
                         self._session.call(
@@ -210,10 +254,18 @@ class Page:
         answer = self._session.send("Page.handleJavaScriptDialog", {"accept": accept})
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def _navigated(self, params: dict[str, Any]) -> None:
-        frame = params["frame"]
-        if frame["id"] == self._target_id and frame["loaderId"] != self._loader_id:
-            self._moved = True
+    def _navigation_requested(self, params: dict[str, Any]) -> None:
+        """The page itself goes somewhere. A changed fragment alone is not told here."""
+        url: str = params["url"]
+        departure = self._departure
+        mine = params["frameId"] == self._target_id and params["disposition"] == "currentTab"
+        if departure is None or departure.done() or not mine or not url.startswith("http"):
+            return
+        if url.partition("#")[0] == self._url:
+            self._reloads += 1
+            if self._reloads <= MAX_RELOADS:
+                return
+        departure.set_result(url)
 
     def _target_created(self, params: dict[str, Any]) -> None:
         info = params["targetInfo"]

@@ -19,8 +19,6 @@ from prerender.errors import BrowserGone, PoolBusy, RenderError
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.page import Page
 
-# A page is replaced after so many renders: what leaks in it must not add up.
-RENDERS_PER_PAGE = 500
 _FIRST_DELAY_SECONDS = 0.1
 _LONGEST_DELAY_SECONDS = 15.0
 _HEALTHY_SECONDS = 10.0
@@ -119,12 +117,12 @@ class Pool:
 
     async def _take_back(self, page: Page) -> None:
         browser = self._browser
-        if not page.broken and page.renders < RENDERS_PER_PAGE:
+        if not page.broken and not page.worn:
             try:
                 await page.clean()
             except RenderError as error:
                 log.info("page thrown away", page=repr(page), reason=str(error))
-        if page.broken or page.renders >= RENDERS_PER_PAGE:
+        if page.broken or page.worn:
             self._busy.discard(page)
             if browser is not None and page.devtools is browser.devtools:
                 await page.close()

@@ -8,10 +8,11 @@ import structlog
 from yarl import URL
 
 from prerender import headers as fields
-from prerender.errors import BrowserGone, EmptyPage, RenderTimeout, SnapshotTooLarge
+from prerender.ajax_crawling import ugly_to_pretty
+from prerender.errors import BrowserGone, EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.rendering import document
 from prerender.rendering.gateway import Gateway
-from prerender.rendering.page import Rendered
+from prerender.rendering.page import Departed, Rendered
 from prerender.rendering.pool import Pool
 from prerender.rendering.visit import Document
 from prerender.snapshots.snapshot import Answer, Header, Snapshot, Target, Timings, etag_of
@@ -59,7 +60,8 @@ class Renderer:
             raise RenderTimeout(f"{target.url}: the document took too long") from None
         fetched = time.monotonic()
         if page.status // 100 == 3:
-            return Answer(_redirect(page), timings=Timings(document=fetched - started))
+            snapshot = _redirect(page.status, page.headers["Location"], self._public)
+            return Answer(snapshot, timings=Timings(document=fetched - started))
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 rendered, queue = await self._render(target, page, deadline)
@@ -68,12 +70,19 @@ class Renderer:
                 if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
                     raise
                 log.info("render repeated", url=target.url, reason=str(error))
-        snapshot = self._judge(target, page, rendered)
+        serialize = 0.0
+        if isinstance(rendered, Departed):
+            if rendered.url.partition("#")[0] == target.url.partition("#")[0]:
+                raise RenderError(f"{target.url}: reloads itself without end")
+            snapshot = _redirect(302, rendered.url, self._public)
+        else:
+            snapshot = self._judge(target, page, rendered)
+            serialize = rendered.serialize_seconds
         timings = Timings(
             queue=queue,
             document=fetched - started,
             settle=rendered.settled.real_seconds,
-            serialize=rendered.serialize_seconds,
+            serialize=serialize,
         )
         log.info(
             "rendered",
@@ -88,7 +97,7 @@ class Renderer:
 
     async def _render(
         self, target: Target, page_document: Document, deadline: float
-    ) -> tuple[Rendered, float]:
+    ) -> tuple[Rendered | Departed, float]:
         asked = time.monotonic()
         async with self._pool.page(self._left(deadline)) as page:
             queue = time.monotonic() - asked
@@ -109,6 +118,9 @@ class Renderer:
         """The snapshot that a rendered page makes, or the reason why it makes none."""
         if rendered.empty:
             raise (RenderTimeout if rendered.partial else EmptyPage)(f"{target.url}: empty")
+        if not rendered.url.startswith(f"{self._public.origin()}/"):
+            # A blob: or about: URL. What the crawler asked for is not there.
+            raise RenderError(f"{target.url}: left the site for {rendered.url[:80]}")
         body = rendered.html.encode("utf-8")
         if len(body) > self._limits.max_bytes:
             raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
@@ -132,16 +144,26 @@ class Renderer:
         )
 
 
-def _redirect(page: Document) -> Snapshot:
-    headers: tuple[Header, ...] = (("Location", page.headers["Location"]),)
+def _redirect(status: int, location: str, public: URL) -> Snapshot:
+    headers: tuple[Header, ...] = (("Location", _pretty(location, public)),)
     return Snapshot(
-        status=page.status,
+        status=status,
         headers=headers,
         body=b"",
-        etag=etag_of(page.status, headers, b""),
+        etag=etag_of(status, headers, b""),
         last_modified=int(time.time()),
         storable=False,
     )
+
+
+def _pretty(location: str, public: URL) -> str:
+    """A Location without the ugly form: users and crawlers see pretty URLs only."""
+    site = str(public.origin())
+    own = location.startswith(f"{site}/")
+    pretty = ugly_to_pretty(location[len(site) :] if own else location)
+    if pretty is None or not (own or location.startswith("/")):
+        return location
+    return f"{site if own else ''}{pretty}"
 
 
 def _status(origin: int, wanted: tuple[str, ...]) -> int:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from prerender.rendering.clock import VirtualClock
 from prerender.rendering.devtools import Session
 from prerender.rendering.visit import Visit
 
@@ -30,8 +31,8 @@ WORK_PATIENCE_SECONDS = 3.0
 LAYOUT_PATIENCE_SECONDS = 0.15
 # Intervals and animation loops that change nothing may cost this much real time.
 IDLE_LOOP_SECONDS = 0.3
-# A page that posts tasks to itself without end would stop the virtual clock: it is pushed on.
-TASK_STARVATION_COUNT = 10_000
+# How long a slice may take before it is asked what holds it.
+STALL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,11 @@ class _Patience:
 class Settler:
     """Settles one page once. The caller sets the wall-clock limit around ``settle``."""
 
-    def __init__(self, session: Session, visit: Visit, budget_seconds: float) -> None:
+    def __init__(
+        self, session: Session, clock: VirtualClock, visit: Visit, budget_seconds: float
+    ) -> None:
         self._session = session
+        self._clock = clock
         self._visit = visit
         self._budget_left_ms = budget_seconds * 1000
         self._virtual_ms = 0.0
@@ -102,11 +106,20 @@ class Settler:
                 state = await self._ask()
             if reason := self._finished(state):
                 return self._settled(reason)
-            slice_ms = min(slice_ms * 2, LONGEST_SLICE_MS)
+            slice_ms = self._next_slice(slice_ms, state)
 
-    def cut_off(self) -> Settled:
-        """What to report of a page that did not settle in time."""
-        return self._settled("cut off")
+    def _next_slice(self, last_ms: float, state: _State | None) -> float:
+        """Twice the last slice, but not further than the last timer: what is not needed of virtual
+        time would only set the page's clock ahead."""
+        longest = min(last_ms * 2, LONGEST_SLICE_MS)
+        if state is None or state.intervals or state.frames or state.ready is False:
+            return longest
+        due = [time for time in state.timers if time <= self._budget_left_ms]
+        return min(longest, max(due, default=longest) + 1)
+
+    def cut_off(self, reason: str) -> Settled:
+        """What to report of a page that was not let settle."""
+        return self._settled(reason)
 
     def _is_working(self, state: _State) -> bool:
         """Whether there is work that needs real time and is not hanging."""
@@ -141,36 +154,18 @@ class Settler:
 
     async def _grant(self, slice_ms: float) -> None:
         """Let the page have ``slice_ms`` of virtual time, however long that really takes."""
-        expired = self._session.expect("Emulation.virtualTimeBudgetExpired")
-        try:
-            await self._set_policy(slice_ms)
-            while not expired.done():
-                await asyncio.wait({expired}, timeout=0.1)
-                if (
-                    self._waits_for_network
-                    and not expired.done()
-                    and not self._visit.waiting_for(NETWORK_PATIENCE_SECONDS)
-                ):
-                    # What is left of the network never ends. From now on the clock does not wait
-                    # for it, and the requests worth waiting for are waited for here.
-                    self._waits_for_network = False
-                    await self._set_policy(slice_ms)
-            expired.result()
-        finally:
-            expired.cancel()
         self._virtual_ms += slice_ms
         self._slices += 1
-
-    async def _set_policy(self, slice_ms: float) -> None:
-        policy = "pauseIfNetworkFetchesPending" if self._waits_for_network else "advance"
-        await self._session.call(
-            "Emulation.setVirtualTimePolicy",
-            # Answered only when the page's thread is free; the caller's deadline bounds it.
-            3600.0,
-            policy=policy,
-            budget=slice_ms,
-            maxVirtualTimeTaskStarvationCount=TASK_STARVATION_COUNT,
-        )
+        used_up = await self._clock.start(slice_ms, wait_for_network=self._waits_for_network)
+        while not used_up.done():
+            await asyncio.wait({used_up}, timeout=STALL_SECONDS)
+            if used_up.done() or not self._waits_for_network:
+                continue
+            if not self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
+                # What is left of the network never ends. From now on the clock does not wait for
+                # it, and the requests worth waiting for are waited for here.
+                self._waits_for_network = False
+                await self._clock.advance()
 
     def _settled(self, reason: str) -> Settled:
         return Settled(

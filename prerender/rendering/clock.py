@@ -1,0 +1,84 @@
+"""The virtual clock of one page.
+
+While it stands still, none of the page's timers run; while it runs, they fire as fast as the CPU
+allows. It runs for budgets, one after the other: Chromium never forgets a budget, so one that was
+left unfinished has to be run to its end before the next is given.
+
+The page's Date goes with this clock: behind the real one while the page is idle, ahead of it after
+long timers. It can be set ahead, but not back.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from prerender.rendering.devtools import Session
+
+# A page that posts tasks to itself without end would stop the clock: it is pushed on.
+TASK_STARVATION_COUNT = 10_000
+# Answered only when the page's thread is free; the caller's deadline bounds it.
+_NO_DEADLINE_SECONDS = 3600.0
+_CATCH_UP_SECONDS = 1.0
+
+
+class VirtualClock:
+    """Give it budgets with ``start``. The caller sets a deadline: a page can hold its clock."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._budget: asyncio.Future[None] | None = None
+        self._first_start = 0.0
+        self._granted_seconds = 0.0
+        session.on("Emulation.virtualTimeBudgetExpired", self._expired)
+
+    @property
+    def lead_seconds(self) -> float:
+        """Seconds that the page's clock is ahead of the real one; negative when it is behind."""
+        if not self._first_start:
+            return 0.0
+        return self._granted_seconds - (time.monotonic() - self._first_start)
+
+    async def start(
+        self, milliseconds: float, *, wait_for_network: bool = False
+    ) -> asyncio.Future[None]:
+        """Run for a budget of virtual milliseconds; the future is done when it is used up.
+
+        With ``wait_for_network`` the clock stands still while a request of the page is unanswered.
+        """
+        assert self._budget is None or self._budget.done()
+        self._first_start = self._first_start or time.monotonic()
+        self._granted_seconds += milliseconds / 1000
+        self._budget = asyncio.get_running_loop().create_future()
+        await self._set_policy(
+            "pauseIfNetworkFetchesPending" if wait_for_network else "advance", budget=milliseconds
+        )
+        return self._budget
+
+    async def advance(self) -> None:
+        """Go on with the budget under way, whatever the network does."""
+        await self._set_policy("advance")
+
+    async def finish(self) -> None:
+        """Run what an interrupted render left of its budget. Only for a page that is blank."""
+        if self._budget is not None and not self._budget.done():
+            await self.advance()
+            await self._budget
+
+    async def catch_up(self) -> None:
+        """Bring the clock of a blank page up to the real time."""
+        behind = -self.lead_seconds
+        if behind > _CATCH_UP_SECONDS:
+            await (await self.start(behind * 1000))
+
+    async def _set_policy(self, policy: str, **more: Any) -> None:
+        await self._session.call(
+            "Emulation.setVirtualTimePolicy",
+            _NO_DEADLINE_SECONDS,
+            policy=policy,
+            maxVirtualTimeTaskStarvationCount=TASK_STARVATION_COUNT,
+            **more,
+        )
+
+    def _expired(self, _: dict[str, Any]) -> None:
+        if self._budget is not None and not self._budget.done():
+            self._budget.set_result(None)
