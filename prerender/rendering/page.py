@@ -18,15 +18,14 @@ from prerender.errors import BrowserGone, RenderError, RenderTimeout
 from prerender.rendering.clock import VirtualClock
 from prerender.rendering.devtools import DevTools, Session
 from prerender.rendering.gateway import number_user_agent
-from prerender.rendering.settle import Settled, Settler
+from prerender.rendering.settle import HEIGHT, WIDTH, Settled, Settler
 from prerender.rendering.visit import Visit
 
-WIDTH, HEIGHT = 1280, 1024
 # A page is replaced after so many renders: what leaks in it must not add up.
 RENDERS = 500
 # Virtual time runs ahead of the real clock and cannot be set back; a page whose Date is further
 # ahead than this is replaced.
-LEAD_SECONDS = 10.0
+LEAD_SECONDS = 4.0
 MAX_RELOADS = 3
 BLANK = "about:blank"
 _WORLD = "prerender"
@@ -220,6 +219,7 @@ class Page:
                 await self._session.call("Page.navigate", url=BLANK)
                 await asyncio.gather(
                     self._clock.finish(),
+                    self._session.call("Emulation.clearDeviceMetricsOverride"),
                     self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
                     *(
                         self._session.call(

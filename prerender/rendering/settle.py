@@ -19,16 +19,28 @@ from prerender.rendering.devtools import Session
 from prerender.rendering.visit import Visit
 
 PROBE = 'globalThis[Symbol.for("prerender.probe")]?.()'
+# The same, and the next real frame counts as pending: observers of layout are told with it.
+_TELL_FRAME = 'globalThis[Symbol.for("prerender.probe")]?.(true)'
 
 FIRST_SLICE_MS = 100.0
+CONFIRMING_SLICE_MS = 1.0
 LONGEST_SLICE_MS = 4000.0
 # While real work is pending, one slice of virtual time for about as much of real time.
 REAL_SLICE_MS = 10.0
 # How long something may be silent before it no longer counts: a request of the page, work in a
-# worker, a database or a socket, and the first frame that layout observers wait for.
+# worker, a database or a socket, and a real frame (which comes after 16 ms if the CPU is free).
 NETWORK_PATIENCE_SECONDS = 4.0
 WORK_PATIENCE_SECONDS = 3.0
-LAYOUT_PATIENCE_SECONDS = 0.15
+LAYOUT_PATIENCE_SECONDS = 1.0
+# A worker that has spoken may have more to say.
+TALK_PATIENCE_SECONDS = 0.2
+# Frames of other origins cannot be asked what they wait for: they get some virtual time.
+FOREIGN_FRAMES_MS = 3000.0
+# The window, in CSS pixels. It grows to the height of a page with parts that load when they are seen,
+# but not without end: a page may grow with its window.
+WIDTH, HEIGHT = 1280, 1024
+HIGHEST_WINDOW = 20_000
+MOST_GROWTHS = 3
 # Intervals and animation loops that change nothing may cost this much real time.
 IDLE_LOOP_SECONDS = 0.3
 # How long a slice may take before it is asked what holds it.
@@ -56,8 +68,12 @@ class _State:
     frames: int
     working: int
     layout: int
+    talking: int
+    foreign: int
     activity: int
     mutations: int
+    unseen: int
+    height: int
 
 
 class _Patience:
@@ -72,6 +88,17 @@ class _Patience:
         if seen != self._seen:
             self._seen, self._since = seen, now
         return now - self._since
+
+
+async def resize(session: Session, height: int) -> None:
+    """Set the height of the page's window."""
+    await session.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=WIDTH,
+        height=height,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
 
 
 class Settler:
@@ -91,28 +118,57 @@ class Settler:
         self._work = _Patience()
         self._layout = _Patience()
         self._loops = _Patience()
+        self._window_height = HEIGHT
+        self._growths = 0
 
     async def settle(self) -> Settled:
         """Grant slices of virtual time until nothing worth waiting for is pending."""
         slice_ms = FIRST_SLICE_MS
         while True:
-            await self._grant(min(slice_ms, self._budget_left_ms))
-            self._budget_left_ms -= slice_ms
-            state = await self._ask()
-            while state and state.ready is not True and self._is_working(state):
-                # Real time is what this waits for, so it does not use up the page's budget.
-                await asyncio.sleep(REAL_SLICE_MS / 1000)
-                await self._grant(REAL_SLICE_MS)
-                state = await self._ask()
-            if reason := self._finished(state):
+            state = await self._run(min(slice_ms, self._budget_left_ms))
+            if self._finished(state):
+                # What began just when the slice ended, it did not wait for: a short one tells.
+                state = await self._run(CONFIRMING_SLICE_MS)
+            reason = self._finished(state)
+            if reason and not await self._show_more(state):
                 return self._settled(reason)
             slice_ms = self._next_slice(slice_ms, state)
+
+    async def _run(self, slice_ms: float) -> _State | None:
+        """Use up a slice of the budget, then wait for work that needs real time."""
+        await self._grant(slice_ms)
+        self._budget_left_ms -= slice_ms
+        state = await self._ask()
+        while state and state.ready is not True and self._is_working(state):
+            await asyncio.sleep(REAL_SLICE_MS / 1000)
+            # Real time is what this waits for, so it does not use up the page's budget.
+            await self._grant(REAL_SLICE_MS)
+            state = await self._ask()
+        return state
+
+    async def _show_more(self, state: _State | None) -> bool:
+        """Make the window as high as a page that has parts which wait to be seen.
+
+        False when there are none, or the window is high enough already.
+        """
+        if state is None or state.ready or not state.unseen or self._budget_left_ms <= 0:
+            return False
+        height = min(state.height, HIGHEST_WINDOW)
+        if height <= self._window_height or self._growths == MOST_GROWTHS:
+            return False
+        self._window_height = height
+        self._growths += 1
+        await resize(self._session, height)
+        await self._ask(_TELL_FRAME)
+        return True
 
     def _next_slice(self, last_ms: float, state: _State | None) -> float:
         """Twice the last slice, but not further than the last timer: what is not needed of virtual
         time would only set the page's clock ahead."""
         longest = min(last_ms * 2, LONGEST_SLICE_MS)
-        if state is None or state.intervals or state.frames or state.ready is False:
+        if state is None or state.intervals or state.frames or state.foreign:
+            return longest
+        if state.ready is False:
             return longest
         due = [time for time in state.timers if time <= self._budget_left_ms]
         return min(longest, max(due, default=longest) + 1)
@@ -126,6 +182,8 @@ class Settler:
         if not self._waits_for_network and self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
             return True
         if state.working and self._work.idle_seconds(state.activity) < WORK_PATIENCE_SECONDS:
+            return True
+        if state.talking and self._work.idle_seconds(state.activity) < TALK_PATIENCE_SECONDS:
             return True
         idle = self._layout.idle_seconds((state.activity, state.layout))
         return bool(state.layout) and idle < LAYOUT_PATIENCE_SECONDS
@@ -142,26 +200,30 @@ class Settler:
             return ""
         if any(due <= self._budget_left_ms for due in state.timers):
             return ""
+        if state.foreign and self._virtual_ms < FOREIGN_FRAMES_MS:
+            return ""
         if not state.intervals and not state.frames:
             return "nothing pending"
         if self._loops.idle_seconds(state.mutations) > IDLE_LOOP_SECONDS:
             return "only loops without effect"
         return ""
 
-    async def _ask(self) -> _State | None:
-        answer: dict[str, Any] | None = await self._session.evaluate(PROBE)
+    async def _ask(self, expression: str = PROBE) -> _State | None:
+        answer: dict[str, Any] | None = await self._session.evaluate(expression)
         return None if answer is None else _State(**answer)
 
     async def _grant(self, slice_ms: float) -> None:
         """Let the page have ``slice_ms`` of virtual time, however long that really takes."""
         self._virtual_ms += slice_ms
         self._slices += 1
+        started = time.monotonic()
         used_up = await self._clock.start(slice_ms, wait_for_network=self._waits_for_network)
         while not used_up.done():
             await asyncio.wait({used_up}, timeout=STALL_SECONDS)
             if used_up.done() or not self._waits_for_network:
                 continue
-            if not self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
+            stalled = time.monotonic() - started > NETWORK_PATIENCE_SECONDS
+            if stalled or self._visit.only_hanging(NETWORK_PATIENCE_SECONDS):
                 # What is left of the network never ends. From now on the clock does not wait for
                 # it, and the requests worth waiting for are waited for here.
                 self._waits_for_network = False

@@ -66,6 +66,11 @@ class Visit:
         finally:
             record.finished = True
 
+    def only_hanging(self, patience_seconds: float) -> bool:
+        """Whether there are unfinished requests, none of which is worth waiting for."""
+        unfinished = any(not record.finished for record in self.exchanges)
+        return unfinished and not self.waiting_for(patience_seconds)
+
     def waiting_for(self, patience_seconds: float) -> bool:
         """Whether an unfinished request is worth waiting for.
 

@@ -11,6 +11,7 @@
   const { setTimeout, clearTimeout, setInterval, clearInterval, Promise, Map, Set, Math, Reflect } =
     globalThis;
   const now = performance.now.bind(performance);
+  const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);
   const report = globalThis.reportError?.bind(globalThis) ?? (() => {});
   const listen = EventTarget.prototype.addEventListener;
   const then = Promise.prototype.then;
@@ -19,7 +20,7 @@
   // ---- What is going on. Only counts and times, so that asking is cheap.
   const timers = new Map(); // id -> when a one-shot timer is due
   const intervals = new Set();
-  const open = { working: 0, layout: 0 }; // what is under way outside virtual time
+  const open = { working: 0, layout: 0, talking: 0 }; // what is under way outside virtual time
   let activity = 0; // grows with whatever happens there; stays when something hangs
   let mutations = 0;
 
@@ -47,9 +48,38 @@
     });
   };
 
+  // ---- Clocks stand still while a script runs: one that waits for them in a loop would never end.
+  const PATIENT_CALLS = 1000;
+  let skew = 0;
+  const unstuck = (read) => {
+    let last = NaN;
+    let calls = 0;
+    return () => {
+      const time = read();
+      if (time !== last) { last = time; calls = 0; } else if (++calls > PATIENT_CALLS) skew += 0.1;
+      return time + skew;
+    };
+  };
+  const OriginalDate = globalThis.Date;
+  const dateNow = unstuck(OriginalDate.now.bind(OriginalDate));
+  patch(OriginalDate, "now", () => function () { return Math.floor(dateNow()); });
+  patch(Performance.prototype, "now", () => unstuck(now));
+  const WatchedDate = new Proxy(OriginalDate, {
+    construct(target, given, newTarget) {
+      return Reflect.construct(target, given.length ? given : [Math.floor(dateNow())], newTarget);
+    },
+  });
+  OriginalDate.prototype.constructor = WatchedDate;
+  Object.defineProperty(globalThis, "Date", { configurable: true, writable: true, value: WatchedDate });
+
   // ---- Timers: virtual time runs them, the probe only knows that they are there.
   patch(globalThis, "setTimeout", (original) => function (callback, delay, ...rest) {
-    if (typeof callback !== "function") return original.call(globalThis, callback, delay, ...rest);
+    if (typeof callback !== "function") {
+      const id = original.call(globalThis, callback, delay, ...rest);
+      timers.set(id, now() + Math.max(0, +delay || 0));
+      original.call(globalThis, () => timers.delete(id), delay);
+      return id;
+    }
     const id = original.call(globalThis, function (...given) {
       timers.delete(id);
       return callback.apply(this, given);
@@ -70,6 +100,21 @@
       return original.call(globalThis, id);
     });
   }
+
+  patch(globalThis.Scheduler?.prototype, "postTask", (original) => function (callback, options) {
+    const promise = original.apply(this, arguments);
+    const key = {};
+    timers.set(key, now() + (options?.delay || 0));
+    const end = () => timers.delete(key);
+    then.call(promise, end, end);
+    return promise;
+  });
+  patch(globalThis.AbortSignal, "timeout", (original) => function (delay) {
+    const signal = original.apply(this, arguments);
+    timers.set(signal, now() + delay);
+    listen.call(signal, "abort", () => timers.delete(signal));
+    return signal;
+  });
 
   // ---- Animation frames: real ones come every 16 ms of real time, in which virtual time may have
   // run out. Here they come every 16 ms of virtual time.
@@ -137,6 +182,17 @@
   watchPromise(prototypeOf("FontFaceSet"), "load");
   watchPromise(prototypeOf("HTMLImageElement"), "decode");
   watchPromise(globalThis, "createImageBitmap");
+  watchPromise(prototypeOf("MediaDevices"), "enumerateDevices", "getDisplayMedia", "getUserMedia");
+  watchPromise(globalThis.Notification, "requestPermission");
+  watchPromise(prototypeOf("Permissions"), "query");
+  watchPromise(prototypeOf("Clipboard"), "read", "readText", "write", "writeText");
+  watchPromise(prototypeOf("WakeLock"), "request");
+  watchPromise(prototypeOf("LockManager"), "query", "request");
+  watchPromise(prototypeOf("FileSystemDirectoryHandle"), "getDirectoryHandle", "getFileHandle",
+    "removeEntry", "resolve");
+  watchPromise(prototypeOf("FileSystemFileHandle"), "createWritable", "getFile");
+  watchPromise(prototypeOf("FileSystemWritableFileStream"), "close", "seek", "truncate", "write");
+  watchPromise(prototypeOf("WritableStreamDefaultWriter"), "close", "write");
 
   // ---- IndexedDB: a request or a transaction is open until one of its last events.
   const untilEvent = (target, ...events) => {
@@ -169,11 +225,16 @@
   }
 
   // ---- Those that answer when they like: worth waiting for their next word.
-  const answering = (target, receiver = target) => {
+  const answering = (target, receiver = target, keepsTalking = false) => {
     let end = begin();
-    listen.call(receiver, "message", () => { end(); activity++; });
+    let talks = () => {};
+    listen.call(receiver, "message", () => {
+      end();
+      talks();
+      if (keepsTalking) talks = begin("talking");
+    });
     listen.call(target, "error", () => end());
-    return { asked() { end(); end = begin(); }, end: () => end() };
+    return { asked() { end(); end = begin(); }, end() { end(); talks(); } };
   };
   const subclass = (type, setUp) => {
     const Original = globalThis[type];
@@ -195,12 +256,12 @@
     });
   };
   subclass("Worker", (worker) => {
-    const calls = answering(worker);
+    const calls = answering(worker, worker, true);
     askedBy(worker, calls);
     const terminate = worker.terminate;
     worker.terminate = () => { calls.end(); terminate.call(worker); };
   });
-  subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port)));
+  subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, true)));
   subclass("WebSocket", (socket) => {
     const calls = answering(socket);
     listen.call(socket, "close", calls.end);
@@ -215,66 +276,126 @@
     channel.postMessage = (...given) => { activity++; return postMessage.apply(channel, given); };
   });
 
-  // ---- Observers of layout get their first word with a real frame.
+  // ---- What is told with the next real frame.
+  const untilFrame = () => {
+    if (!realFrame) return;
+    const end = begin("layout");
+    realFrame(() => realFrame(end));
+  };
+  const untilFrameAfter = (owner, ...methods) => {
+    for (const method of methods) {
+      patch(owner, method, (original) => function (...given) {
+        untilFrame();
+        return original.apply(this, given);
+      });
+    }
+  };
+  untilFrameAfter(globalThis, "scroll", "scrollBy", "scrollTo", "resizeBy", "resizeTo");
+  untilFrameAfter(prototypeOf("Element"), "scroll", "scrollBy", "scrollIntoView", "scrollTo");
+  for (const property of ["scrollTop", "scrollLeft"]) {
+    const descriptor = Object.getOwnPropertyDescriptor(Element.prototype, property);
+    Object.defineProperty(Element.prototype, property, {
+      ...descriptor, set(value) { untilFrame(); descriptor.set.call(this, value); },
+    });
+  }
+  patch(prototypeOf("Document"), "startViewTransition", (original) => function (...given) {
+    const transition = original.apply(this, given);
+    const end = begin();
+    then.call(transition.finished, end, end);
+    return transition;
+  });
+
+  // ---- Observers of layout are told with a real frame, and again with the next one when what they do
+  // changes the layout. What has not come into view yet may be a part that loads when it is seen.
+  const unseen = new Set();
   for (const type of ["IntersectionObserver", "ResizeObserver"]) {
     const Original = globalThis[type];
     if (!Original) continue;
-    const ends = new WeakMap();
-    const done = (observer) => { ends.get(observer)?.(); };
-    subclass(type, () => {});
-    const Counted = globalThis[type];
-    Object.defineProperty(globalThis, type, {
-      configurable: true, writable: true,
-      value: new Proxy(Counted, {
-        construct(target, [callback, ...rest], newTarget) {
-          const observer = Reflect.construct(target, [function (...given) {
-            done(observer);
-            return callback.apply(this, given);
-          }, ...rest], newTarget);
-          return observer;
-        },
-      }),
+    const Watched = new Proxy(Original, {
+      construct(target, [callback, ...rest], newTarget) {
+        if (typeof callback !== "function") return Reflect.construct(target, [callback, ...rest], newTarget);
+        return Reflect.construct(target, [function (entries, ...given) {
+          untilFrame();
+          for (const { target: seen, isIntersecting } of entries) {
+            if (isIntersecting === true) unseen.delete(seen);
+          }
+          return callback.call(this, entries, ...given);
+        }, ...rest], newTarget);
+      },
     });
+    Original.prototype.constructor = Watched;
+    Object.defineProperty(globalThis, type, { configurable: true, writable: true, value: Watched });
+    const intersection = type === "IntersectionObserver";
+    untilFrameAfter(Original.prototype, "observe");
     patch(Original.prototype, "observe", (original) => function (...given) {
-      done(this);
-      const result = original.apply(this, given);
-      ends.set(this, begin("layout"));
-      return result;
+      if (intersection) unseen.add(given[0]);
+      return original.apply(this, given);
+    });
+    patch(Original.prototype, "unobserve", (original) => function (...given) {
+      if (intersection) unseen.delete(given[0]);
+      return original.apply(this, given);
     });
     patch(Original.prototype, "disconnect", (original) => function () {
-      done(this);
+      if (intersection) unseen.clear();
       return original.call(this);
     });
   }
+
+  // ---- Closed shadow roots are closed to the page's own scripts only: the serialiser has to see them.
+  const closed = new WeakSet();
+  patch(prototypeOf("Element"), "attachShadow", (original) => function (options, ...rest) {
+    if (options?.mode !== "closed") return original.call(this, options, ...rest);
+    const root = original.call(this, { ...options, mode: "open" }, ...rest);
+    closed.add(root);
+    return root;
+  });
+  const hide = (owner, property, replace) => {
+    const descriptor = owner && Object.getOwnPropertyDescriptor(owner, property);
+    if (!descriptor?.get) return;
+    const { get } = descriptor;
+    Object.defineProperty(owner, property, {
+      ...descriptor, get() { return replace(get.call(this), this); },
+    });
+  };
+  hide(prototypeOf("Element"), "shadowRoot", (root) => (root && closed.has(root) ? null : root));
+  hide(prototypeOf("ShadowRoot"), "mode", (mode, root) => (closed.has(root) ? "closed" : mode));
 
   // ---- The document itself.
   const count = new MutationObserver((records) => { mutations += records.length; });
   count.observe(document, { childList: true, characterData: true, subtree: true });
 
   const finishAnimations = () => {
-    let finishing = 0;
+    let finishing = false;
     for (const animation of document.getAnimations?.() ?? []) {
       const end = animation.effect?.getComputedTiming().endTime;
       if (animation.playState !== "running" || !(end < Infinity)) continue;
-      finishing++;
-      try { animation.finish(); } catch { /* it cannot end, so it is not waited for */ }
+      try { animation.finish(); } catch { continue; /* it cannot end, so it is not waited for */ }
+      finishing = true;
     }
-    return finishing;
+    if (finishing) untilFrame(); // their events come with it
   };
 
   // Frames of the same origin are part of the page; others cannot be asked.
+  let foreign = 0;
   const frameStates = () => {
     const states = [];
+    foreign = 0;
     for (let i = 0; i < globalThis.length; i++) {
       try {
         const probe = globalThis[i][name];
         if (probe) states.push(probe());
-      } catch { /* another origin */ }
+      } catch {
+        foreign++;
+      }
     }
     return states;
   };
 
-  const state = () => {
+  const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
+  const state = (awaitFrame = false) => {
+    if (awaitFrame) untilFrame();
+    const within = frameStates();
+    finishAnimations();
     const time = now();
     const due = [...timers.values()].map((at) => at - time);
     const ready = globalThis.prerenderReady;
@@ -285,13 +406,18 @@
       intervals: intervals.size,
       frames: frames.size,
       working: open.working + idle.size,
-      layout: open.layout + finishAnimations(),
+      layout: open.layout,
+      talking: open.talking,
+      foreign,
       activity,
+      unseen: unseen.size + document.querySelectorAll(lazy).length,
+      height: document.documentElement?.scrollHeight ?? 0,
       mutations: (mutations += count.takeRecords().length),
     };
-    for (const frame of frameStates()) {
+    for (const frame of within) {
       own.timers.push(...frame.timers);
-      for (const key of ["intervals", "frames", "working", "layout", "activity", "mutations"]) own[key] += frame[key];
+      for (const key of ["intervals", "frames", "working", "layout", "talking", "activity", "mutations",
+        "unseen", "foreign"]) own[key] += frame[key];
     }
     return own;
   };

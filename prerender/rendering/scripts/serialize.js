@@ -87,6 +87,7 @@
   };
 
   const clean = (copy) => {
+    for (const template of copy.querySelectorAll("template")) clean(template.content);
     for (const element of copy.querySelectorAll(removed.join(","))) {
       if (!element.matches(keep)) element.remove();
     }
