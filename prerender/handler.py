@@ -14,7 +14,7 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.upstream import Upstream
 
-_REMEMBERED_TARGETS = 4096
+_REMEMBERED_TARGETS = 1024
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +23,7 @@ class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours."""
 
     def __init__(self, public: URL, snapshots: CachedSnapshots, upstream: Upstream) -> None:
-        # Crawlers ask again for the same pages: what a URL means need not be worked out each time.
+        # Crawlers ask again for the same pages: a target is worked out once.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(partial(Target.of, public))
         self._snapshots = snapshots
         self._upstream = upstream
