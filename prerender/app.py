@@ -24,8 +24,9 @@ from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway
 from prerender.rendering.guard import PublicResolver
+from prerender.rendering.page import SerializeOptions
 from prerender.rendering.pool import Pool
-from prerender.rendering.renderer import Limits, Renderer
+from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.memory import BoundedMemoryCache
 from prerender.upstream import MAX_LINE_BYTES, Upstream, open_session
@@ -73,8 +74,13 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
         pool = await stack.enter_async_context(
             Pool(launch, size=_pages(settings), queue=settings.browser.queue)
         )
-        limits = Limits(settings.render.timeout, settings.render.budget, settings.render.max_bytes)
-        yield upstream, pool, Renderer(settings.public_url, upstream, gateway, pool, limits)
+        render = RenderSettings(
+            timeout=settings.render.timeout,
+            budget=settings.render.budget,
+            max_bytes=settings.render.max_bytes,
+            options=SerializeOptions(**settings.snapshot.model_dump()),
+        )
+        yield upstream, pool, Renderer(settings.public_url, upstream, gateway, pool, render)
 
 
 @asynccontextmanager

@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import os
 import signal
+import string
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import uvloop
 from yarl import URL
@@ -14,23 +16,39 @@ from yarl import URL
 from prerender import __version__, app, logs
 from prerender.ajax_crawling import PrettyURL, ugly_to_pretty
 from prerender.config import Settings, load
-from prerender.errors import ConfigError, NotRenderable, PrerenderError
-from prerender.snapshots.snapshot import Target
+from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
+from prerender.snapshots.snapshot import Snapshot, Target
 
 _FAILED = 1
 _USAGE = 2
+_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status: 0, 1 when it failed, 2 when it was asked wrongly."""
+    _open_standard_streams()
     options = _parser().parse_args(arguments)
     try:
         if options.command == "serve":
             return _serve(load(options.config))
         return _render(options.url, options.config)
     except ConfigError as error:
-        print("\n".join(["prerender cannot start:", *error.problems]), file=sys.stderr)
+        _say("\n".join(["prerender cannot start:", *error.problems]))
         return _USAGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _open_standard_streams() -> None:
+    """Lead what was closed (``2>&-``) nowhere, so that no socket gets its file descriptor."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _say(text: str) -> None:
+    logs.flush()
+    print(text, file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,47 +91,85 @@ def _serve(settings: Settings) -> int:
 
 
 def _render(text: str, config: Path | None) -> int:
-    try:
-        url = URL(text, encoded=True)
-        site = str(url.origin())
-    except ValueError:
-        raise ConfigError([f"URL: {text!r}: give an absolute http or https URL"]) from None
-    # Without an origin of its own the page is rendered straight from its site.
-    environ: Mapping[str, str] = os.environ
-    overrides: dict[str, dict[str, object]] = {"site": {"url": site}}
-    if config is None and not {"PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL"} & set(environ):
-        overrides["origin"] = {"url": site}
-    overrides["browser"] = {"pages": 1}
-    settings = load(config, environ, overrides)
-    logs.configure(settings.log.model_copy(update={"level": "warning"}))
+    pretty = _pretty(text)
+    settings = _settings_to_render(text, config)
+    target = Target.of(settings.public_url, pretty)
+    # The ordinary course of things is for the log of a server.
+    level = "warning" if settings.log.level == "info" else settings.log.level
+    logs.configure(settings.log.model_copy(update={"level": level}))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            html = runner.run(_snapshot(settings, Target.of(settings.public_url, _pretty(text))))
-    except NotRenderable as error:
-        print(f"prerender: {text}: no HTML page: {error}", file=sys.stderr)
-        return _FAILED
+            snapshot = runner.run(_snapshot(settings, target))
+    except ConfigError:
+        raise
     except PrerenderError as error:
-        print(f"prerender: {error}", file=sys.stderr)
+        _say(f"prerender: {_failure(target, error)}")
         return _FAILED
-    sys.stdout.buffer.write(html)
-    return 0
-
-
-async def _snapshot(settings: Settings, target: Target) -> bytes:
-    async with app.rendering(settings) as (_, _, renderer):
-        answer = await renderer.snapshot(target)
-    status = answer.snapshot.status
-    if status != 200:
-        print(f"prerender: status {status} {dict(answer.snapshot.headers)}", file=sys.stderr)
-    return answer.snapshot.body
+    if snapshot.status != 200:
+        headers = "".join(f", {name}: {value}" for name, value in snapshot.headers)
+        _say(f"prerender: {target.url}: status {snapshot.status}{headers}")
+    return _write(snapshot.body)
 
 
 def _pretty(text: str) -> PrettyURL:
+    """The pretty URL, without its host, of a pretty or ugly URL as people write them.
+
+    Raises ConfigError when it is not the absolute URL of a page.
+    """
+    try:
+        url = URL(text, encoded=True)
+        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        absolute = False
+    if not absolute or not text.isprintable() or "@" in url.raw_authority:
+        raise ConfigError(
+            ["URL: give the absolute URL of a page, http or https, without user and password"]
+        )
     after_host = text.partition("://")[2]
     start = min((i for i in map(after_host.find, "/?#") if i >= 0), default=len(after_host))
     rest = after_host[start:]
-    rest = rest if rest.startswith("/") else f"/{rest}"
-    path, _, fragment = rest.partition("#")
+    path, _, fragment = (rest if rest.startswith("/") else f"/{rest}").partition("#")
+    # What cannot stand in a request is escaped as browsers do it; all else stays as it was given.
+    path = quote(path, safe=string.punctuation)
     if ugly := ugly_to_pretty(path):
         return ugly
     return PrettyURL(path, fragment.removeprefix("!") if fragment.startswith("!") else "")
+
+
+def _settings_to_render(text: str, config: Path | None) -> Settings:
+    """The settings with the page's own site as the public one, and one page."""
+    site = {"url": str(URL(text, encoded=True).origin())}
+    overrides: dict[str, dict[str, object]] = {"site": dict(site), "browser": {"pages": 1}}
+    if config is None and not {"PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL"} & set(os.environ):
+        # Without an origin of its own the page is rendered straight from its site.
+        overrides["origin"] = dict(site)
+    return load(config, os.environ, overrides)
+
+
+async def _snapshot(settings: Settings, target: Target) -> Snapshot:
+    async with app.rendering(settings) as (_, _, renderer):
+        return (await renderer.snapshot(target)).snapshot
+
+
+def _failure(target: Target, error: PrerenderError) -> str:
+    match error:
+        case NotRenderable():
+            text = f"{target.url}: no HTML page: {error}"
+        case OriginError():
+            text = f"{target.url}: the site's server failed: {error.__cause__ or error}"
+        case _:
+            text = str(error)
+    return " ".join(text.split())
+
+
+def _write(body: bytes) -> int:
+    try:
+        sys.stdout.buffer.write(body)
+        sys.stdout.flush()
+    except OSError as error:
+        # Whoever reads may stop early (| head). Python would try again at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            _say(f"prerender: the snapshot cannot be written: {error.strerror}")
+        return _FAILED
+    return 0

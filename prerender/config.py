@@ -5,7 +5,6 @@ environment over file over default. ``load`` reports every problem at once. Noth
 setting at import time, and nothing else in the project reads the environment.
 """
 
-import math
 import os
 import re
 import tomllib
@@ -24,6 +23,13 @@ ENVIRONMENT_PREFIX = "PRERENDER_"
 # Accepted beside the regular name, because it is what people try first.
 ALIASES = {"PRERENDER_ORIGIN": ("origin", "url")}
 
+# Kubernetes puts variables like these into every container of a namespace that has a service named
+# "prerender"; they are not meant for us (kubernetes.io: Accessing the Service, environment variables).
+_OF_A_KUBERNETES_SERVICE = re.compile(
+    r"(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
+)
+_KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
+
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE_UNITS = {
     "": 1,
@@ -36,42 +42,74 @@ _SIZE_UNITS = {
     "gib": 1024**3,
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
-_YEAR = 365 * 86400
-
-
+_WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
+_LONGEST = 365 * 86400
+_LARGEST = 2**46
 _DURATION_HELP = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
 _SIZE_HELP = 'not a size: give bytes, or for example "64KiB", "256MiB", "1GB"'
 
 
-def _parse_duration(value: object) -> float:
-    return _quantity(value, _DURATION_UNITS, _DURATION_HELP)
+def _duration(value: object) -> float:
+    seconds = _quantity(value, _DURATION_UNITS, _DURATION_HELP)
+    if not 0 <= seconds <= _LONGEST:
+        raise ValueError("must be from 0 to 365d")
+    return float(seconds)
 
 
-def _parse_size(value: object) -> int:
-    return round(_quantity(value, _SIZE_UNITS, _SIZE_HELP))
+def _positive(seconds: float) -> float:
+    if seconds == 0:
+        raise ValueError("must be more than 0")
+    return seconds
+
+
+def _size(value: object) -> int:
+    size = _quantity(value, _SIZE_UNITS, _SIZE_HELP)
+    if not 0 <= size <= _LARGEST:
+        raise ValueError(f"must be from 0 to {_LARGEST // 1024**3}GiB")
+    return round(size)
 
 
 def _quantity(value: object, units: Mapping[str, float], help_text: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(help_text)
-    if not isinstance(value, str):
-        if not math.isfinite(value):
-            raise ValueError(help_text)
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return value
-    match = _QUANTITY.fullmatch(value)
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[2].lower() not in units:
         raise ValueError(help_text)
     return float(match[1]) * units[match[2].lower()]
 
 
+def _whole_number(least: int, most: int, *, word: str | None = None) -> BeforeValidator:
+    """A whole number in a range, or ``word``. Pydantic alone would take true for 1."""
+
+    def parse(value: object) -> int | str:
+        if value == word and isinstance(value, str):
+            return value
+        if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            also = f', or "{word}"' if word else ""
+            raise ValueError(f"give a whole number from {least} to {most}{also}")
+        return value
+
+    return BeforeValidator(parse)
+
+
+def _address(value: str) -> str:
+    # An empty one would listen on every address there is.
+    if not value.strip():
+        raise ValueError('give an address to listen on, for example "127.0.0.1" or "0.0.0.0"')
+    return value.strip()
+
+
 def _site_url(value: str) -> str:
     """An absolute http(s) URL of a site: scheme, host, perhaps a port, and nothing else."""
+    text = value.strip()
     try:
-        url = URL(value.strip())
-        explicit = url.scheme in ("http", "https") and bool(url.host)
+        url = URL(text)
+        explicit = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
     except ValueError:
         explicit = False
-    if not explicit:
+    if not explicit or " " in text or not text.isprintable():
         raise ValueError('not a URL of a site: give for example "http://127.0.0.1:3000"')
     if url.user is not None or url.password is not None:
         raise ValueError("must not carry a user name or password")
@@ -80,11 +118,16 @@ def _site_url(value: str) -> str:
     return str(url.origin())
 
 
-Duration = Annotated[float, BeforeValidator(_parse_duration), Field(ge=0, le=_YEAR)]
-PositiveDuration = Annotated[float, BeforeValidator(_parse_duration), Field(gt=0, le=_YEAR)]
-Size = Annotated[int, BeforeValidator(_parse_size), Field(ge=0, le=2**46)]
+def _site_url_or_nothing(value: str) -> str:
+    return _site_url(value) if value else ""
+
+
+Duration = Annotated[float, BeforeValidator(_duration)]
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+Size = Annotated[int, BeforeValidator(_size)]
+Address = Annotated[str, AfterValidator(_address)]
+Port = Annotated[int, _whole_number(0, 65535)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
-Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class _Section(BaseModel):
@@ -104,7 +147,7 @@ class Origin(_Section):
 class Site(_Section):
     """The site as its visitors know it."""
 
-    url: SiteURL | Literal[""] = Field(
+    url: Annotated[str, AfterValidator(_site_url_or_nothing)] = Field(
         "", description="The public URL. Pages are rendered under it. Empty: the origin's."
     )
 
@@ -112,7 +155,7 @@ class Site(_Section):
 class Server(_Section):
     """The public listener."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on.")
+    host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8080, description="Port to listen on; 0 takes a free one.")
     grace: Duration = Field(
         25, description="How long a shutdown waits for running requests to finish."
@@ -122,7 +165,7 @@ class Server(_Section):
 class Admin(_Section):
     """The listener for health checks. Keep it off the public network."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on.")
+    host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
 
 
@@ -137,11 +180,11 @@ class Browser(_Section):
     """Headless Chromium."""
 
     path: str = Field("", description="The program. Empty: looked for under its usual names.")
-    pages: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
+    pages: Annotated[int | Literal["auto"], _whole_number(1, 256, word="auto")] = Field(
         "auto", description='Pages rendered at once; "auto": two for each CPU of the container.'
     )
-    queue: int = Field(
-        100, ge=0, le=100_000, description="Renders that may wait for a page; more get a 503."
+    queue: Annotated[int, _whole_number(0, 100_000)] = Field(
+        100, description="Renders that may wait for a page; more get a 503."
     )
     sandbox: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -159,6 +202,22 @@ class Render(_Section):
         10, description="Virtual time that a page's timers may use before it is taken as done."
     )
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
+
+
+class Snapshot(_Section):
+    """What is made of the finished page."""
+
+    flatten_shadow_dom: bool = Field(
+        False,
+        description="Shadow DOM as ordinary elements instead of declarative shadow DOM.",
+    )
+    remove_event_handlers: bool = Field(
+        False, description="Leave out inline handlers such as onclick; scripts always are."
+    )
+    canvas_images: bool = Field(False, description="Canvases as pictures of what is drawn on them.")
+    add_canonical: bool = Field(
+        False, description="Name the pretty URL as canonical where a page names none."
+    )
 
 
 class Log(_Section):
@@ -180,6 +239,7 @@ class Settings(_Section):
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()
+    snapshot: Snapshot = Snapshot()
     log: Log = Log()
 
     @property
@@ -206,8 +266,7 @@ def load(
     problems: list[str] = []
     values: dict[str, dict[str, object]] = {}
     sources: dict[tuple[str, ...], str] = {}
-    if file is not None:
-        _read_file(file, values, sources, problems)
+    complete = file is None or _read_file(file, values, sources, problems)
     _read_environment(environ, values, sources, problems)
     for section, keys in (overrides or {}).items():
         for key, value in keys.items():
@@ -218,9 +277,13 @@ def load(
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        problems += [_explain(detail, sources) for detail in _one_for_each_setting(error)]
+        problems += [
+            _explain(detail, sources)
+            for detail in _one_for_each_setting(error)
+            if complete or detail["type"] != "missing"
+        ]
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError([_one_line(problem) for problem in problems])
     return settings
 
 
@@ -229,15 +292,17 @@ def _read_file(
     values: dict[str, dict[str, object]],
     sources: dict[tuple[str, ...], str],
     problems: list[str],
-) -> None:
+) -> bool:
+    """Whether the file could be read."""
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         problems.append(f"{file}: cannot be read: {error.strerror}")
-        return
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return False
+    except (ValueError, RecursionError) as error:
+        # Not only TOMLDecodeError: endless digits and endless nesting have errors of their own.
         problems.append(f"{file}: is not TOML: {error}")
-        return
+        return False
     for section, keys in content.items():
         if not isinstance(keys, dict):
             problems.append(f"{file}: {section}: settings belong in a [section]")
@@ -245,6 +310,7 @@ def _read_file(
         values[section] = dict(keys)
         sources[(section,)] = str(file)
         sources.update({(section, key): str(file) for key in keys})
+    return True
 
 
 def _read_environment(
@@ -254,9 +320,9 @@ def _read_environment(
     problems: list[str],
 ) -> None:
     names = {
-        f"{ENVIRONMENT_PREFIX}{section}_{key}".upper(): (section, key)
-        for section, field in Settings.model_fields.items()
-        for key in _section_model(field.annotation).model_fields
+        _variable(section, key): (section, key)
+        for section in Settings.model_fields
+        for key in _keys(section)
     }
     # The regular names come after the aliases and so win over them.
     for name, (section, key) in (ALIASES | names).items():
@@ -264,8 +330,31 @@ def _read_environment(
             values.setdefault(section, {})[key] = environ[name]
             sources[section, key] = name
     for name in sorted(environ):
-        if name.startswith(ENVIRONMENT_PREFIX) and name not in names and name not in ALIASES:
-            problems.append(f"{name}: there is no such setting{_closest(name, names)}")
+        if (
+            name.startswith(ENVIRONMENT_PREFIX)
+            and name not in names
+            and name not in ALIASES
+            and not _is_from_kubernetes(name, environ[name])
+        ):
+            problems.append(f"{name}: there is no such setting{_like_variable(name, names)}")
+
+
+def _is_from_kubernetes(name: str, value: str) -> bool:
+    rest = name.removeprefix(ENVIRONMENT_PREFIX)
+    return bool(
+        _OF_A_KUBERNETES_SERVICE.fullmatch(rest)
+        or (rest.endswith("PORT") and _KUBERNETES_PORT.fullmatch(value))
+    )
+
+
+def _variable(section: str, key: str) -> str:
+    return f"{ENVIRONMENT_PREFIX}{section}_{key}".upper()
+
+
+def _keys(section: str) -> list[str]:
+    """The keys of a section, none if there is no such section."""
+    field = Settings.model_fields.get(section)
+    return [] if field is None else list(_section_model(field.annotation).model_fields)
 
 
 def _section_model(annotation: Any) -> type[BaseModel]:
@@ -287,37 +376,42 @@ def _explain(detail: ErrorDetails, sources: Mapping[tuple[str, ...], str]) -> st
     section, key = (*location, "")[:2]
     where = sources.get(location) or sources.get(location[:1])
     name = f"[{section}] {key}" if key else f"[{section}]"
-    origin = f" (from {where})" if where else ""
+    source = f" (from {where})" if where else ""
     if detail["type"] == "extra_forbidden":
-        return (
-            f"{name}{origin}: there is no such setting{_closest(key or section, _known(section))}"
-        )
+        like = _like_key(section, key) if key else _like(section, list(Settings.model_fields))
+        return f"{name}{source}: there is no such setting{like}"
     if detail["type"] == "missing":
-        variable = f"{ENVIRONMENT_PREFIX}{section}_{key}".upper()
-        return f"{name}: is required; set it in the file or as {variable}"
-    return f"{name}{origin}: {_shown(detail['input'])}: {_allowed(section, key, detail)}"
-
-
-def _allowed(section: str, key: str, detail: ErrorDetails) -> str:
-    if (section, key) == ("browser", "pages"):
-        return 'give a whole number from 1 to 256, or "auto"'
+        return f"{name}: is required; set it in the file or as {_variable(section, key)}"
     message = detail["msg"].removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
+    return f"{name}{source}: {_shown(detail['input'])}: {message[:1].lower()}{message[1:]}"
 
 
 def _shown(value: object) -> str:
-    """The rejected value, without what may be a password in a URL."""
-    text = re.sub(r"//[^/@]*@", "//***@", repr(value))
+    """The rejected value, without what may be a user name and password, however it is misspelt."""
+    text = re.sub(r"^(\W?(?:[a-z]+://)?).*@", r"\1***@", repr(value), flags=re.IGNORECASE)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _known(section: str) -> list[str]:
-    field = Settings.model_fields.get(section)
-    if field is None:
-        return list(Settings.model_fields)
-    return list(_section_model(field.annotation).model_fields)
+def _one_line(problem: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in problem)
 
 
-def _closest(name: str, known: Mapping[str, object] | list[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
+def _like_variable(name: str, known: Mapping[str, tuple[str, str]]) -> str:
+    rest = name.removeprefix(ENVIRONMENT_PREFIX)
+    if same := [name for name, (_, key) in known.items() if key.upper() == rest]:
+        return f"; did you mean {' or '.join(same)}?"
+    close = get_close_matches(rest, [name.removeprefix(ENVIRONMENT_PREFIX) for name in known], n=1)
+    if close:
+        return f"; did you mean {ENVIRONMENT_PREFIX}{close[0]}?"
+    return f"; known: {', '.join(known)}"
+
+
+def _like_key(section: str, key: str) -> str:
+    if elsewhere := [f"[{other}] {key}" for other in Settings.model_fields if key in _keys(other)]:
+        return f"; did you mean {' or '.join(elsewhere)}?"
+    return _like(key, _keys(section))
+
+
+def _like(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"

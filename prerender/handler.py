@@ -44,6 +44,9 @@ class Handler:
         except PrerenderError as error:
             log.warning("request failed", target=request.raw_path, error=str(error))
             return error_response(error)
+        except Exception:
+            log.exception("request failed by a mistake of ours", target=request.raw_path)
+            return error_response(PrerenderError())
 
     async def _snapshot(self, request: BaseRequest, target: Target) -> StreamResponse:
         try:

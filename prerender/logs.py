@@ -1,11 +1,59 @@
-"""What is written to standard error: one line an event, for people or as JSON."""
+"""What is written to standard error: one line an event, for people or as JSON.
+
+A thread of its own does the writing. Whoever reads standard error may be slow or have stopped
+reading, and requests must be answered all the same.
+"""
 
 import logging
+import os
+import queue
 import sys
+import threading
+from contextlib import suppress
 
 import structlog
 
 from prerender.config import Log
+
+_STANDARD_ERROR = 2
+_QUEUED_LINES = 10_000
+_LAST_LINES_SECONDS = 1.0
+
+
+class _StandardError(logging.Handler):
+    """Queues lines for the thread that writes them; what does not fit into the queue is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: queue.Queue[bytes] = queue.Queue(_QUEUED_LINES)
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(queue.Full):
+            line = f"{self.format(record)}\n"
+            self._lines.put_nowait(line.encode("utf-8", "backslashreplace"))
+
+    def _write(self) -> None:
+        # Not with sys.stderr, whose lock would still be held when the interpreter wants to exit.
+        while True:
+            line = self._lines.get()
+            with suppress(OSError):
+                while line:
+                    line = line[os.write(_STANDARD_ERROR, line) :]
+            self._lines.task_done()
+
+    def flush(self) -> None:
+        """Wait, but not for ever, until everything is written. The logging module asks at exit."""
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(
+                lambda: not self._lines.unfinished_tasks, _LAST_LINES_SECONDS
+            )
+
+
+def flush() -> None:
+    """Let what was logged come before what is printed next."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
 
 
 def configure(settings: Log) -> None:
@@ -27,7 +75,7 @@ def configure(settings: Log) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler()
+    handler = _StandardError()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -131,15 +131,13 @@ def cache_status(answer: Answer) -> str:
     """The Cache-Status field of an answer (RFC 9211)."""
     if answer.how == "hit":
         return f"{CACHE_NAME}; hit; ttl={math.floor(answer.ttl)}"
-    parts = [CACHE_NAME, "fwd=miss"]
-    details = []
+    parts = [CACHE_NAME, "fwd=stale" if answer.how == "kept" else "fwd=miss"]
+    details = [answer.detail] if answer.detail else []
     if answer.how == "coalesced":
         parts.append("collapsed")
         details.append("coalesced")
     if answer.stored:
         parts += ["stored", f"ttl={math.floor(answer.ttl)}"]
-    if answer.snapshot.partial:
-        details.append("partial")
     if details:
         parts.append(f"detail={'-'.join(details)}")
     return "; ".join(parts)

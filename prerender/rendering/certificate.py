@@ -5,11 +5,10 @@ certificate's name and dates are of no interest to it then.
 """
 
 import base64
+import os
 import ssl
-import tempfile
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -34,12 +33,11 @@ class Certificate:
     def server_context(self) -> ssl.SSLContext:
         """A context for the TLS listener."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # The ssl module reads keys from files only; this one is gone before the call returns.
-        with tempfile.TemporaryDirectory(prefix="prerender-key-") as folder:
-            file = Path(folder) / "gateway.pem"
-            file.touch(mode=0o600)
-            file.write_bytes(self._pem())
-            context.load_cert_chain(file)
+        # The ssl module reads keys from files only; this one is never on any disk.
+        with open(os.memfd_create("gateway.pem"), "wb") as file:
+            file.write(self._pem())
+            file.flush()
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
         return context
 
     def _pem(self) -> bytes:

@@ -7,7 +7,7 @@ a scrubbed environment and no inherited file descriptors.
 import asyncio
 import os
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from prerender.errors import BrowserGone
+from prerender.errors import BrowserGone, RenderError
 from prerender.rendering import guardian
 from prerender.rendering.devtools import DevTools
 from prerender.rendering.gateway import Gateway
@@ -86,6 +86,9 @@ _FLAGS = (
     f"--disable-features={','.join(_DISABLED_FEATURES)}",
 )
 
+# What the sandbox is made of: CLONE_NEWUSER, CLONE_NEWPID and CLONE_NEWNET.
+_TRY_NAMESPACES = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x70000000))"
+
 log = structlog.get_logger(__name__)
 
 
@@ -108,21 +111,20 @@ def sandbox_problem() -> str:
     """Why Chromium's sandbox cannot be on here, or '' when it can."""
     if os.geteuid() == 0:
         return "it cannot run as root"
-    for switch in (
-        "/proc/sys/kernel/unprivileged_userns_clone",
-        "/proc/sys/user/max_user_namespaces",
-    ):
-        with suppress(OSError):
-            if Path(switch).read_text(encoding="ascii").strip() == "0":
-                return f"user namespaces are off ({switch})"
-    return ""
+    # A sysctl, a seccomp filter (as of a container) or AppArmor may forbid it: only trying tells.
+    command = [sys.executable, "-I", "-S", "-c", _TRY_NAMESPACES]
+    failed = subprocess.call(command)  # noqa: S603 (nothing of it comes from outside)
+    return "user namespaces cannot be made here" if failed else ""
 
 
 class Chromium:
     """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
 
-    def __init__(self, process: asyncio.subprocess.Process, devtools: DevTools) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, profile: Path, devtools: DevTools
+    ) -> None:
         self._process = process
+        self._profile = profile
         self.devtools = devtools
         self.started = time.monotonic()
 
@@ -130,9 +132,19 @@ class Chromium:
         return f"<Chromium under guardian {self._process.pid}>"
 
     @classmethod
-    async def launch(cls, program: str, gateway: Gateway, *, sandbox: bool) -> "Chromium":
+    async def launch(
+        cls,
+        program: str,
+        gateway: Gateway,
+        *,
+        sandbox: bool,
+        start_seconds: float = _START_SECONDS,
+    ) -> "Chromium":
         """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then."""
-        profile = Path(tempfile.mkdtemp(prefix="prerender-chromium-"))
+        try:
+            profile = Path(tempfile.mkdtemp(prefix="prerender-chromium-"))
+        except OSError as error:
+            raise BrowserGone(f"no folder for the profile of a browser: {error}") from error
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-S", guardian.__file__, str(profile),
@@ -143,21 +155,22 @@ class Chromium:
                 env=_environment(profile),
                 start_new_session=True,
             )  # fmt: skip
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(profile, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise BrowserGone(f"{program} cannot be started: {error}") from error
             raise
         tail = _Tail(process)
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                url = await _devtools_url(profile, process)
-                devtools = await DevTools.connect(url)
-                await devtools.call("Target.setDiscoverTargets", discover=True)
+            async with asyncio.timeout(start_seconds):
+                devtools = await _connect(profile, process)
         except BaseException as error:
-            await _end(process)
-            if isinstance(error, TimeoutError | BrowserGone):
-                raise BrowserGone(f"{program} did not start: {error}; {tail.text()}") from error
+            await _end(process, profile)
+            if isinstance(error, TimeoutError | RenderError):
+                reason = str(error) or f"not ready in {start_seconds:g} s"
+                raise BrowserGone(f"{program}: {reason}; {await tail.text()}") from error
             raise
-        return cls(process, devtools)
+        return cls(process, profile, devtools)
 
     async def gone(self) -> str:
         """Wait until the browser is of no use any more, and say why."""
@@ -178,17 +191,30 @@ class Chromium:
                     # The connection can be deaf while it looks alive.
                     await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
                 except BrowserGone:
+                    # Whoever waits for it need not wait any longer.
+                    self.devtools.abandon()
                     return "no answer"
         finally:
             exited.cancel()
             closed.cancel()
 
     async def close(self) -> None:
-        """End the browser with everything it started. Safe to call when it is gone already."""
-        with suppress(BrowserGone):
+        """End the browser with everything it started. Safe to call when it is gone already.
+
+        A cancelled caller does not stop this, it is only told afterwards.
+        """
+        closing = asyncio.create_task(self._close(), name=f"close {self!r}")
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
+
+    async def _close(self) -> None:
+        with suppress(RenderError):
             await self.devtools.call("Browser.close", _CLOSE_SECONDS)
         await self.devtools.close()
-        await _end(self._process)
+        await _end(self._process, self._profile)
 
 
 def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
@@ -219,6 +245,16 @@ def _environment(profile: Path) -> dict[str, str]:
     }
 
 
+async def _connect(profile: Path, process: asyncio.subprocess.Process) -> DevTools:
+    devtools = await DevTools.connect(await _devtools_url(profile, process))
+    try:
+        await devtools.call("Target.setDiscoverTargets", discover=True)
+    except BaseException:
+        await devtools.close()
+        raise
+    return devtools
+
+
 async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> str:
     file = profile / "DevToolsActivePort"
     while process.returncode is None:
@@ -229,36 +265,41 @@ async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> s
     raise BrowserGone(f"exit status {process.returncode}")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process, profile: Path) -> None:
     """Let the guardian end the session, and end it ourselves when the guardian cannot."""
     assert process.stdin is not None
     process.stdin.close()
     try:
         async with asyncio.timeout(_GUARDIAN_SECONDS):
-            await process.wait()
+            status = await process.wait()
     except TimeoutError:
         log.warning("the guardian of a browser does not end", pid=process.pid)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+        with suppress(ProcessLookupError):
+            process.kill()
+        status = await process.wait()
+    if status < 0:
+        # It was killed itself, and its session and profile are left.
+        await asyncio.to_thread(guardian.clean_up, process.pid, str(profile))
 
 
 class _Tail:
     """Reads the browser's standard error to its end, so that it never blocks, and keeps a little."""
 
-    _KEPT_LINES = 5
+    _KEPT_CHARACTERS = 500
+    _LAST_SECONDS = 1.0
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._lines: list[str] = []
+        self._text = ""
         self._task = asyncio.create_task(self._read(process), name="browser stderr")
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
-        with suppress(ValueError):  # a line longer than the stream's limit
-            async for line in process.stderr:
-                text = line.decode(errors="replace").strip()
-                log.debug("chromium", line=text)
-                self._lines = [*self._lines[1 - self._KEPT_LINES :], text]
+        while part := await process.stderr.read(4096):
+            text = part.decode(errors="replace")
+            log.debug("chromium", text=text)
+            self._text = (self._text + text)[-self._KEPT_CHARACTERS :]
 
-    def text(self) -> str:
-        return " | ".join(self._lines) or "it printed nothing"
+    async def text(self) -> str:
+        """What a browser that has ended wrote last."""
+        await asyncio.wait([self._task], timeout=self._LAST_SECONDS)
+        return " | ".join(self._text.split("\n")).strip(" |") or "it printed nothing"

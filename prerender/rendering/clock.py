@@ -48,7 +48,7 @@ class VirtualClock:
         assert self._budget is None or self._budget.done()
         self._first_start = self._first_start or time.monotonic()
         self._granted_seconds += milliseconds / 1000
-        self._budget = asyncio.get_running_loop().create_future()
+        self._budget = self._session.future("a budget of virtual time")
         await self._set_policy(
             "pauseIfNetworkFetchesPending" if wait_for_network else "advance", budget=milliseconds
         )

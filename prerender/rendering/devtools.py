@@ -30,9 +30,11 @@ from websockets.legacy.client import connect
 from prerender.errors import BrowserGone, RenderError
 
 Params = dict[str, Any]
-Listener = Callable[[Params], None]
+Listener = Callable[[Params], object]
 
 COMMAND_SECONDS = 10.0
+# A connection that does not come about is closed politely for so long, which delays the deadline.
+_GIVE_UP_SECONDS = 0.1
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +76,6 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
         self._callbacks: dict[int, asyncio.Future[Params]] = {}
         self._sessions: dict[str, Session] = {}
         self._connected = False
-        self._recv_fut: asyncio.Task[None] | None = None
         self._sends: set[asyncio.Task[None]] = set()
         self.closed = asyncio.Event()
 
@@ -85,7 +86,13 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
         try:
             async with asyncio.timeout(timeout):
                 devtools.connection = await connect(
-                    url, max_size=None, max_queue=None, compression=None, ping_interval=None
+                    url,
+                    open_timeout=None,
+                    close_timeout=_GIVE_UP_SECONDS,
+                    max_size=None,
+                    max_queue=None,
+                    compression=None,
+                    ping_interval=None,
                 )
         except (OSError, WebSocketException, TimeoutError) as error:
             raise BrowserGone(f"no connection to {url}: {error!r}") from error
@@ -110,9 +117,8 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
         method, params = message["method"], message.get("params", {})
         if method == "Target.attachedToTarget" and params["sessionId"] not in self._sessions:
             self._sessions[params["sessionId"]] = Session(self, params["sessionId"])
-        elif method == "Target.detachedFromTarget":
-            if gone := self._sessions.pop(params["sessionId"], None):
-                gone.crash()
+        elif method == "Target.detachedFromTarget" and params["sessionId"] in self._sessions:
+            self._sessions.pop(params["sessionId"]).crash()
         if "sessionId" not in message:
             self.emit(method, params)
         elif session := self._sessions.get(message["sessionId"]):
@@ -121,16 +127,13 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
             session.emit(method, params)
 
     def _on_response(self, message: Params) -> None:
-        if "error" in message:
-            error = message["error"]
-            failure = CommandFailed(f"{error.get('message')} {error.get('data', '')}".rstrip())
-            result = None
-        else:
-            failure, result = None, message["result"]
+        # Read before the call is taken out: when this raises, the call fails with all the others.
+        failure = _failure(message)
+        result: Params = {} if failure else dict(message["result"])
         future = self._callbacks.pop(message["id"], None)
         if future is None or future.done():
             return
-        if failure is not None:
+        if failure:
             future.set_exception(failure)
         else:
             future.set_result(result)
@@ -158,8 +161,13 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
 
     async def _async_send(self, text: str) -> None:
         try:
-            await self.connection.send(text)
-        except (OSError, WebSocketException):
+            if self._connected:
+                await self.connection.send(text)
+        except (
+            OSError,
+            WebSocketException,
+            RuntimeError,
+        ):  # the last is uvloop's for a dead socket
             self._lose()
 
     async def call(self, method: str, timeout: float = COMMAND_SECONDS, /, **params: Any) -> Params:
@@ -194,7 +202,7 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
     async def close(self) -> None:
         """Close the connection; waiting calls fail with BrowserGone. Safe to call twice."""
         self._lose()
-        tasks = [*self._sends, self._recv_fut]
+        tasks: list[asyncio.Task[None]] = [*self._sends, self._recv_fut]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -213,9 +221,8 @@ class Session(_Emitter, CDPSession):  # type: ignore[misc]
     def send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
         """Send a command to the page."""
         if self.gone:
-            future: asyncio.Future[Params] = self._loop.create_future()
-        else:
-            future = self._devtools.send(method, params, self._sessionId)
+            return self.future(method)
+        future = self._devtools.send(method, params, self._sessionId)
         self._track(future, method)
         return future
 
@@ -235,7 +242,7 @@ class Session(_Emitter, CDPSession):  # type: ignore[misc]
 
     def expect(self, event: str) -> asyncio.Future[Params]:
         """A future of the next such event; listen first, then cause it."""
-        future: asyncio.Future[Params] = self._loop.create_future()
+        future = self.future(event)
 
         def arrived(params: Params) -> None:
             if not future.done():
@@ -243,7 +250,12 @@ class Session(_Emitter, CDPSession):  # type: ignore[misc]
 
         self.on(event, arrived)
         future.add_done_callback(lambda _: self.remove_listener(event, arrived))
-        self._track(future, event)
+        return future
+
+    def future(self, what: str) -> asyncio.Future[Any]:
+        """A future for the caller to set, which fails with BrowserGone when the page is gone."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._track(future, what)
         return future
 
     def crash(self) -> None:
@@ -266,6 +278,13 @@ async def _answer(future: asyncio.Future[Params], method: str, timeout: float) -
         raise BrowserGone(f"{method}: no answer in {timeout:g} s") from None
     except CommandFailed as error:
         raise CommandFailed(f"{method}: {error}") from None
+
+
+def _failure(message: Params) -> CommandFailed | None:
+    if "error" not in message:
+        return None
+    error = message["error"]
+    return CommandFailed(f"{error['message']} {error.get('data', '')}".rstrip())
 
 
 def _fail(futures: Iterable[asyncio.Future[Any]], reason: str) -> None:

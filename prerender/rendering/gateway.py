@@ -154,12 +154,12 @@ class Gateway:
     async def _from_third_party(
         self, request: BaseRequest, headers: CIMultiDict[str], exchange: Exchange
     ) -> StreamResponse:
-        url = URL(f"{request.scheme}://{request.host}/", encoded=True)
-        address = guard.literal(url.host or "")
-        if address is not None and not guard.is_public(address):
-            raise guard.Forbidden(f"{address} is not a public address")
         target = fields.origin_form(request.raw_path)
-        url = URL(f"{request.scheme}://{request.host}/#{target}", encoded=True)
+        try:
+            url = URL(f"{request.scheme}://{request.host}/#{target}", encoded=True)
+        except ValueError as error:
+            raise guard.Forbidden(f"{request.host} is not a host: {error}") from error
+        guard.check(url.raw_host or "")
         if websocket.is_upgrade(request):
             exchange.endless = True
             return await websocket.relay(request, self._third_parties, url, headers)

@@ -6,13 +6,23 @@ somebody got into it) must not be able to talk to them.
 """
 
 import socket
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
+# Of IPv6, addresses are given out of this block only.
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
 # An IPv4 address rides in the last 32 bits (RFC 6052), so it has to be looked at by itself.
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Blocks that are not globally reachable (IANA's special-purpose registries, RFC 6890) and that
+# ``is_global`` of one Python version or another lets pass. In the first some clouds keep metadata.
+_NOT_PUBLIC = (
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv6Network("2001::/23"),
+    IPv6Network("3fff::/20"),
+)
 
 
 class Forbidden(OSError):
@@ -23,21 +33,31 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     """Whether an address belongs to the public Internet, whatever notation it hides in."""
     if isinstance(address, IPv6Address):
         embedded = address.ipv4_mapped or address.sixtofour
-        if address.teredo:
-            embedded = address.teredo[1]
-        elif any(address in network for network in _NAT64):
+        if address in _NAT64:
             embedded = IPv4Address(int(address) & 0xFFFFFFFF)
         if embedded is not None:
             return is_public(embedded)
+        if address not in _GLOBAL_UNICAST:
+            return False
+    if any(address in network for network in _NOT_PUBLIC):
+        return False
     return address.is_global and not address.is_multicast
 
 
-def literal(host: str) -> IPv4Address | IPv6Address | None:
-    """The address that a host name is the text of, or None for a real name."""
+def check(host: str) -> None:
+    """Raises Forbidden for the text of an address that is not public. Names pass.
+
+    What a name stands for is looked at when it is resolved. The client takes everything of digits
+    and dots for an address and does not resolve it, so such a host has to be a proper address.
+    """
     try:
-        return ip_address(host.strip("[]"))
+        address = ip_address(host)
     except ValueError:
-        return None
+        if ":" in host or host.replace(".", "").isdigit():
+            raise Forbidden(f"{host} is not an address in its ordinary notation") from None
+        return
+    if not is_public(address):
+        raise Forbidden(f"{address} is not a public address")
 
 
 class PublicResolver(AbstractResolver):

@@ -28,14 +28,21 @@ KILL_SECONDS = 5.0
 
 def main(profile: str, command: list[str]) -> int:
     """Run ``command`` until it or standard input ends; its exit status, or 128 + its signal."""
+    # The proxy's loop starts programs with every descriptor that is marked inheritable.
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         return _run(command)
     finally:
-        _end_session()
-        shutil.rmtree(profile, ignore_errors=True)
+        clean_up(os.getsid(0), profile)
+
+
+def clean_up(session: int, profile: str) -> None:
+    """End every process of a session but this one, then remove the profile."""
+    _end_session(session)
+    shutil.rmtree(profile, ignore_errors=True)
 
 
 def _run(command: list[str]) -> int:
@@ -61,23 +68,21 @@ def _run(command: list[str]) -> int:
             return 0
 
 
-def _end_session() -> None:
+def _end_session(session: int) -> None:
     deadline = time.monotonic() + KILL_SECONDS
-    while others := _session_members():
+    while others := _session_members(session):
         for pid in others:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > deadline:
             return
         time.sleep(0.005)
 
 
-def _session_members() -> list[int]:
+def _session_members(session: int) -> list[int]:
     own = os.getpid()
-    session = os.getsid(0)
     members = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != own:

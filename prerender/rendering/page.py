@@ -6,6 +6,7 @@ never sees. A page that timed out, crashed or could not be cleaned is thrown awa
 """
 
 import asyncio
+import json
 import time
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,9 +17,9 @@ from yarl import URL
 
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
 from prerender.rendering.clock import VirtualClock
-from prerender.rendering.devtools import DevTools, Session
+from prerender.rendering.devtools import CommandFailed, DevTools, Session
 from prerender.rendering.gateway import number_user_agent
-from prerender.rendering.settle import HEIGHT, WIDTH, Settled, Settler
+from prerender.rendering.settle import ERRORS, HEIGHT, WIDTH, Settled, Settler
 from prerender.rendering.visit import Visit
 
 # A page is replaced after so many renders: what leaks in it must not add up.
@@ -52,9 +53,32 @@ class Rendered:
     empty: bool
     status_codes: tuple[str, ...]
     headers: tuple[str, ...]
+    text_length: int
+    errors: tuple[str, ...]
     partial: bool
     settled: Settled
     serialize_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SerializeOptions:
+    """What the serialiser does beyond the necessary (see scripts/serialize.js)."""
+
+    flatten_shadow_dom: bool = False
+    remove_event_handlers: bool = False
+    canvas_images: bool = False
+    add_canonical: bool = False
+
+    def as_json(self) -> str:
+        """The options as the script takes them."""
+        return json.dumps(
+            {
+                "flattenShadowDom": self.flatten_shadow_dom,
+                "removeEventHandlers": self.remove_event_handlers,
+                "canvasImages": self.canvas_images,
+                "addCanonical": self.add_canonical,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +87,7 @@ class Departed:
 
     url: str
     settled: Settled
+    serialize_seconds: float = 0.0
 
 
 class Page:
@@ -130,7 +155,13 @@ class Page:
         return self.renders >= RENDERS or self._clock.lead_seconds > LEAD_SECONDS
 
     async def render(
-        self, url: str, visit: Visit, *, timeout: float, budget: float
+        self,
+        url: str,
+        visit: Visit,
+        *,
+        timeout: float,
+        budget: float,
+        options: SerializeOptions,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
@@ -160,13 +191,16 @@ class Page:
         finally:
             self._departure = None
         started = time.monotonic()
-        found = await self._serialize(frame_id)
+        errors = await self._errors()
+        found = await self._serialize(frame_id, options)
         return Rendered(
             html=found["html"],
             url=found["url"],
             empty=found["empty"],
             status_codes=tuple(found["statusCodes"]),
             headers=tuple(found["headers"]),
+            text_length=found["textLength"],
+            errors=errors,
             partial=partial,
             settled=settled,
             serialize_seconds=time.monotonic() - started,
@@ -202,14 +236,24 @@ class Page:
             raise RenderTimeout("the page does not answer") from None
         return self._target_id
 
-    async def _serialize(self, frame_id: str) -> dict[str, Any]:
+    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
         found: dict[str, Any] = await self._session.evaluate(
-            SERIALIZE_SCRIPT, contextId=world["executionContextId"]
+            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=world["executionContextId"]
         )
         return found
+
+    async def _errors(self) -> tuple[str, ...]:
+        """What the page's scripts complained of. The page can say what it likes here."""
+        try:
+            complaints = await self._session.evaluate(ERRORS)
+        except CommandFailed:
+            return ()
+        if not isinstance(complaints, list):
+            return ()
+        return tuple(text for text in complaints if isinstance(text, str))
 
     async def clean(self) -> None:
         """Make the page as good as new. Raises RenderError when it cannot be trusted any more."""

@@ -55,6 +55,7 @@ class Pool:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._fail("the proxy is shutting down")
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -85,6 +86,7 @@ class Pool:
             if not page.broken:
                 self._busy.add(page)
                 return page
+            self._spawn(self._take_back(page), f"replace {page!r}")
         if self._problem:
             raise BrowserGone(self._problem)
         if len(self._waiters) >= self._queue:
@@ -106,6 +108,9 @@ class Pool:
 
     def _offer(self, page: Page) -> None:
         """Give a clean page to whoever has waited longest, or keep it for the next."""
+        if page.broken:
+            self._spawn(self._take_back(page), f"replace {page!r}")
+            return
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -122,6 +127,9 @@ class Pool:
                 await page.clean()
             except RenderError as error:
                 log.info("page thrown away", page=repr(page), reason=str(error))
+            except Exception:
+                page.broken = True
+                log.exception("page not cleaned", page=repr(page))
         if page.broken or page.worn:
             self._busy.discard(page)
             if browser is not None and page.devtools is browser.devtools:
@@ -153,6 +161,10 @@ class Pool:
             except BrowserGone as error:
                 self._fail(str(error))
                 log.error("browser not started", error=str(error))
+            except Exception as error:
+                # A fault of ours must not leave the proxy without a browser for ever.
+                self._fail(repr(error))
+                log.exception("browser given up")
             if time.monotonic() - started > _HEALTHY_SECONDS:
                 delay = _FIRST_DELAY_SECONDS
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)

@@ -11,15 +11,16 @@ intervals and animation loops, sockets that do not speak.
 
 import asyncio
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 from prerender.rendering.clock import VirtualClock
 from prerender.rendering.devtools import Session
 from prerender.rendering.visit import Visit
 
 PROBE = 'globalThis[Symbol.for("prerender.probe")]?.()'
-# The same, and the next real frame counts as pending: observers of layout are told with it.
+# What the page's scripts complained of.
+ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
+# The probe, and the next real frame counts as pending: observers of layout are told with it.
 _TELL_FRAME = 'globalThis[Symbol.for("prerender.probe")]?.(true)'
 
 FIRST_SLICE_MS = 100.0
@@ -74,6 +75,21 @@ class _State:
     mutations: int
     unseen: int
     height: int
+
+    @classmethod
+    def read(cls, answer: object) -> "_State | None":
+        """The probe's answer, or None if there is no probe or the page has broken it."""
+        try:
+            state = cls(**answer)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+        numbers = (getattr(state, field.name) for field in fields(cls)[3:])
+        if not all(isinstance(number, int | float) for number in numbers):
+            return None
+        timers = state.timers
+        if not isinstance(timers, list) or not all(isinstance(t, int | float) for t in timers):
+            return None
+        return state
 
 
 class _Patience:
@@ -191,7 +207,7 @@ class Settler:
     def _finished(self, state: _State | None) -> str:
         """Why nothing more is to be expected, or '' while something is."""
         if state is None:
-            return "left"
+            return "no probe"
         if state.ready is True:
             return "prerenderReady"
         if self._budget_left_ms <= 0:
@@ -209,8 +225,7 @@ class Settler:
         return ""
 
     async def _ask(self, expression: str = PROBE) -> _State | None:
-        answer: dict[str, Any] | None = await self._session.evaluate(expression)
-        return None if answer is None else _State(**answer)
+        return _State.read(await self._session.evaluate(expression))
 
     async def _grant(self, slice_ms: float) -> None:
         """Let the page have ``slice_ms`` of virtual time, however long that really takes."""

@@ -12,17 +12,28 @@ from prerender.snapshots.snapshot import Answer, Snapshot, Snapshots, Target
 
 # A page that is missing may appear soon; one that is wrongly missing must not stay so for long.
 NOT_FOUND_SECONDS = 60.0
+# A snapshot that may not be right is looked at again so soon.
+DOUBT_SECONDS = 30.0
+# What remains of a page's text when something went wrong with it; but content that stays short when
+# it is looked at again is the content.
+PARTIAL = "partial"
+SHRUNKEN = 0.2
+MOST_REFUSALS = 3
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kept snapshot; ``stored`` and ``expires`` on the monotonic clock, in seconds."""
+    """A kept snapshot; ``stored`` and ``expires`` on the monotonic clock, in seconds.
+
+    ``refusals``: how often a worse one was refused in its favour.
+    """
 
     snapshot: Snapshot
     stored: float
     expires: float
+    refusals: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -73,24 +84,53 @@ class CachedSnapshots:
 
     async def _render(self, target: Target) -> Answer:
         answer = await self._inner.snapshot(target)
-        snapshot = self._keep_date(target, answer.snapshot)
-        ttl = self._ttl_of(snapshot)
-        now = self._clock()
-        kept = ttl > 0 and await self._cache.set(target.key, Entry(snapshot, now, now + ttl))
-        return replace(answer, snapshot=snapshot, stored=bool(kept), ttl=ttl if kept else 0.0)
-
-    def _keep_date(self, target: Target, snapshot: Snapshot) -> Snapshot:
-        """The new snapshot, with the date of the old one if nothing changed."""
         old = self._cache.peek(target.key)
-        if isinstance(old, Entry) and old.snapshot.etag == snapshot.etag:
-            return replace(snapshot, last_modified=old.snapshot.last_modified)
-        return snapshot
+        now = self._clock()
+        new = Entry(answer.snapshot, now, now + self._ttl_of(answer.snapshot))
+        if isinstance(old, Entry):
+            worse = worse_than(old.snapshot, new.snapshot)
+            if worse == PARTIAL or (worse and old.refusals < MOST_REFUSALS):
+                log.warning("snapshot not replaced", url=target.url, reason=worse)
+                await self._cache.set(
+                    target.key, replace(old, expires=now + DOUBT_SECONDS, refusals=old.refusals + 1)
+                )
+                return replace(
+                    answer, snapshot=old.snapshot, how="kept", age=now - old.stored, detail=worse
+                )
+            if old.snapshot.etag == new.snapshot.etag:
+                same = replace(new.snapshot, last_modified=old.snapshot.last_modified)
+                new = replace(new, snapshot=same)
+        ttl = new.expires - now
+        stored = ttl > 0 and await self._cache.set(target.key, new)
+        return replace(
+            answer,
+            snapshot=new.snapshot,
+            stored=bool(stored),
+            ttl=ttl if stored else 0.0,
+            detail=PARTIAL if new.snapshot.facts.partial else "",
+        )
 
     def _ttl_of(self, snapshot: Snapshot) -> float:
-        if not snapshot.storable or snapshot.partial:
+        if not snapshot.storable or snapshot.facts.partial:
             return 0.0
         if snapshot.status == 200:
-            return self._ttl
+            return min(self._ttl, DOUBT_SECONDS) if snapshot.facts.failed_requests else self._ttl
         if snapshot.status in (404, 410):
             return min(self._ttl, NOT_FOUND_SECONDS)
         return 0.0
+
+
+def worse_than(old: Snapshot, new: Snapshot) -> str:
+    """In what a new snapshot is so much worse than the old one that it should not replace it, or ''.
+
+    Only pages that are there are compared: one that is gone is gone.
+    """
+    if old.status != 200 or new.status != 200:
+        return ""
+    if new.facts.partial:
+        return PARTIAL
+    if new.facts.failed_requests and not old.facts.failed_requests:
+        return "failed-requests"
+    if new.facts.text_length < old.facts.text_length * SHRUNKEN:
+        return "shrunken"
+    return ""

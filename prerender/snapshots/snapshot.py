@@ -42,13 +42,32 @@ class Timings:
     serialize: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """How a render went: what the owner of the site wants to know, and what is to be thought of it.
+
+    Seconds of virtual and of real time until the page had settled, and the reason why it counted as
+    settled; the length of its text in characters; URLs of requests of the page.
+    """
+
+    partial: bool = False
+    settled: str = ""
+    virtual_seconds: float = 0.0
+    real_seconds: float = 0.0
+    text_length: int = 0
+    failed_requests: tuple[str, ...] = ()
+    blocked_requests: tuple[str, ...] = ()
+    unanswered_requests: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """What a crawler gets for a target.
 
     ``headers`` are those of the page itself, without validators and framing. ``last_modified`` (Unix
     seconds) is when the content last changed, which may be long before it was last rendered.
-    ``storable``: the origin allows that it is kept. ``partial``: the page was cut off.
+    ``storable``: the origin allows that it is kept.
     """
 
     status: int
@@ -57,8 +76,7 @@ class Snapshot:
     etag: str
     last_modified: int
     storable: bool = True
-    partial: bool = False
-    settled: str = ""
+    facts: Facts = Facts()
 
     @cached_property
     def fields(self) -> bytes:
@@ -88,14 +106,18 @@ def _digest(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A snapshot, and how it was come by. ``age`` and ``ttl`` (what is left of it) in seconds."""
+    """A snapshot, and how it was come by. ``age`` and ``ttl`` (what is left of it) in seconds.
+
+    "kept": the old snapshot, because the new one was worse; ``detail`` says in what.
+    """
 
     snapshot: Snapshot
-    how: Literal["hit", "miss", "coalesced"] = "miss"
+    how: Literal["hit", "miss", "coalesced", "kept"] = "miss"
     stored: bool = False
     age: float = 0.0
     ttl: float = 0.0
     timings: Timings = Timings()
+    detail: str = ""
 
 
 class Snapshots(Protocol):

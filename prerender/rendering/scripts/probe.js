@@ -383,7 +383,7 @@
     for (let i = 0; i < globalThis.length; i++) {
       try {
         const probe = globalThis[i][name];
-        if (probe) states.push(probe());
+        if (probe) states[states.length] = probe();
       } catch {
         foreign++;
       }
@@ -392,12 +392,16 @@
   };
 
   const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
+  const summed = ["intervals", "frames", "working", "layout", "talking", "activity", "mutations",
+    "unseen", "foreign"];
   const state = (awaitFrame = false) => {
     if (awaitFrame) untilFrame();
     const within = frameStates();
     finishAnimations();
     const time = now();
-    const due = [...timers.values()].map((at) => at - time);
+    const due = [];
+    let pending = 0;
+    timers.forEach((at) => { due[pending++] = at - time; });
     const ready = globalThis.prerenderReady;
     const own = {
       complete: document.readyState === "complete",
@@ -415,11 +419,22 @@
       mutations: (mutations += count.takeRecords().length),
     };
     for (const frame of within) {
-      own.timers.push(...frame.timers);
-      for (const key of ["intervals", "frames", "working", "layout", "talking", "activity", "mutations",
-        "unseen", "foreign"]) own[key] += frame[key];
+      for (const at of frame.timers) due[pending++] = at;
+      for (const key of summed) own[key] += frame[key];
     }
     return own;
   };
+  // ---- What the page's scripts complain of, for the owner of the site.
+  const errors = state.errors = [];
+  const complain = (...parts) => {
+    if (errors.length < 20) errors.push(parts.map(String).join(" ").slice(0, 500));
+  };
+  listen.call(globalThis, "error", ({ message }) => { if (message) complain(message); });
+  listen.call(globalThis, "unhandledrejection", ({ reason }) => complain("Unhandled:", reason));
+  patch(globalThis.console, "error", (original) => function (...given) {
+    try { complain(...given); } catch { /* an object that cannot be text */ }
+    return original.apply(this, given);
+  });
+
   Object.defineProperty(globalThis, name, { value: state });
 })();

@@ -1,6 +1,8 @@
 // The page as HTML text, with what the page says about itself. Evaluated in an isolated world, whose
 // built-ins the page cannot have replaced. Works on an inert copy: nothing of the page runs.
-(() => {
+//
+// Called with {flattenShadowDom, removeEventHandlers, canvasImages, addCanonical}, all booleans.
+((options) => {
   "use strict";
   const keep = "[data-prerender-keep]";
   const removed = [
@@ -48,10 +50,23 @@
       case "textarea":
         if (from.value !== from.defaultValue) to.textContent = from.value;
         break;
+      case "canvas":
+        if (options.canvasImages) to.replaceWith(picture(from));
+        break;
       case "option":
         setAttribute(to, "selected", from.selected);
         break;
     }
+  };
+
+  const picture = (canvas) => {
+    const image = inert.createElement("img");
+    for (const name of ["id", "class", "style", "width", "height", "title"]) {
+      if (canvas.hasAttribute(name)) image.setAttribute(name, canvas.getAttribute(name));
+    }
+    image.alt = canvas.getAttribute("aria-label") ?? canvas.textContent.trim();
+    try { image.src = canvas.toDataURL(); } catch { /* drawn with pictures of another origin */ }
+    return image;
   };
 
   const adopted = (root) => {
@@ -69,21 +84,70 @@
     for (let i = 0; i < from.length; i++) {
       copyState(from[i], to[i]);
       const root = from[i].shadowRoot;
-      if (root) to[i].prepend(declared(root));
+      if (root && options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root));
+      else if (root) to[i].prepend(declared(root));
     }
+  };
+
+  const copied = (root) => {
+    const content = inert.createElement("div");
+    for (const node of root.childNodes) content.append(inert.importNode(node, true));
+    complete(root, content);
+    clean(content);
+    return content;
   };
 
   const declared = (root) => {
     const template = inert.createElement("template");
     template.setAttribute("shadowrootmode", root.mode);
     if (root.delegatesFocus) template.setAttribute("shadowrootdelegatesfocus", "");
-    const content = inert.createElement("div");
-    for (const node of root.childNodes) content.append(inert.importNode(node, true));
-    complete(root, content);
     const style = adopted(root);
-    clean(content);
-    template.content.append(...(style ? [style] : []), ...content.childNodes);
+    template.content.append(...(style ? [style] : []), ...copied(root).childNodes);
     return template;
+  };
+
+  // What a user sees, for readers that know no shadow DOM: slots are replaced by what is in them. The
+  // styles of a shadow root would apply to the whole page and are left out.
+  const flattened = (host, copy, root) => {
+    const light = new Map(Array.from(host.childNodes, (node, i) => [node, copy.childNodes[i]]));
+    const content = copied(root);
+    for (const style of content.querySelectorAll("style, link[rel~='stylesheet']")) style.remove();
+    const slots = Array.from(root.querySelectorAll("slot"));
+    const places = Array.from(content.querySelectorAll("slot"));
+    places.forEach((place, i) => {
+      const assigned = (slots[i]?.assignedNodes() ?? []).map((node) => light.get(node)).filter(Boolean);
+      place.replaceWith(...(assigned.length ? assigned : place.childNodes));
+    });
+    return [...content.childNodes];
+  };
+
+  // ---- URLs: users and crawlers see pretty ones only (the scheme's rules are in ajax_crawling.py).
+  const ugly = /^([^?#]*)(?:\?|(\?[^#]*)&)_escaped_fragment_=([^&#]*)$/;
+  const pretty = (value) => {
+    const parts = ugly.exec(value.trim());
+    if (!parts || parts[2]?.includes("_escaped_fragment_")) return value;
+    if (new URL(value, document.baseURI).origin !== location.origin) return value;
+    let fragment = parts[3];
+    try { fragment = decodeURIComponent(fragment); } catch { /* octets that are no UTF-8 stay escaped */ }
+    fragment = fragment.replace(/[\0- "<>`\x7f-\u{10ffff}]/gu, encodeURIComponent);
+    return `${parts[1]}${parts[2] ?? ""}${fragment && "#!"}${fragment}`;
+  };
+  const prettify = (copy) => {
+    for (const name of ["href", "action", "content"]) {
+      for (const element of copy.querySelectorAll(`[${name}*="_escaped_fragment_="]`)) {
+        const value = element.getAttribute(name);
+        const [, before, url] = /^(\s*\d+\s*;\s*url\s*=\s*)(.*)$/i.exec(value) ?? [null, "", value];
+        try { element.setAttribute(name, before + pretty(url)); } catch { /* not a URL */ }
+      }
+    }
+  };
+
+  const withoutHandlers = (copy) => {
+    for (const element of copy.querySelectorAll("*")) {
+      for (const name of element.getAttributeNames()) {
+        if (/^on/i.test(name)) element.removeAttribute(name);
+      }
+    }
   };
 
   const clean = (copy) => {
@@ -94,6 +158,8 @@
     for (const script of copy.querySelectorAll("script")) {
       if (!script.matches(keep) && !dataScript.test(script.type)) script.remove();
     }
+    prettify(copy);
+    if (options.removeEventHandlers) withoutHandlers(copy);
   };
 
   const metas = (name) => Array.from(
@@ -118,7 +184,14 @@
     for (const meta of root.querySelectorAll("meta[charset], meta[http-equiv='content-type' i]")) meta.remove();
     const charset = inert.createElement("meta");
     charset.setAttribute("charset", "utf-8");
-    root.querySelector("head")?.prepend(charset);
+    const head = root.querySelector("head");
+    head?.prepend(charset);
+    if (options.addCanonical && head && !root.querySelector('link[rel~="canonical" i]')) {
+      const canonical = inert.createElement("link");
+      canonical.rel = "canonical";
+      canonical.setAttribute("href", location.href);
+      head.append(canonical);
+    }
     return (doctype() + root.outerHTML).toWellFormed();
   };
 
@@ -126,8 +199,9 @@
   return {
     html: document.documentElement ? html() : "",
     url: location.href,
+    textLength: body?.textContent.trim().length ?? 0,
     empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),
     statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
     headers: [...metas("prerender-header"), ...metas("render:header")],
   };
-})()
+})

@@ -1,0 +1,106 @@
+"""A worse snapshot does not replace a better one."""
+
+from aiohttp import web
+
+from tests.conftest import Proxy, Reply, StartOrigin, StartProxy
+
+GOOD = f"<p>{'a whole page of text ' * 20}</p>"
+
+
+class _Changing:
+    """An origin whose page changes, and whose API can fail."""
+
+    def __init__(self) -> None:
+        self.page = GOOD
+        self.api_status = 200
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_get("/", self._page)
+        application.router.add_get("/api", self._api)
+        return application
+
+    async def _page(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.page, content_type="text/html")
+
+    async def _api(self, _: web.Request) -> web.Response:
+        return web.Response(text="answer", status=self.api_status)
+
+
+async def _next_render(proxy: Proxy) -> Reply:
+    """The first answer that is not from the cache: the time to live is short."""
+    while True:
+        answer = await proxy.crawl("/")
+        if "; hit;" not in answer.headers["Cache-Status"]:
+            return answer
+
+
+async def test_failed_requests_of_the_page(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    site = _Changing()
+    site.page = (
+        GOOD
+        + """<p id="out"></p><script>
+      fetch("/api").then(async (a) => { out.textContent = a.ok ? await a.text() : "failed"; });
+    </script>"""
+    )
+    origin = await start_origin(site.application())
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    good = await proxy.crawl("/")
+    assert "answer" in good.text
+    site.api_status = 500
+    kept = await _next_render(proxy)
+    assert kept.body == good.body
+    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=failed-requests"
+    assert kept.headers["ETag"] == good.headers["ETag"]
+
+
+async def test_a_first_snapshot_with_failed_requests_is_shown(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    site = _Changing()
+    site.api_status = 503
+    site.page = GOOD + '<script>fetch("/api")</script>'
+    origin = await start_origin(site.application())
+    proxy = await start_proxy(origin.url)
+    answer = await proxy.crawl("/")
+    assert answer.status == 200
+    assert answer.headers["Cache-Status"] == "prerender; fwd=miss; stored; ttl=30"
+
+
+async def test_pages_that_have_shrunk(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    site = _Changing()
+    origin = await start_origin(site.application())
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    good = await proxy.crawl("/")
+    site.page = "<p>loading"
+    kept = await _next_render(proxy)
+    assert kept.body == good.body
+    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=shrunken"
+    # Until it is looked at again, what was kept is a hit.
+    assert (await proxy.crawl("/")).headers["Cache-Status"].startswith("prerender; hit; ttl=2")
+
+
+async def test_partial_pages(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    site = _Changing()
+    origin = await start_origin(site.application())
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}, "render": {"timeout": 3}})
+    good = await proxy.crawl("/")
+    site.page = GOOD + "<script>setTimeout(() => { for (;;); }, 50)</script>"
+    kept = await _next_render(proxy)
+    assert kept.body == good.body
+    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=partial"
+
+
+async def test_a_page_that_is_gone_is_gone(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    site = _Changing()
+    origin = await start_origin(site.application())
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    await proxy.crawl("/")
+    site.page = '<head><meta name="prerender-status-code" content="404"></head>not found'
+    answer = await _next_render(proxy)
+    assert answer.status == 404
+    assert "not found" in answer.text

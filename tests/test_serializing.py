@@ -1,0 +1,281 @@
+"""What of a page is in its snapshot, and in what form."""
+
+from aiohttp import web
+
+from tests.conftest import Overrides, StartOrigin, StartProxy, pages
+
+SITE = "https://www.example.com"
+
+
+async def _snapshot(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    page: str | web.Response,
+    overrides: Overrides | None = None,
+) -> str:
+    origin = await pages(start_origin, {"/": page})
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, **(overrides or {})})
+    answer = await proxy.crawl("/#!state")
+    assert answer.status == 200
+    return answer.text
+
+
+async def test_document(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    doctype = (
+        '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" '
+        '"http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd">'
+    )
+    page = f"""{doctype}<html lang="de" class="a"><head><meta name="fragment" content="!">
+      <noscript><link rel="stylesheet" href="/no.css"></noscript>
+      <link rel="modulepreload" href="/m.js"><link rel="preload" as="script" href="/s.js">
+      <link rel="preload" as="font" href="/f.woff2">
+      <script type="application/ld+json">{{"name": "</b>"}}</script>
+      <script type="importmap">{{}}</script><script data-prerender-keep>/* kept */</script></head>
+      <body onload="1"><noscript>please</noscript><template><p>held</p><script>1</script></template>
+      <svg viewBox="0 0 1 1"><linearGradient id="g"/></svg><math><mi>x</mi></math>
+      <p id="odd"></p><p onclick="go()">text</p>
+      <script>odd.textContent = "a\\ud800b"; document.documentElement.dataset.late = "1";</script>
+      </body></html>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    assert text.startswith(
+        f'{doctype}<html lang="de" class="a" data-late="1"><head><meta charset="utf-8">'
+    )
+    for present in (
+        '<script type="application/ld+json">{"name": "</b>"}</script>',
+        '<script data-prerender-keep="">/* kept */</script>',
+        'as="font"',
+        "<template><p>held</p></template>",
+        '<svg viewBox="0 0 1 1"><linearGradient id="g"></linearGradient></svg>',
+        "<math><mi>x</mi></math>",
+        '<p id="odd">a\ufffdb</p>',
+        'onclick="go()"',
+    ):
+        assert present in text
+    for absent in ("noscript", "modulepreload", 'as="script"', "importmap", 'name="fragment"'):
+        assert absent not in text
+
+
+async def test_styles_that_are_in_no_text(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = """<head><style id="empty"></style><style id="more">a { color: red }</style>
+      <style id="own">p{color:RED}</style></head><body><div id="host"></div><script>
+      empty.sheet.insertRule(".inserted { color: blue }");
+      more.sheet.insertRule(".added { color: blue }", 1);
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync(".adopted { color: green }");
+      document.adoptedStyleSheets = [sheet];
+      host.attachShadow({mode: "open"}).adoptedStyleSheets = [sheet];
+      </script></body>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    assert '<style id="empty">.inserted { color: blue; }</style>' in text
+    assert ".added { color: blue; }" in text
+    assert '<style id="own">p{color:RED}</style>' in text
+    assert "<style>.adopted { color: green; }</style></head>" in text
+    assert '<template shadowrootmode="open"><style>.adopted { color: green; }</style>' in text
+
+
+SHADOW = """<x-card><b slot="title">light title</b> light text</x-card><x-safe></x-safe><script>
+  customElements.define("x-card", class extends HTMLElement {
+    constructor() {
+      super().attachShadow({mode: "open"}).innerHTML =
+        "<style>b { color: red }</style><h2><slot name=title>none</slot></h2><p><slot></slot></p>" +
+        "<slot name=other>fallback</slot>";
+      window.made = (window.made ?? 0) + 1;
+    }
+  });
+  customElements.define("x-safe", class extends HTMLElement {
+    connectedCallback() {
+      const root = this.attachShadow({mode: "closed"});
+      root.innerHTML = "<p>closed content</p>";
+      document.title = `${this.shadowRoot} ${root.mode} ${window.made}`;
+    }
+  });
+</script>"""
+
+
+async def test_shadow_dom_is_declared(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    text = await _snapshot(start_origin, start_proxy, SHADOW)
+    assert '<template shadowrootmode="open"><style>b { color: red }</style><h2><slot' in text
+    assert '</template><b slot="title">light title</b> light text</x-card>' in text
+    assert "<p>closed content</p>" in text
+    assert "<title>null closed 1</title>" in text
+
+
+async def test_shadow_dom_can_be_flattened(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    overrides = {"snapshot": {"flatten_shadow_dom": True}}
+    text = await _snapshot(start_origin, start_proxy, SHADOW, overrides)
+    assert (
+        '<x-card><h2><b slot="title">light title</b></h2><p> light text</p>fallback</x-card>'
+        "<x-safe><p>closed content</p></x-safe>"
+    ) in text
+
+
+async def test_form_state(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    page = """<input id="a" value="old"><input id="b" type="checkbox">
+      <input id="c" type="radio" checked><textarea id="d">old</textarea>
+      <select id="e"><option selected>1<option>2</select>
+      <input id="f" type="password"><script>
+      a.value = 'new "&<'; b.checked = true; c.checked = false; d.value = "new"; e.selectedIndex = 1;
+      f.value = "secret";</script>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    for present in (
+        '<input id="a" value="new &quot;&amp;&lt;">',
+        '<input id="b" type="checkbox" checked="">',
+        '<input id="c" type="radio">',
+        '<textarea id="d">new</textarea>',
+        '<option>1</option><option selected="">2</option>',
+    ):
+        assert present in text
+    assert "secret" not in text
+
+
+async def test_urls_are_pretty_and_public(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    content: dict[str, str | web.Response] = {}
+    origin = await pages(start_origin, content)
+    escaped = origin.url.replace("/", "\\/")
+    content["/"] = f"""<head><link rel="canonical" href="/p?_escaped_fragment_=a%2526b%20c">
+      <meta property="og:url" content="{SITE}/p?x=1&amp;_escaped_fragment_=k">
+      <meta http-equiv="refresh" content="600; url=/p?_escaped_fragment_=later">
+      <script type="application/ld+json">{{"url": "{escaped}\\/p"}}</script></head><body>
+      <a href="?_escaped_fragment_=">1</a><a href="/p?_escaped_fragment_=a&amp;b=1">2</a>
+      <a href="https://other.example/?_escaped_fragment_=x">3</a>
+      <a href="{origin.url}/in">4</a></body>"""
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    text = (await proxy.crawl("/")).text
+    for present in (
+        'rel="canonical" href="/p#!a%26b%20c"',
+        f'content="{SITE}/p?x=1#!k"',
+        'content="600; url=/p#!later"',
+        '<a href="">1</a>',
+        'href="/p?_escaped_fragment_=a&amp;b=1"',
+        'href="https://other.example/?_escaped_fragment_=x"',
+        f'href="{SITE}/in"',
+        '{"url": "https:\\/\\/www.example.com\\/p"}',
+    ):
+        assert present in text, present
+    assert "127.0.0.1" not in text
+
+
+async def test_what_settings_add(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    page = """<head><title>t</title></head><body onload="1"><p onclick="1">text</p>
+      <canvas id="c" width="2" height="2" aria-label="a chart"></canvas>
+      <script>c.getContext("2d").fillRect(0, 0, 2, 2);</script></body>"""
+    every = ("remove_event_handlers", "canvas_images", "add_canonical")
+    overrides = {"snapshot": dict.fromkeys(every, True)}
+    text = await _snapshot(start_origin, start_proxy, page, overrides)
+    assert "onclick" not in text
+    assert "onload" not in text
+    assert f'<link rel="canonical" href="{SITE}/#!state">' in text
+    assert '<img id="c" width="2" height="2" alt="a chart" src="data:image/png;base64,' in text
+
+
+async def test_pages_that_replace_the_built_ins(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = """<p>the content</p><script>
+      JSON.stringify = () => "evil";
+      for (const name of ["map", "forEach", "join", "filter"]) Array.prototype[name] = () => "evil";
+      Array.prototype.toJSON = Object.prototype.toJSON = () => "evil";
+      Array.from = Object.keys = () => { throw new Error("evil"); };
+      for (const name of ["outerHTML", "innerHTML", "shadowRoot", "localName"]) {
+        Object.defineProperty(Element.prototype, name, {get() { return "evil"; }});
+      }
+      Object.defineProperty(document, "documentElement", {get() { return null; }});
+      Object.defineProperty(document, "body", {get() { return null; }});
+      document.querySelectorAll = Element.prototype.querySelectorAll = () => [];
+      document.importNode = Document.prototype.importNode = () => null;
+      String.prototype.toWellFormed = () => "evil";
+      globalThis.setTimeout = globalThis.Date = globalThis.Promise = globalThis.Map = null;
+    </script>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    assert "<p>the content</p>" in text
+    assert "evil" not in text
+
+
+async def test_charsets_become_utf_8(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    page = (
+        '<meta charset="windows-1251">'
+        '<meta http-equiv="Content-Type" content="text/html; charset=x">'
+    )
+    response = web.Response(
+        body=(page + "<p>Привет</p>").encode("windows-1251"),
+        headers={"Content-Type": "text/html; charset=windows-1251"},
+    )
+    text = await _snapshot(start_origin, start_proxy, response)
+    assert "<p>Привет</p>" in text
+    assert "1251" not in text
+    assert text.count("charset") == 1
+
+
+async def test_large_pages(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    page = """<ul id="list"></ul><script>
+      for (let i = 0; i < 50000; i++) {
+        const item = document.createElement("li");
+        item.textContent = `item ${i} ${"x".repeat(70)}`;
+        list.append(item);
+      }
+    </script>"""
+    origin = await pages(start_origin, {"/": page})
+    proxy = await start_proxy(origin.url)
+    answer = await proxy.crawl("/")
+    assert answer.status == 200
+    assert answer.text.count("<li>") == 50_000
+    assert len(answer.body) > 4_000_000
+
+    small = await start_proxy(origin.url, {"render": {"max_bytes": "1MiB"}})
+    assert (await small.crawl("/")).status == 503
+
+
+async def test_the_page_s_own_word(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    def page(*metas: tuple[str, str]) -> str:
+        head = "".join(f'<meta name="{name}" content="{content}">' for name, content in metas)
+        return f"<head>{head}</head><body>text"
+
+    content: dict[str, str | web.Response] = {
+        "/410": page(("prerender-status-code", "410")),
+        "/render": page(("render:status_code", "404"), ("render:header", "X-Robots-Tag: noindex")),
+        "/moved": page(
+            ("prerender-status-code", "301"),
+            ("prerender-header", "Location: /new?_escaped_fragment_=a"),
+            ("prerender-header", "X-Robots-Tag: none"),
+        ),
+        "/away": page(
+            ("prerender-status-code", "302"),
+            ("prerender-header", "Location: https://evil.example/"),
+        ),
+        "/odd": page(
+            ("prerender-header", "Set-Cookie: a=b"), ("prerender-header", "Content-Language: de")
+        ),
+    }
+    for text in ("99", "1000", "200x", "101", "304", "204", "", " 404 x", "٤٠٤"):
+        content[f"/status-{len(content)}"] = page(("prerender-status-code", text))
+    origin = await pages(start_origin, content)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+
+    assert (await proxy.crawl("/410")).status == 410
+    render = await proxy.crawl("/render")
+    assert (render.status, render.headers["X-Robots-Tag"]) == (404, "noindex")
+    moved = await proxy.crawl("/moved")
+    assert (moved.status, moved.headers["Location"]) == (301, f"{SITE}/new#!a")
+    away = await proxy.crawl("/away")
+    assert (away.status, away.headers.get("Location")) == (200, None)
+    odd = await proxy.crawl("/odd")
+    assert (odd.headers.get("Set-Cookie"), odd.headers["Content-Language"]) == (None, "de")
+    for path, page_text in content.items():
+        if path.startswith("/status-"):
+            assert (await proxy.crawl(path)).status == 200, page_text
+
+
+async def test_the_same_page_has_the_same_etag_in_every_process(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": SHADOW})
+    first = await start_proxy(origin.url, {"site": {"url": SITE}})
+    second = await start_proxy(origin.url, {"site": {"url": SITE}})
+    tags = {(await proxy.crawl("/")).headers["ETag"] for proxy in (first, second)}
+    assert len(tags) == 1
