@@ -78,7 +78,8 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             timeout=settings.render.timeout,
             budget=settings.render.budget,
             max_bytes=settings.render.max_bytes,
-            options=SerializeOptions(**settings.snapshot.model_dump()),
+            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
+            volatile=settings.snapshot.volatile,
         )
         yield upstream, pool, Renderer(settings.public_url, upstream, gateway, pool, render)
 

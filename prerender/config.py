@@ -5,6 +5,7 @@ environment over file over default. ``load`` reports every problem at once. Noth
 setting at import time, and nothing else in the project reads the environment.
 """
 
+import json
 import os
 import re
 import tomllib
@@ -94,6 +95,24 @@ def _whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVa
     return BeforeValidator(parse)
 
 
+def _patterns(value: object) -> tuple[str, ...]:
+    """Regular expressions; in the environment as a JSON array."""
+    help_text = 'give a list of regular expressions, for example ["nonce="[^"]*""]'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError(help_text) from None
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError(help_text)
+    for pattern in value:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return tuple(value)
+
+
 def _address(value: str) -> str:
     # An empty one would listen on every address there is.
     if not value.strip():
@@ -127,6 +146,7 @@ PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, _whole_number(0, 65535)]
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 
 
@@ -217,6 +237,11 @@ class Snapshot(_Section):
     canvas_images: bool = Field(False, description="Canvases as pictures of what is drawn on them.")
     add_canonical: bool = Field(
         False, description="Name the pretty URL as canonical where a page names none."
+    )
+    volatile: Patterns = Field(
+        (),
+        description="Regular expressions of what differs on every load (nonces, tokens, times) and "
+        "does not make a snapshot a new one for conditional requests.",
     )
 
 

@@ -279,3 +279,18 @@ async def test_the_same_page_has_the_same_etag_in_every_process(
     second = await start_proxy(origin.url, {"site": {"url": SITE}})
     tags = {(await proxy.crawl("/")).headers["ETag"] for proxy in (first, second)}
     assert len(tags) == 1
+
+
+async def test_what_differs_on_every_load_can_be_left_out_of_the_etag(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = """<p data-token="" id="token">the same</p><script>
+      token.dataset.token = crypto.randomUUID();</script>"""
+    origin = await pages(start_origin, {"/": page})
+    volatile = {"cache": {"ttl": 0}, "snapshot": {"volatile": ['data-token="[^"]*"']}}
+    proxy = await start_proxy(origin.url, volatile)
+    first = await proxy.crawl("/")
+    second = await proxy.crawl("/", headers={"If-None-Match": first.headers["ETag"]})
+    assert first.headers["ETag"].startswith('W/"')
+    assert (second.status, second.headers["ETag"]) == (304, first.headers["ETag"])
+    assert (await proxy.crawl("/")).body != first.body

@@ -81,8 +81,7 @@ _FLAGS = (
     "--no-proxy-server",
     "--password-store=basic",
     # WebRTC would open sockets of its own, past the gateway.
-    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--force-webrtc-ip-handling-policy",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     f"--disable-features={','.join(_DISABLED_FEATURES)}",
 )
 

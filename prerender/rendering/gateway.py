@@ -157,9 +157,10 @@ class Gateway:
         target = fields.origin_form(request.raw_path)
         try:
             url = URL(f"{request.scheme}://{request.host}/#{target}", encoded=True)
+            host = url.host or ""
         except ValueError as error:
-            raise guard.Forbidden(f"{request.host} is not a host: {error}") from error
-        guard.check(url.raw_host or "")
+            raise guard.Forbidden(f"{request.host!r} is not a host: {error}") from error
+        guard.check(host)
         if websocket.is_upgrade(request):
             exchange.endless = True
             return await websocket.relay(request, self._third_parties, url, headers)

@@ -5,6 +5,7 @@ of them), the internal host is taken out, and what went wrong is noted.
 """
 
 import re
+from collections.abc import Iterable
 
 from yarl import URL
 
@@ -26,13 +27,17 @@ _CONTENT_DESTINATIONS = ("", "empty", "script", "style", "worker", "iframe")
 class Judge:
     """Judges the pages of the site at ``public``, whose origin is at ``origin``.
 
-    ``max_bytes`` is the size of the largest snapshot.
+    ``max_bytes`` is the size of the largest snapshot; ``volatile`` are regular expressions of what
+    differs between two loads of a page that is the same.
     """
 
-    def __init__(self, public: URL, origin: URL, max_bytes: int) -> None:
+    def __init__(
+        self, public: URL, origin: URL, max_bytes: int, volatile: Iterable[str] = ()
+    ) -> None:
         self._site = str(public.origin())
         self._public = public
         self._max_bytes = max_bytes
+        self._volatile = [re.compile(pattern) for pattern in volatile]
         self._internal = _absolute_urls_of(origin) if origin.origin() != public.origin() else None
 
     def snapshot(
@@ -55,11 +60,19 @@ class Judge:
             status=status,
             headers=headers,
             body=body,
-            etag=etag_of(status, headers, body),
+            etag=self._etag(status, headers, html, body),
             last_modified=int(now),
             storable=may_be_stored(document),
             facts=self._facts(visit, rendered),
         )
+
+    def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:
+        """A strong entity-tag of the bytes, or a weak one of what matters in them."""
+        if not self._volatile:
+            return etag_of(status, headers, body)
+        for pattern in self._volatile:
+            html = pattern.sub("", html)
+        return f"W/{etag_of(status, headers, html.encode())}"
 
     def departure(self, target: Target, departed: Departed, now: float) -> Snapshot:
         """The redirect that a page makes which goes elsewhere. Raises RenderError."""

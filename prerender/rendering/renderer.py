@@ -32,6 +32,7 @@ class RenderSettings:
     budget: float
     max_bytes: int
     options: SerializeOptions
+    volatile: tuple[str, ...]
 
 
 class Renderer:
@@ -50,7 +51,7 @@ class Renderer:
         self._gateway = gateway
         self._pool = pool
         self._settings = settings
-        self._judge = Judge(public, upstream.base, settings.max_bytes)
+        self._judge = Judge(public, upstream.base, settings.max_bytes, settings.volatile)
 
     async def snapshot(self, target: Target) -> Answer:
         """Render a target. Raises RenderError, OriginError or NotRenderable."""
