@@ -97,20 +97,31 @@ def _whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVa
 
 def _patterns(value: object) -> tuple[str, ...]:
     """Regular expressions; in the environment as a JSON array."""
-    help_text = 'give a list of regular expressions, for example ["nonce="[^"]*""]'
+    help_text = (
+        'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
+    )
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(help_text) from None
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise ValueError(help_text)
     for pattern in value:
         try:
             re.compile(pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
     return tuple(value)
+
+
+def _flag(value: object) -> bool:
+    """Pydantic alone would take many more words, and numbers."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise ValueError("give true or false")
+    return value
 
 
 def _address(value: str) -> str:
@@ -146,6 +157,7 @@ PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, _whole_number(0, 65535)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 
@@ -227,15 +239,15 @@ class Render(_Section):
 class Snapshot(_Section):
     """What is made of the finished page."""
 
-    flatten_shadow_dom: bool = Field(
+    flatten_shadow_dom: Flag = Field(
         False,
         description="Shadow DOM as ordinary elements instead of declarative shadow DOM.",
     )
-    remove_event_handlers: bool = Field(
+    remove_event_handlers: Flag = Field(
         False, description="Leave out inline handlers such as onclick; scripts always are."
     )
-    canvas_images: bool = Field(False, description="Canvases as pictures of what is drawn on them.")
-    add_canonical: bool = Field(
+    canvas_images: Flag = Field(False, description="Canvases as pictures of what is drawn on them.")
+    add_canonical: Flag = Field(
         False, description="Name the pretty URL as canonical where a page names none."
     )
     volatile: Patterns = Field(

@@ -18,7 +18,10 @@ from prerender.rendering.devtools import Session
 TASK_STARVATION_COUNT = 10_000
 # Answered only when the page's thread is free; the caller's deadline bounds it.
 _NO_DEADLINE_SECONDS = 3600.0
-_CATCH_UP_SECONDS = 1.0
+# The compositor goes by this clock too, but its deadlines are real: it makes no frames for a page
+# whose clock is behind the real one. So the clock is kept this much ahead of it.
+_LEAST_LEAD_SECONDS = 0.02
+_CATCH_UP_SECONDS = 0.05
 
 
 class VirtualClock:
@@ -30,6 +33,11 @@ class VirtualClock:
         self._first_start = 0.0
         self._granted_seconds = 0.0
         session.on("Emulation.virtualTimeBudgetExpired", self._expired)
+
+    @property
+    def _behind_seconds(self) -> float:
+        """What the clock lacks of the lead that it should have."""
+        return max(0.0, _LEAST_LEAD_SECONDS - self.lead_seconds) if self._first_start else 0.0
 
     @property
     def lead_seconds(self) -> float:
@@ -44,8 +52,17 @@ class VirtualClock:
         """Run for a budget of virtual milliseconds; the future is done when it is used up.
 
         With ``wait_for_network`` the clock stands still while a request of the page is unanswered.
+        Real time that has passed meanwhile is given on top, without waiting for anything.
         """
+        behind = self._behind_seconds
+        if behind > _CATCH_UP_SECONDS:
+            await (await self._grant(behind * 1000, wait_for_network=False))
+            behind = 0.0
+        return await self._grant(milliseconds + behind * 1000, wait_for_network=wait_for_network)
+
+    async def _grant(self, milliseconds: float, *, wait_for_network: bool) -> asyncio.Future[None]:
         assert self._budget is None or self._budget.done()
+        assert milliseconds >= 0, "a budget below 0 never ends"
         self._first_start = self._first_start or time.monotonic()
         self._granted_seconds += milliseconds / 1000
         self._budget = self._session.future("a budget of virtual time")
@@ -66,9 +83,9 @@ class VirtualClock:
 
     async def catch_up(self) -> None:
         """Bring the clock of a blank page up to the real time."""
-        behind = -self.lead_seconds
+        behind = self._behind_seconds
         if behind > _CATCH_UP_SECONDS:
-            await (await self.start(behind * 1000))
+            await (await self._grant(behind * 1000, wait_for_network=False))
 
     async def _set_policy(self, policy: str, **more: Any) -> None:
         await self._session.call(

@@ -152,7 +152,8 @@ class Page:
     @property
     def worn(self) -> bool:
         """Whether the page should be replaced by a new one."""
-        return self.renders >= RENDERS or self._clock.lead_seconds > LEAD_SECONDS
+        ahead = self._clock.lead_seconds > LEAD_SECONDS
+        return self.renders >= RENDERS or ahead
 
     async def render(
         self,

@@ -83,6 +83,8 @@ class Pool:
     async def _borrow(self, timeout: float) -> Page:
         while self._idle:
             page = self._idle.pop()  # the one used last: its caches are warm
+            # The supervisor hears of a lost browser a little later.
+            page.broken = page.broken or page.devtools.closed.is_set()
             if not page.broken:
                 self._busy.add(page)
                 return page

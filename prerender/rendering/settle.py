@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, fields
 
 from prerender.rendering.clock import VirtualClock
-from prerender.rendering.devtools import Session
+from prerender.rendering.devtools import CommandFailed, Session
 from prerender.rendering.visit import Visit
 
 PROBE = 'globalThis[Symbol.for("prerender.probe")]?.()'
@@ -32,18 +32,25 @@ REAL_SLICE_MS = 10.0
 # worker, a database or a socket, and a real frame (which comes after 16 ms if the CPU is free).
 NETWORK_PATIENCE_SECONDS = 4.0
 WORK_PATIENCE_SECONDS = 3.0
+# Requests without end that change nothing (polling as fast as it goes).
+CHATTER_PATIENCE_SECONDS = 2.0
 LAYOUT_PATIENCE_SECONDS = 1.0
 # A worker that has spoken may have more to say.
 TALK_PATIENCE_SECONDS = 0.2
-# Frames of other origins cannot be asked what they wait for: they get some virtual time.
-FOREIGN_FRAMES_MS = 3000.0
+# Frames of other origins cannot be asked what they wait for, nor can pages that have broken the
+# probe: they get some virtual time.
+UNKNOWN_MS = 3000.0
 # The window, in CSS pixels. It grows to the height of a page with parts that load when they are seen,
 # but not without end: a page may grow with its window.
 WIDTH, HEIGHT = 1280, 1024
 HIGHEST_WINDOW = 20_000
 MOST_GROWTHS = 3
-# Intervals and animation loops that change nothing may cost this much real time.
+# Intervals and animation loops may cost this much real time: so much if they change nothing, so much
+# if they go on changing the page. Cheap ones run to the end of the virtual budget, where a page that
+# changes for ever is the same each time.
 IDLE_LOOP_SECONDS = 0.3
+BUSY_LOOP_SECONDS = 1.5
+COSTLY_SLICE_SECONDS = 0.2
 # How long a slice may take before it is asked what holds it.
 STALL_SECONDS = 0.1
 
@@ -131,9 +138,12 @@ class Settler:
         self._slices = 0
         self._started = time.monotonic()
         self._waits_for_network = True
+        self._network = _Patience()
         self._work = _Patience()
         self._layout = _Patience()
         self._loops = _Patience()
+        self._looping_since = 0.0
+        self._last_slice_seconds = 0.0
         self._window_height = HEIGHT
         self._growths = 0
 
@@ -181,13 +191,15 @@ class Settler:
     def _next_slice(self, last_ms: float, state: _State | None) -> float:
         """Twice the last slice, but not further than the last timer: what is not needed of virtual
         time would only set the page's clock ahead."""
-        longest = min(last_ms * 2, LONGEST_SLICE_MS)
+        costly = self._last_slice_seconds > COSTLY_SLICE_SECONDS
+        longest = min(last_ms if costly else last_ms * 2, LONGEST_SLICE_MS)
         if state is None or state.intervals or state.frames or state.foreign:
             return longest
         if state.ready is False:
             return longest
         due = [time for time in state.timers if time <= self._budget_left_ms]
-        return min(longest, max(due, default=longest) + 1)
+        # A timer can be overdue: the page was busy, or it is one of low priority.
+        return min(longest, max(0.0, max(due, default=longest)) + 1)
 
     def cut_off(self, reason: str) -> Settled:
         """What to report of a page that was not let settle."""
@@ -195,7 +207,8 @@ class Settler:
 
     def _is_working(self, state: _State) -> bool:
         """Whether there is work that needs real time and is not hanging."""
-        if not self._waits_for_network and self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
+        requests = not self._waits_for_network and self._visit.waiting_for(NETWORK_PATIENCE_SECONDS)
+        if requests and self._network.idle_seconds(state.mutations) < CHATTER_PATIENCE_SECONDS:
             return True
         if state.working and self._work.idle_seconds(state.activity) < WORK_PATIENCE_SECONDS:
             return True
@@ -207,7 +220,7 @@ class Settler:
     def _finished(self, state: _State | None) -> str:
         """Why nothing more is to be expected, or '' while something is."""
         if state is None:
-            return "no probe"
+            return "no probe" if self._virtual_ms >= UNKNOWN_MS else ""
         if state.ready is True:
             return "prerenderReady"
         if self._budget_left_ms <= 0:
@@ -216,16 +229,22 @@ class Settler:
             return ""
         if any(due <= self._budget_left_ms for due in state.timers):
             return ""
-        if state.foreign and self._virtual_ms < FOREIGN_FRAMES_MS:
+        if state.foreign and self._virtual_ms < UNKNOWN_MS:
             return ""
         if not state.intervals and not state.frames:
             return "nothing pending"
         if self._loops.idle_seconds(state.mutations) > IDLE_LOOP_SECONDS:
             return "only loops without effect"
+        self._looping_since = self._looping_since or time.monotonic()
+        if time.monotonic() - self._looping_since > BUSY_LOOP_SECONDS:
+            return "only loops"
         return ""
 
     async def _ask(self, expression: str = PROBE) -> _State | None:
-        return _State.read(await self._session.evaluate(expression))
+        try:
+            return _State.read(await self._session.evaluate(expression))
+        except CommandFailed:
+            return None  # the page has broken what the probe relies on
 
     async def _grant(self, slice_ms: float) -> None:
         """Let the page have ``slice_ms`` of virtual time, however long that really takes."""
@@ -235,14 +254,20 @@ class Settler:
         used_up = await self._clock.start(slice_ms, wait_for_network=self._waits_for_network)
         while not used_up.done():
             await asyncio.wait({used_up}, timeout=STALL_SECONDS)
-            if used_up.done() or not self._waits_for_network:
-                continue
-            stalled = time.monotonic() - started > NETWORK_PATIENCE_SECONDS
-            if stalled or self._visit.only_hanging(NETWORK_PATIENCE_SECONDS):
-                # What is left of the network never ends. From now on the clock does not wait for
-                # it, and the requests worth waiting for are waited for here.
-                self._waits_for_network = False
-                await self._clock.advance()
+            if not used_up.done():
+                await self._unstall(slice_ms, time.monotonic() - started)
+        self._last_slice_seconds = time.monotonic() - started
+
+    async def _unstall(self, slice_ms: float, stalled_seconds: float) -> None:
+        """Look at what holds the clock, and let it go on if that is nothing worth waiting for."""
+        if not self._waits_for_network:
+            return
+        hanging = self._visit.only_hanging(NETWORK_PATIENCE_SECONDS)
+        if hanging or stalled_seconds > NETWORK_PATIENCE_SECONDS:
+            # What is left of the network never ends. From now on the clock does not wait for it, and
+            # the requests worth waiting for are waited for here.
+            self._waits_for_network = False
+            await self._clock.advance()
 
     def _settled(self, reason: str) -> Settled:
         return Settled(

@@ -11,6 +11,7 @@
   const { setTimeout, clearTimeout, setInterval, clearInterval, Promise, Map, Set, Math, Reflect } =
     globalThis;
   const now = performance.now.bind(performance);
+  const { apply: call } = Reflect;
   const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);
   const report = globalThis.reportError?.bind(globalThis) ?? (() => {});
   const listen = EventTarget.prototype.addEventListener;
@@ -18,8 +19,17 @@
   const FRAME_MS = 1000 / 60;
 
   // ---- What is going on. Only counts and times, so that asking is cheap.
-  const timers = new Map(); // id -> when a one-shot timer is due
-  const intervals = new Set();
+  // What these are asked to do is theirs, whatever a page makes of the prototypes.
+  const own = (collection, type) => {
+    for (const method of ["add", "clear", "delete", "forEach", "get", "has", "set", "values"]) {
+      if (type.prototype[method]) collection[method] = type.prototype[method];
+    }
+    return collection;
+  };
+  const newMap = () => own(new Map(), Map);
+  const newSet = () => own(new Set(), Set);
+  const timers = newMap(); // id -> when a one-shot timer is due
+  const intervals = newSet();
   const open = { working: 0, layout: 0, talking: 0 }; // what is under way outside virtual time
   let activity = 0; // grows with whatever happens there; stays when something hangs
   let mutations = 0;
@@ -72,11 +82,14 @@
   OriginalDate.prototype.constructor = WatchedDate;
   Object.defineProperty(globalThis, "Date", { configurable: true, writable: true, value: WatchedDate });
 
+  // A delay as the browser understands it: ToInt32, and nothing is negative (HTML, section 8.6).
+  const delayOf = (delay) => Math.max(0, delay | 0);
+
   // ---- Timers: virtual time runs them, the probe only knows that they are there.
   patch(globalThis, "setTimeout", (original) => function (callback, delay, ...rest) {
     if (typeof callback !== "function") {
       const id = original.call(globalThis, callback, delay, ...rest);
-      timers.set(id, now() + Math.max(0, +delay || 0));
+      timers.set(id, now() + delayOf(delay));
       original.call(globalThis, () => timers.delete(id), delay);
       return id;
     }
@@ -84,7 +97,7 @@
       timers.delete(id);
       return callback.apply(this, given);
     }, delay, ...rest);
-    timers.set(id, now() + Math.max(0, +delay || 0));
+    timers.set(id, now() + delayOf(delay));
     return id;
   });
   patch(globalThis, "setInterval", (original) => function (...given) {
@@ -104,29 +117,29 @@
   patch(globalThis.Scheduler?.prototype, "postTask", (original) => function (callback, options) {
     const promise = original.apply(this, arguments);
     const key = {};
-    timers.set(key, now() + (options?.delay || 0));
+    timers.set(key, now() + delayOf(options?.delay));
     const end = () => timers.delete(key);
     then.call(promise, end, end);
     return promise;
   });
   patch(globalThis.AbortSignal, "timeout", (original) => function (delay) {
     const signal = original.apply(this, arguments);
-    timers.set(signal, now() + delay);
+    timers.set(signal, now() + delayOf(delay));
     listen.call(signal, "abort", () => timers.delete(signal));
     return signal;
   });
 
   // ---- Animation frames: real ones come every 16 ms of real time, in which virtual time may have
   // run out. Here they come every 16 ms of virtual time.
-  let frames = new Map();
+  let frames = newMap();
   let nextFrame = 0;
   const flushFrames = () => {
     const due = frames;
-    frames = new Map();
+    frames = newMap();
     const time = now();
-    for (const callback of due.values()) {
-      try { callback.call(globalThis, time); } catch (error) { report(error); }
-    }
+    due.forEach((callback) => {
+      try { call(callback, globalThis, [time]); } catch (error) { report(error); }
+    });
   };
   if (globalThis.requestAnimationFrame) {
     patch(globalThis, "requestAnimationFrame", () => function (callback) {
@@ -139,7 +152,7 @@
   }
 
   // ---- Idle callbacks: at the end of a slice the page is idle.
-  const idle = new Map();
+  const idle = newMap();
   patch(globalThis, "requestIdleCallback", () => function (callback) {
     if (typeof callback !== "function") throw new TypeError("parameter 1 is not of type 'Function'.");
     const id = setTimeout.call(globalThis, () => {
@@ -187,7 +200,18 @@
   watchPromise(prototypeOf("Permissions"), "query");
   watchPromise(prototypeOf("Clipboard"), "read", "readText", "write", "writeText");
   watchPromise(prototypeOf("WakeLock"), "request");
-  watchPromise(prototypeOf("LockManager"), "query", "request");
+  watchPromise(prototypeOf("LockManager"), "query");
+  patch(prototypeOf("LockManager"), "request", (original) => function (lock, ...given) {
+    // A lock may be held for ever; what is waited for is that it is had.
+    const end = begin();
+    const callback = given.pop();
+    const promise = original.call(this, lock, ...given, function (...granted) {
+      end();
+      return callback.apply(this, granted);
+    });
+    then.call(promise, end, end);
+    return promise;
+  });
   watchPromise(prototypeOf("FileSystemDirectoryHandle"), "getDirectoryHandle", "getFileHandle",
     "removeEntry", "resolve");
   watchPromise(prototypeOf("FileSystemFileHandle"), "createWritable", "getFile");
@@ -307,7 +331,7 @@
 
   // ---- Observers of layout are told with a real frame, and again with the next one when what they do
   // changes the layout. What has not come into view yet may be a part that loads when it is seen.
-  const unseen = new Set();
+  const unseen = newSet();
   for (const type of ["IntersectionObserver", "ResizeObserver"]) {
     const Original = globalThis[type];
     if (!Original) continue;
@@ -364,9 +388,10 @@
   const count = new MutationObserver((records) => { mutations += records.length; });
   count.observe(document, { childList: true, characterData: true, subtree: true });
 
+  const { getAnimations } = Document.prototype;
   const finishAnimations = () => {
     let finishing = false;
-    for (const animation of document.getAnimations?.() ?? []) {
+    for (const animation of getAnimations?.call(document) ?? []) {
       const end = animation.effect?.getComputedTiming().endTime;
       if (animation.playState !== "running" || !(end < Infinity)) continue;
       try { animation.finish(); } catch { continue; /* it cannot end, so it is not waited for */ }
@@ -392,6 +417,7 @@
   };
 
   const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
+  const { querySelectorAll } = Document.prototype;
   const summed = ["intervals", "frames", "working", "layout", "talking", "activity", "mutations",
     "unseen", "foreign"];
   const state = (awaitFrame = false) => {
@@ -414,7 +440,7 @@
       talking: open.talking,
       foreign,
       activity,
-      unseen: unseen.size + document.querySelectorAll(lazy).length,
+      unseen: unseen.size + querySelectorAll.call(document, lazy).length,
       height: document.documentElement?.scrollHeight ?? 0,
       mutations: (mutations += count.takeRecords().length),
     };
