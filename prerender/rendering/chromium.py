@@ -172,7 +172,16 @@ class Chromium:
         return cls(process, profile, devtools)
 
     async def gone(self) -> str:
-        """Wait until the browser is of no use any more, and say why."""
+        """Wait until the browser is of no use any more, and say why.
+
+        From then on its calls fail, also those that it could still answer: what it has begun is
+        repeated elsewhere.
+        """
+        reason = await self._lost()
+        self.devtools.abandon()
+        return reason
+
+    async def _lost(self) -> str:
         exited = asyncio.create_task(self._process.wait(), name="browser exit")
         closed = asyncio.create_task(self.devtools.closed.wait(), name="browser connection")
         try:
@@ -189,9 +198,7 @@ class Chromium:
                 try:
                     # The connection can be deaf while it looks alive.
                     await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
-                except BrowserGone:
-                    # Whoever waits for it need not wait any longer.
-                    self.devtools.abandon()
+                except RenderError:
                     return "no answer"
         finally:
             exited.cancel()

@@ -28,8 +28,7 @@ KILL_SECONDS = 5.0
 
 def main(profile: str, command: list[str]) -> int:
     """Run ``command`` until it or standard input ends; its exit status, or 128 + its signal."""
-    # The proxy's loop starts programs with every descriptor that is marked inheritable.
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    _close_inherited()
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -37,6 +36,14 @@ def main(profile: str, command: list[str]) -> int:
         return _run(command)
     finally:
         clean_up(os.getsid(0), profile)
+
+
+def _close_inherited() -> None:
+    """The proxy's loop starts programs with every descriptor of its that is marked inheritable."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the one that was used for listing
+                os.close(int(name))
 
 
 def clean_up(session: int, profile: str) -> None:

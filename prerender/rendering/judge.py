@@ -22,6 +22,7 @@ _PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robo
 _BODILESS = (204, 205, 206, 304)
 # Requests whose failure shows in the content, by Sec-Fetch-Dest; pictures and the like do not count.
 _CONTENT_DESTINATIONS = ("", "empty", "script", "style", "worker", "iframe")
+_PROGRAMS = ("script", "worker")
 
 
 class Judge:
@@ -44,7 +45,8 @@ class Judge:
         self, target: Target, document: Document, visit: Visit, rendered: Rendered, now: float
     ) -> Snapshot:
         """The snapshot that a rendered page makes; ``now`` in Unix seconds. Raises RenderError."""
-        if rendered.empty:
+        facts = self._facts(visit, rendered)
+        if rendered.empty or (not rendered.text_length and facts.failed_requests):
             raise (RenderTimeout if rendered.partial else EmptyPage)(f"{target.url}: empty")
         if not rendered.url.startswith(f"{self._site}/"):
             # A blob: or about: URL. What the crawler asked for is not there.
@@ -63,7 +65,7 @@ class Judge:
             etag=self._etag(status, headers, html, body),
             last_modified=int(now),
             storable=may_be_stored(document),
-            facts=self._facts(visit, rendered),
+            facts=facts,
         )
 
     def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:
@@ -135,7 +137,7 @@ class Judge:
                 blocked.append(exchange.url)
             elif not exchange.finished and not exchange.endless:
                 unanswered.append(exchange.url)
-            elif exchange.status >= 500 and self._is_content(exchange):
+            elif self._is_content(exchange) and _is_failure(exchange):
                 failed.append(exchange.url)
         settled = rendered.settled
         return Facts(
@@ -149,6 +151,12 @@ class Judge:
             unanswered_requests=tuple(unanswered),
             errors=rendered.errors,
         )
+
+
+def _is_failure(exchange: Exchange) -> bool:
+    """Whether an answer is a failure of the site: a script that is missing is one (an old page asks
+    for the files of the last release), something that was looked up and is not there is none."""
+    return exchange.status >= (400 if exchange.destination in _PROGRAMS else 500)
 
 
 def _status(origin: int, wanted: tuple[str, ...]) -> int:

@@ -25,6 +25,7 @@ _TELL_FRAME = 'globalThis[Symbol.for("prerender.probe")]?.(true)'
 
 FIRST_SLICE_MS = 100.0
 CONFIRMING_SLICE_MS = 1.0
+SHORTEST_SLICE_MS = 16.0
 LONGEST_SLICE_MS = 4000.0
 # While real work is pending, one slice of virtual time for about as much of real time.
 REAL_SLICE_MS = 10.0
@@ -32,10 +33,11 @@ REAL_SLICE_MS = 10.0
 # worker, a database or a socket, and a real frame (which comes after 16 ms if the CPU is free).
 NETWORK_PATIENCE_SECONDS = 4.0
 WORK_PATIENCE_SECONDS = 3.0
-# Requests without end that change nothing (polling as fast as it goes).
-CHATTER_PATIENCE_SECONDS = 2.0
+# Work that goes on and on: so long if nothing of it is seen in the page, so long in all.
+FRUITLESS_SECONDS = 4.5
+WORK_AT_MOST_SECONDS = 8.0
 LAYOUT_PATIENCE_SECONDS = 1.0
-# A worker that has spoken may have more to say.
+# A worker or a server that has spoken may have more to say.
 TALK_PATIENCE_SECONDS = 0.2
 # Frames of other origins cannot be asked what they wait for, nor can pages that have broken the
 # probe: they get some virtual time.
@@ -138,7 +140,8 @@ class Settler:
         self._slices = 0
         self._started = time.monotonic()
         self._waits_for_network = True
-        self._network = _Patience()
+        self._fruitless = _Patience()
+        self._working_since = 0.0
         self._work = _Patience()
         self._layout = _Patience()
         self._loops = _Patience()
@@ -199,20 +202,25 @@ class Settler:
             return longest
         due = [time for time in state.timers if time <= self._budget_left_ms]
         # A timer can be overdue: the page was busy, or it is one of low priority.
-        return min(longest, max(0.0, max(due, default=longest)) + 1)
+        return min(longest, max(SHORTEST_SLICE_MS, max(due, default=longest) + 1))
 
     def cut_off(self, reason: str) -> Settled:
         """What to report of a page that was not let settle."""
         return self._settled(reason)
 
     def _is_working(self, state: _State) -> bool:
-        """Whether there is work that needs real time and is not hanging."""
-        requests = not self._waits_for_network and self._visit.waiting_for(NETWORK_PATIENCE_SECONDS)
-        if requests and self._network.idle_seconds(state.mutations) < CHATTER_PATIENCE_SECONDS:
+        """Whether there is work that needs real time, is not hanging, and shows something."""
+        self._working_since = self._working_since or time.monotonic()
+        if self._fruitless.idle_seconds(state.mutations) > FRUITLESS_SECONDS:
+            return False
+        if time.monotonic() - self._working_since > WORK_AT_MOST_SECONDS:
+            return False
+        if self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
             return True
-        if state.working and self._work.idle_seconds(state.activity) < WORK_PATIENCE_SECONDS:
+        silent = self._work.idle_seconds(state.activity)
+        if state.working and silent < WORK_PATIENCE_SECONDS:
             return True
-        if state.talking and self._work.idle_seconds(state.activity) < TALK_PATIENCE_SECONDS:
+        if state.talking and silent < TALK_PATIENCE_SECONDS:
             return True
         idle = self._layout.idle_seconds((state.activity, state.layout))
         return bool(state.layout) and idle < LAYOUT_PATIENCE_SECONDS

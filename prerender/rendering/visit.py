@@ -21,6 +21,9 @@ class Document:
     body: bytes
 
 
+_PROGRAMS = ("script", "style", "worker", "sharedworker")
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request of the page. Times are ``time.monotonic()`` seconds."""
@@ -74,11 +77,14 @@ class Visit:
     def waiting_for(self, patience_seconds: float) -> bool:
         """Whether an unfinished request is worth waiting for.
 
-        An event stream never ends, and a request that has been silent for longer than the patience
-        may not either (a long poll): those do not count.
+        An event stream never ends, and a request of a script that has been silent for longer than
+        the patience may not either (a long poll): those do not count. Programs and styles are never
+        polls.
         """
         oldest = time.monotonic() - patience_seconds
         return any(
-            not record.finished and not record.endless and record.last_byte > oldest
+            not record.finished
+            and not record.endless
+            and (record.last_byte > oldest or record.destination in _PROGRAMS)
             for record in self.exchanges
         )

@@ -99,7 +99,8 @@ class CachedSnapshots:
                 )
             if old.snapshot.etag == new.snapshot.etag:
                 same = replace(new.snapshot, last_modified=old.snapshot.last_modified)
-                new = replace(new, snapshot=same)
+                # What came out the same twice is not in doubt any more.
+                new = replace(new, snapshot=same, expires=now + self._ttl_of(same, doubt=False))
         ttl = new.expires - now
         stored = ttl > 0 and await self._cache.set(target.key, new)
         return replace(
@@ -110,11 +111,13 @@ class CachedSnapshots:
             detail=PARTIAL if new.snapshot.facts.partial else "",
         )
 
-    def _ttl_of(self, snapshot: Snapshot) -> float:
+    def _ttl_of(self, snapshot: Snapshot, *, doubt: bool = True) -> float:
         if not snapshot.storable or snapshot.facts.partial:
             return 0.0
         if snapshot.status == 200:
-            return min(self._ttl, DOUBT_SECONDS) if snapshot.facts.failed_requests else self._ttl
+            facts = snapshot.facts
+            lacking = bool(facts.failed_requests or facts.unanswered_requests)
+            return min(self._ttl, DOUBT_SECONDS) if lacking and doubt else self._ttl
         if snapshot.status in (404, 410):
             return min(self._ttl, NOT_FOUND_SECONDS)
         return 0.0

@@ -217,6 +217,26 @@
   watchPromise(prototypeOf("FileSystemFileHandle"), "createWritable", "getFile");
   watchPromise(prototypeOf("FileSystemWritableFileStream"), "close", "seek", "truncate", "write");
   watchPromise(prototypeOf("WritableStreamDefaultWriter"), "close", "write");
+  watchPromise(prototypeOf("ReadableStream"), "pipeTo");
+  watchPromise(prototypeOf("CookieStore"), "delete", "get", "getAll", "set");
+  watchPromise(prototypeOf("Navigator"), "getBattery");
+  watchPromise(prototypeOf("NavigatorUAData"), "getHighEntropyValues");
+  watchPromise(prototypeOf("MediaCapabilities"), "decodingInfo");
+  watchPromise(prototypeOf("Document"), "hasStorageAccess", "requestStorageAccess");
+  watchPromise(prototypeOf("OffscreenCanvas"), "convertToBlob");
+  watchPromise(prototypeOf("OfflineAudioContext"), "startRendering");
+  watchPromise(prototypeOf("BaseAudioContext"), "decodeAudioData");
+  watchPromise(prototypeOf("Worklet"), "addModule");
+  watchPromise(prototypeOf("RTCPeerConnection"), "createAnswer", "createOffer", "setLocalDescription",
+    "setRemoteDescription");
+  patch(prototypeOf("HTMLCanvasElement"), "toBlob", (original) => function (callback, ...rest) {
+    const end = begin();
+    return original.call(this, (blob) => { end(); callback(blob); }, ...rest);
+  });
+  patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (found, failed, ...rest) {
+    const end = begin();
+    return original.call(this, (at) => { end(); found(at); }, (error) => { end(); failed?.(error); }, ...rest);
+  });
 
   // ---- IndexedDB: a request or a transaction is open until one of its last events.
   const untilEvent = (target, ...events) => {
@@ -252,13 +272,14 @@
   const answering = (target, receiver = target, keepsTalking = false) => {
     let end = begin();
     let talks = () => {};
-    listen.call(receiver, "message", () => {
+    const heard = () => {
       end();
       talks();
       if (keepsTalking) talks = begin("talking");
-    });
+    };
+    listen.call(receiver, "message", heard);
     listen.call(target, "error", () => end());
-    return { asked() { end(); end = begin(); }, end() { end(); talks(); } };
+    return { asked() { end(); end = begin(); }, heard, end() { end(); talks(); } };
   };
   const subclass = (type, setUp) => {
     const Original = globalThis[type];
@@ -287,13 +308,18 @@
   });
   subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, true)));
   subclass("WebSocket", (socket) => {
-    const calls = answering(socket);
+    const calls = answering(socket, socket, true);
     listen.call(socket, "close", calls.end);
     const { send } = socket;
     socket.send = (...given) => { calls.asked(); return send.apply(socket, given); };
   });
   subclass("EventSource", (source) => {
-    answering(source);
+    const calls = answering(source, source, true);
+    // Events of an event stream have names of the site's own choice.
+    patch(source, "addEventListener", (original) => function (type, ...given) {
+      if (!["error", "message", "open"].includes(type)) listen.call(source, type, calls.heard);
+      return original.call(source, type, ...given);
+    });
   });
   subclass("BroadcastChannel", (channel) => {
     const { postMessage } = channel;

@@ -195,11 +195,19 @@
     return (doctype() + root.outerHTML).toWellFormed();
   };
 
+  // What there is to read: not what stands in scripts and styles, but what stands in shadow roots.
+  const textLength = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.data.trim().length;
+    if (["script", "style", "noscript", "template"].includes(node.localName)) return 0;
+    const parts = [...node.childNodes, ...(node.shadowRoot?.childNodes ?? [])];
+    return parts.reduce((length, part) => length + textLength(part), 0);
+  };
+
   const body = document.body;
   return {
     html: document.documentElement ? html() : "",
     url: location.href,
-    textLength: body?.textContent.trim().length ?? 0,
+    textLength: body ? textLength(body) : 0,
     empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),
     statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
     headers: [...metas("prerender-header"), ...metas("render:header")],

@@ -1,0 +1,53 @@
+# make run      install what it needs, and start the proxy in front of the example site,
+#               or of another one: make run ORIGIN=http://127.0.0.1:3000
+# make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
+# make lint     ruff and mypy
+# make install  .venv with the package and all that its developers need
+# make clean    remove everything that was made here
+#
+# PYTHON=/path/to/python is used for .venv instead of the first python3.11 or newer in PATH.
+
+# Debian keeps the servers that the tests start in sbin, out of an ordinary user's PATH.
+export PATH := $(PATH):/usr/sbin
+PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.14; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; \
+	done)
+
+ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
+PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
+TEST_PROGRAMS := headless-shell nginx
+
+.PHONY: run test lint install clean
+
+run: .venv/run.stamp
+	@scripts/system-packages chromium
+	@exec scripts/run '$(ORIGIN)'
+
+test: .venv/dev.stamp
+	@scripts/system-packages $(TEST_PROGRAMS)
+	.venv/bin/python -m pytest $(ARGS)
+
+lint: .venv/dev.stamp
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+install: .venv/dev.stamp
+
+.venv/run.stamp: pyproject.toml | .venv/bin/pip
+	$(PIP) install --editable .
+	@touch $@
+
+# What the developers need includes what the proxy needs.
+.venv/dev.stamp: pyproject.toml | .venv/bin/pip
+	$(PIP) install --editable '.[dev]'
+	@touch .venv/run.stamp $@
+
+# The last thing that is made of a virtual environment: an unfinished one is made again.
+.venv/bin/pip:
+	@PYTHON='$(PYTHON)' scripts/system-packages python
+	'$(PYTHON)' -m venv --clear .venv
+
+clean:
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+onmessage = ({ data }) => postMessage(data + 1);

@@ -1,0 +1,1 @@
+setTimeout(() => postMessage("deep"), 300);

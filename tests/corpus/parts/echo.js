@@ -1,0 +1,5 @@
+const channel = new BroadcastChannel("news");
+channel.onmessage = ({ data }) => {
+  if (data.text) channel.postMessage({ echo: data.text });
+};
+channel.postMessage({ ready: true });

@@ -1,0 +1,1 @@
+document.getElementById("out").textContent = "done: by an inserted script";

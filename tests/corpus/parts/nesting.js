@@ -1,0 +1,2 @@
+const inner = new Worker("/parts/deep.js");
+inner.onmessage = ({ data }) => postMessage(data);

@@ -1,0 +1,5 @@
+onconnect = ({ ports: [port] }) => {
+  port.onmessage = ({ data: [a, b] }) => {
+    setTimeout(() => port.postMessage(`${a} * ${b} = ${a * b}`), 100);
+  };
+};

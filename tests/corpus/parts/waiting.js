@@ -1,0 +1,1 @@
+setTimeout(() => postMessage("from the worker's timer"), 500);

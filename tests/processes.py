@@ -1,0 +1,89 @@
+"""The processes of a browser, as the kernel sees them.
+
+A guardian and everything below it are one session, so nothing that escapes its parent is overlooked.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from prerender.rendering import guardian
+
+SECONDS = 10.0
+
+
+def sessions(parent: int | None = None) -> list[int]:
+    """The sessions of all browsers that a process (this one if none is given) has started."""
+    with suppress(psutil.NoSuchProcess):
+        children = psutil.Process(parent).children()
+        return [child.pid for child in children if guardian.__file__ in _command(child)]
+    return []
+
+
+def members(session: int) -> list[psutil.Process]:
+    """The living processes of a session."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def kind(process: psutil.Process) -> str:
+    """What a process of a browser's session is there for."""
+    command = _command(process)
+    if guardian.__file__ in command:
+        return "guardian"
+    if "sh" in Path(command[0]).name.split("."):
+        return "wrapper"
+    for argument in command:
+        if argument.startswith("--utility-sub-type="):
+            return argument.partition("=")[2].partition(".")[0]
+        if argument.startswith("--type=") and argument != "--type=utility":
+            return argument.partition("=")[2]
+    return "browser"
+
+
+def of_kind(session: int, wanted: str) -> list[psutil.Process]:
+    """The processes of a session that are there for ``wanted``."""
+    found = []
+    for process in members(session):
+        with suppress(psutil.Error, IndexError):
+            if kind(process) == wanted:
+                found.append(process)
+    return found
+
+
+def kill(session: int, wanted: str) -> None:
+    """kill -9 all processes of a kind; there has to be one."""
+    victims = of_kind(session, wanted)
+    assert victims, f"no {wanted} among {[kind(process) for process in members(session)]}"
+    for victim in victims:
+        with suppress(ProcessLookupError):
+            os.kill(victim.pid, signal.SIGKILL)
+
+
+async def all_gone(ended: Iterable[int], *folders: Path, seconds: float = SECONDS) -> None:
+    """Wait until nothing is left of some sessions, and nothing of a browser in some folders."""
+    left: object = None
+    try:
+        async with asyncio.timeout(seconds):
+            while left := [
+                *(process for session in ended for process in members(session)),
+                *(path for folder in folders for path in folder.glob("prerender-*")),
+            ]:
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"still there: {left}") from None
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []

@@ -1,0 +1,234 @@
+"""Snapshots are complete: every page of the corpus, one after the other and eight at once.
+
+A page of the corpus (tests/corpus) finishes by one mechanism of the web platform. Those that are
+slow, endless or hostile in a way that needs settings of their own have their tests at the end.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientSession, DummyCookieJar, web
+
+from prerender import app
+from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, settings_for
+from tests.corpus import origin as corpus
+
+SITE: dict[str, dict[str, object]] = {"site": {"url": "https://www.example.com"}}
+# No page of the corpus takes longer than this, unless it says so.
+AT_MOST_SECONDS = 10.0
+AT_ONCE = 8
+ENDLESS_SECONDS = 3
+ENDLESS_LOOPS = {
+    "script": "while (true);",
+    "microtasks": "(function next() { Promise.resolve().then(next); })();",
+}
+# A page of the pool for each, so that the next renders need the same pages again.
+ENDLESS: dict[str, dict[str, object]] = {
+    **SITE,
+    "browser": {"pages": len(ENDLESS_LOOPS)},
+    "render": {"timeout": ENDLESS_SECONDS},
+}
+NEXT_PAGE = {"/next": "<p>the next page"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A page of the corpus, and what it says about itself."""
+
+    name: str
+    expected: str
+    at_most_seconds: float
+
+    @classmethod
+    def read(cls, name: str) -> "Case":
+        meta = dict(
+            re.findall(
+                r'<meta name="([a-z-]+)" content="([^"]*)">',
+                (corpus.FOLDER / f"{name}.html").read_text(encoding="utf-8"),
+            )
+        )
+        return cls(name, meta["expected"], float(meta.get("at-most-seconds", AT_MOST_SECONDS)))
+
+    def problem(self, answer: Reply, *, busy: bool = False) -> str:
+        """What is wrong with the answer for this page, or ''. Time is not looked at when ``busy``."""
+        out = re.search(r'<p id="out">(.*?)</p>', answer.text)
+        said = out[1] if out else answer.text[:200]
+        status = answer.headers.get("Cache-Status", "")
+        if answer.status != 200:
+            return f"status {answer.status}, {status}"
+        if said != self.expected or "waiting" in answer.text:
+            return f"the snapshot says {said!r}, {status}"
+        if "stored" not in status or "partial" in status:
+            return f"not stored as a whole: {status}"
+        took = settle_seconds(answer)
+        if not busy and took > self.at_most_seconds:
+            return f"settled in {took:.1f} s, at most {self.at_most_seconds:g} s"
+        return ""
+
+
+CASES = [Case.read(name) for name in corpus.page_names()]
+
+
+def settle_seconds(answer: Reply) -> float:
+    """How long the page took to settle, by Server-Timing."""
+    found = re.search(r"settle;dur=([\d.]+)", answer.headers["Server-Timing"])
+    assert found
+    return float(found[1]) / 1000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def one_proxy() -> AsyncIterator[Proxy]:
+    """The corpus behind one proxy for all pages: starting it for each would take most of the time."""
+    async with AsyncExitStack() as stack:
+        runner = web.AppRunner(corpus.application(), access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        origin_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        running = await stack.enter_async_context(app.serving(settings_for(origin_url, SITE)))
+        client = await stack.enter_async_context(
+            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False)
+        )
+        yield Proxy(
+            f"http://127.0.0.1:{running.public_port}",
+            f"http://127.0.0.1:{running.admin_port}",
+            running,
+            client,
+        )
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_alone(case: Case, one_proxy: Proxy) -> None:
+    problem = case.problem(await one_proxy.crawl(f"/{case.name}.html"))
+    assert not problem, problem
+
+
+async def test_eight_at_once(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 4}})
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def problem(case: Case) -> str:
+        async with room:
+            return case.problem(await proxy.crawl(f"/{case.name}.html"), busy=True)
+
+    problems = await asyncio.gather(*(problem(case) for case in CASES))
+    failed = {case.name: text for case, text in zip(CASES, problems, strict=True) if text}
+    assert not failed, failed
+
+
+async def test_service_workers_do_not_outlive_their_page(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 1}})
+    registered = await proxy.crawl("/service-worker-ready.html")
+    assert "done: activated" in registered.text
+    text = (await proxy.crawl("/parts/controlled.html")).text
+    assert '<p id="out">done: controlled by null, from the origin</p>' in text
+
+
+async def test_windows_and_downloads_leave_the_page_usable(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Whatever a page opened, prints, downloads or closes: the next render has the page to itself."""
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 1}})
+    for number, name in enumerate(["open-20-windows", "close", "print", "download-link"] * 2):
+        answer = await proxy.crawl(f"/{name}.html#!/{number}")
+        problem = Case.read(name).problem(answer)
+        assert not problem, f"{name}: {problem}"
+    assert proxy.running.pool.browsers_started == 1
+    assert proxy.running.pool.ready
+
+
+async def test_lazy_images_are_asked_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    image = '<img loading="lazy" src="/image.svg" width="30" height="30" alt="">'
+    page = f'<h1>Top</h1><div style="height: 5000px"></div>{image}'
+    svg = web.Response(
+        body=b'<svg xmlns="http://www.w3.org/2000/svg"/>', content_type="image/svg+xml"
+    )
+    origin = await pages(start_origin, {"/": page, "/image.svg": svg})
+    proxy = await start_proxy(origin.url, SITE)
+    await proxy.crawl("/")
+    assert origin.count("/image.svg") == 1
+
+
+async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    """Also on a page that has been through minutes of virtual time."""
+    page = """<p id="out">waiting</p><script>
+      const write = () => { out.textContent = `done: ${Date.now()}`; };
+      if (location.hash === "#!/now") write(); else setTimeout(write, 8000);
+    </script>"""
+    origin = await pages(start_origin, {"/": page})
+    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 1}, "cache": {"ttl": 0}})
+    for number in range(6):
+        now = await _date_of(proxy, "/#!/now")
+        assert abs(now - time.time()) < 5, f"after {number} renders of 8 s"
+        later = await _date_of(proxy, f"/#!/later/{number}")
+        assert later - now >= 7.9
+
+
+async def _date_of(proxy: Proxy, pretty: str) -> float:
+    """The Unix time that the page wrote."""
+    text = (await proxy.crawl(pretty)).text
+    found = re.search(r"done: (\d+)", text)
+    assert found, text
+    return int(found[1]) / 1000
+
+
+async def test_endless_scripts_before_content(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Nothing was ever on the page, so there is no snapshot, and the crawler comes again."""
+    content = "<script>document.body.append('content')</script>"
+    endless = {
+        f"/{name}": f"<!DOCTYPE html><title>Endless</title><script>{loop}</script>{content}"
+        for name, loop in ENDLESS_LOOPS.items()
+    }
+    origin = await pages(start_origin, endless | NEXT_PAGE)
+    proxy = await start_proxy(origin.url, ENDLESS)
+    for answer in await _crawl_between_others(proxy, endless):
+        assert answer.status == 503, answer.text
+        assert int(answer.headers["Retry-After"]) > 0
+
+
+async def test_endless_scripts_after_content(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """What was there is shown, but not kept."""
+    endless = {
+        f"/{name}": f"<p>the content</p><script>setTimeout(() => {{ {loop} }}, 100);</script>"
+        for name, loop in ENDLESS_LOOPS.items()
+    }
+    origin = await pages(start_origin, endless | NEXT_PAGE)
+    proxy = await start_proxy(origin.url, ENDLESS)
+    for answer in await _crawl_between_others(proxy, endless):
+        assert answer.status == 200, answer.text
+        assert "the content" in answer.text
+        assert answer.headers["Cache-Status"] == "prerender; fwd=miss; detail=partial"
+
+
+async def _crawl_between_others(proxy: Proxy, paths: Iterable[str]) -> list[Reply]:
+    """Crawl pages that have to be cut off, at once: the pool has been used, and works afterwards."""
+
+    async def others(name: str) -> None:
+        crawls = (proxy.crawl(f"/next#!/{name}/{number}") for number in range(len(ENDLESS_LOOPS)))
+        for answer in await asyncio.gather(*crawls):
+            assert "the next page" in answer.text
+
+    await others("before")
+    started = time.monotonic()
+    answers = await asyncio.gather(*(proxy.crawl(path) for path in paths))
+    assert time.monotonic() - started < ENDLESS_SECONDS + 2
+    await others("after")
+    return answers
