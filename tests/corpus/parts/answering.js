@@ -1,1 +1,0 @@
-onmessage = ({ data }) => postMessage(data + 1);
