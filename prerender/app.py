@@ -136,8 +136,9 @@ async def _listen(
     try:
         await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
     except OSError as error:
+        reason = os.strerror(error.errno or 0)
         raise ConfigError(
-            [f"[{section}] host, port: cannot listen on {host}:{port}: {error.strerror}"]
+            [f"[{section}] host, port: cannot listen on {host}:{port}: {reason}"]
         ) from error
     listening: int = runner.addresses[0][1]
     return listening

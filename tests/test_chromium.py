@@ -537,18 +537,6 @@ async def test_contract_storage(page: Opened) -> None:
     assert left == ",undefined,undefined,false,0,0,0"
 
 
-async def test_contract_service_workers_are_bypassed(page: Opened) -> None:
-    await page.session.call("Network.enable")
-    await page.session.call("Network.setBypassServiceWorker", bypass=True)
-    await page.show("<title>first</title>")
-    register = (
-        "navigator.serviceWorker.register('/worker.js').then(() => navigator.serviceWorker.ready)"
-    )
-    await page.session.evaluate(f"{register}.then(() => 1)", awaitPromise=True)
-    await page.show("<title>second</title>")
-    assert await page.session.evaluate("document.title") == "second"
-
-
 async def test_contract_downloads_are_denied(page: Opened, folder: Path) -> None:
     await page.browser.devtools.call(
         "Browser.setDownloadBehavior", behavior="deny", browserContextId=page.context_id

@@ -13,7 +13,6 @@ from importlib.resources import files
 from typing import Any
 
 import structlog
-from yarl import URL
 
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
 from prerender.rendering.clock import VirtualClock
@@ -134,6 +133,7 @@ class Page:
     async def _prepare(self) -> None:
         version = await self.devtools.call("Browser.getVersion")
         session = self._session
+        session.on("Inspector.targetCrashed", self._crashed)
         session.on("Page.javascriptDialogOpening", self._dismiss)
         session.on("Page.frameRequestedNavigation", self._navigation_requested)
         self.devtools.on("Target.targetCreated", self._target_created)
@@ -143,7 +143,6 @@ class Page:
             session.call(
                 "Emulation.setUserAgentOverride", **_user_agent(version["userAgent"], self.number)
             ),
-            session.call("Network.setBypassServiceWorker", bypass=True),
             self.devtools.call(
                 "Browser.setDownloadBehavior", behavior="deny", browserContextId=self._context_id
             ),
@@ -152,8 +151,7 @@ class Page:
     @property
     def worn(self) -> bool:
         """Whether the page should be replaced by a new one."""
-        ahead = self._clock.lead_seconds > LEAD_SECONDS
-        return self.renders >= RENDERS or ahead
+        return self.renders >= RENDERS or self._clock.lead_seconds > LEAD_SECONDS
 
     async def render(
         self,
@@ -293,6 +291,10 @@ class Page:
         except RenderError as error:
             log.debug("page not closed", page=repr(self), error=str(error))
 
+    def _crashed(self, _: dict[str, Any]) -> None:
+        """Its process died; if it is idle, the pool must not lend it any more."""
+        self.broken = True
+
     def _dismiss(self, params: dict[str, Any]) -> None:
         """Answer a dialog at once: the page stands still until somebody does."""
         accept = params["type"] == "beforeunload"
@@ -321,8 +323,9 @@ class Page:
 
 def _storage_origins(visit: Visit) -> set[str]:
     """The origins whose storage a render may have used: those of every request it made."""
-    urls = (URL(exchange.url, encoded=True) for exchange in visit.exchanges)
-    return {str(url.origin()) for url in urls if url.host} | {str(visit.public.origin())}
+    # Taken from the text: a page may ask for names that cannot be decoded ("http://xn--a/").
+    asked = {"/".join(exchange.url.split("/", 3)[:3]) for exchange in visit.exchanges}
+    return asked | {str(visit.public.origin())}
 
 
 def _user_agent(user_agent: str, number: int) -> dict[str, Any]:

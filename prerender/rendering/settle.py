@@ -34,7 +34,7 @@ REAL_SLICE_MS = 10.0
 NETWORK_PATIENCE_SECONDS = 4.0
 WORK_PATIENCE_SECONDS = 3.0
 # Work that goes on and on: so long if nothing of it is seen in the page, so long in all.
-FRUITLESS_SECONDS = 4.5
+FRUITLESS_SECONDS = 2.5
 WORK_AT_MOST_SECONDS = 8.0
 LAYOUT_PATIENCE_SECONDS = 1.0
 # A worker or a server that has spoken may have more to say.

@@ -21,6 +21,7 @@ class Document:
     body: bytes
 
 
+_MEDIA = ("audio", "video", "track")
 _PROGRAMS = ("script", "style", "worker", "sharedworker")
 
 
@@ -79,12 +80,13 @@ class Visit:
 
         An event stream never ends, and a request of a script that has been silent for longer than
         the patience may not either (a long poll): those do not count. Programs and styles are never
-        polls.
+        polls, and no content comes from media.
         """
         oldest = time.monotonic() - patience_seconds
         return any(
             not record.finished
             and not record.endless
+            and record.destination not in _MEDIA
             and (record.last_byte > oldest or record.destination in _PROGRAMS)
             for record in self.exchanges
         )
