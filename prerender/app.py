@@ -27,6 +27,7 @@ from prerender.rendering.guard import PublicResolver
 from prerender.rendering.page import SerializeOptions
 from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
+from prerender.rendering.trial import trial
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.memory import BoundedMemoryCache
 from prerender.upstream import MAX_LINE_BYTES, Upstream, open_session
@@ -72,7 +73,12 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             return await Chromium.launch(program, gateway, sandbox=sandbox)
 
         pool = await stack.enter_async_context(
-            Pool(launch, size=_pages(settings), queue=settings.browser.queue)
+            Pool(
+                launch,
+                size=_pages(settings),
+                queue=settings.browser.queue,
+                try_out=trial(gateway, settings.public_url),
+            )
         )
         render = RenderSettings(
             timeout=settings.render.timeout,

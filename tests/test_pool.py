@@ -20,6 +20,7 @@ from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway
 from prerender.rendering.pool import Pool
+from prerender.rendering.trial import trial
 from prerender.upstream import Upstream, open_session
 from tests import processes
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
@@ -58,7 +59,7 @@ async def pool_of(size: int, queue: int = 10, failures: int = 0) -> AsyncIterato
             program = "/nonexistent" if left > 0 else chromium.find()
             return await Chromium.launch(program, gateway, sandbox=False)
 
-        async with Pool(launch, size=size, queue=queue) as pool:
+        async with Pool(launch, size=size, queue=queue, try_out=trial(gateway, public)) as pool:
             yield pool
 
 

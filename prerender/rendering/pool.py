@@ -18,6 +18,7 @@ import structlog
 from prerender.errors import BrowserGone, PoolBusy, RenderError
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.page import Page
+from prerender.rendering.trial import Trial
 
 _FIRST_DELAY_SECONDS = 0.1
 _LONGEST_DELAY_SECONDS = 15.0
@@ -27,12 +28,21 @@ log = structlog.get_logger(__name__)
 
 
 class Pool:
-    """``size`` pages of the browser that ``launch`` starts. Use it with ``async with``."""
+    """``size`` pages of the browser that ``launch`` starts, each tried out by ``try_out``.
+
+    Use it with ``async with``.
+    """
 
     def __init__(
-        self, launch: Callable[[], Coroutine[Any, Any, Chromium]], *, size: int, queue: int
+        self,
+        launch: Callable[[], Coroutine[Any, Any, Chromium]],
+        *,
+        size: int,
+        queue: int,
+        try_out: Trial,
     ) -> None:
         self._launch = launch
+        self._try_out = try_out
         self._size = size
         self._queue = queue
         self._browser: Chromium | None = None
@@ -144,8 +154,9 @@ class Pool:
         self._last_number += 1
         try:
             page = await Page.open(browser.devtools, self._last_number)
+            await self._try_out(page)
         except RenderError as error:
-            # A browser that cannot open a page is not worth keeping.
+            # A browser without a page that works is not worth keeping.
             log.warning("no page can be opened", error=str(error))
             browser.devtools.abandon()
             return
