@@ -96,13 +96,15 @@ def free_port() -> int:
 async def origin() -> AsyncIterator[str]:
     """The corpus on a free port."""
     application = corpus.application()
-    fixed = web.Application()
 
     async def static(_: web.Request) -> web.Response:
         return web.Response(text="<title>t</title><p id=out>static", content_type="text/html")
 
+    # Before the corpus's own route, which takes every path.
+    fixed = web.Application()
     fixed.router.add_get(STATIC, static)
-    fixed.add_subapp("/", application)
+    for resource in application.router.resources():
+        fixed.router.register_resource(resource)
     runner = web.AppRunner(fixed, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
