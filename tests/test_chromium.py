@@ -264,7 +264,7 @@ async def test_a_killed_browser_is_noticed(gateway: Gateway, folder: Path, victi
             assert re.search(DEATHS[victim], await gone)
         started = time.monotonic()
         await browser.close()
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < chromium._CLOSE_SECONDS
         assert processes.members(session) == []
         assert names_in(folder) == []
 
@@ -280,7 +280,7 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
         with pytest.raises(BrowserGone):
             await waiting
         await browser.close()
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < chromium._CLOSE_SECONDS
         assert processes.members(session) == []
         assert names_in(folder) == []
 
