@@ -20,6 +20,7 @@ from prerender.admin import health
 from prerender.config import Settings
 from prerender.errors import ConfigError
 from prerender.handler import Handler
+from prerender.listener import http_server
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway
@@ -30,7 +31,7 @@ from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.trial import trial
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.memory import BoundedMemoryCache
-from prerender.upstream import MAX_LINE_BYTES, Upstream, open_session
+from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 2
 # Longer than nginx keeps a connection to us (60 s), so that it never sends into a closed one.
@@ -107,16 +108,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         admin = web.AppRunner(health.make_app(pool, lambda: running.draining), access_log=None)
         running.admin_port = await _listen(stack, admin, "admin", settings.admin)
         public = web.ServerRunner(
-            web.Server(
-                handler,
-                handler_cancellation=True,
-                access_log=None,
-                auto_decompress=False,
-                keepalive_timeout=_KEEPALIVE_SECONDS,
-                max_line_size=MAX_LINE_BYTES,
-                max_field_size=MAX_LINE_BYTES,
-            ),
-            shutdown_timeout=settings.server.grace,
+            http_server(handler, _KEEPALIVE_SECONDS), shutdown_timeout=settings.server.grace
         )
         running.public_port = await _listen(stack, public, "server", settings.server)
         log.info(

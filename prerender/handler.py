@@ -50,7 +50,7 @@ class Handler:
 
     async def _snapshot(self, request: BaseRequest, target: Target) -> StreamResponse:
         try:
-            answer = self._snapshots.fresh(target) or await self._snapshots.snapshot(target)
+            answer = await self._snapshots.snapshot(target)
         except NotRenderable as reason:
             # An image, an error of the origin: its own answer, for the pretty URL.
             log.debug("not rendered", url=target.url, reason=str(reason))

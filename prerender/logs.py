@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import structlog
 
-from prerender.config import Log
+from prerender.config.settings import Log
 
 _STANDARD_ERROR = 2
 _QUEUED_LINES = 10_000

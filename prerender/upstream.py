@@ -29,10 +29,9 @@ from yarl import URL
 from prerender import headers as fields
 from prerender import websocket
 from prerender.errors import OriginError, OriginTimeout
+from prerender.listener import MAX_LINE_BYTES
 from prerender.responses import PlainStream
 
-# Of one header line and of the request target; nginx allows 8 KiB, and its users have set more.
-MAX_LINE_BYTES = 65536
 _CHUNK_BYTES = 65536
 _AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 

@@ -18,7 +18,8 @@ from yarl import URL
 
 from prerender import app, logs
 from prerender.ajax_crawling import pretty_to_ugly
-from prerender.config import Log, Settings, load
+from prerender.config import Settings, load
+from prerender.config.settings import Log
 
 Overrides = Mapping[str, Mapping[str, object]]
 

@@ -54,11 +54,9 @@ class VirtualClock:
         With ``wait_for_network`` the clock stands still while a request of the page is unanswered.
         Real time that has passed meanwhile is given on top, without waiting for anything.
         """
-        behind = self._behind_seconds
-        if behind > _CATCH_UP_SECONDS:
-            await (await self._grant(behind * 1000, wait_for_network=False))
-            behind = 0.0
-        return await self._grant(milliseconds + behind * 1000, wait_for_network=wait_for_network)
+        # Not a second time after a catch-up: what that took in a busy page is no reason for another.
+        lag = 0.0 if await self.catch_up() else self._behind_seconds
+        return await self._grant(milliseconds + lag * 1000, wait_for_network=wait_for_network)
 
     async def _grant(self, milliseconds: float, *, wait_for_network: bool) -> asyncio.Future[None]:
         assert self._budget is None or self._budget.done()
@@ -81,11 +79,13 @@ class VirtualClock:
             await self.advance()
             await self._budget
 
-    async def catch_up(self) -> None:
-        """Bring the clock of a blank page up to the real time."""
+    async def catch_up(self) -> bool:
+        """Bring the clock up to the real time if it is well behind; whether it was."""
         behind = self._behind_seconds
-        if behind > _CATCH_UP_SECONDS:
-            await (await self._grant(behind * 1000, wait_for_network=False))
+        if behind <= _CATCH_UP_SECONDS:
+            return False
+        await (await self._grant(behind * 1000, wait_for_network=False))
+        return True
 
     async def _set_policy(self, policy: str, **more: Any) -> None:
         await self._session.call(

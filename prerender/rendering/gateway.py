@@ -14,17 +14,18 @@ from contextlib import asynccontextmanager, contextmanager
 
 import structlog
 from aiohttp import ClientResponse, ClientSession
-from aiohttp.web import BaseRequest, Response, Server, ServerRunner, StreamResponse, TCPSite
+from aiohttp.web import BaseRequest, Response, ServerRunner, StreamResponse, TCPSite
 from multidict import CIMultiDict
 from yarl import URL
 
 from prerender import headers as fields
 from prerender import websocket
 from prerender.errors import OriginError
+from prerender.listener import http_server
 from prerender.rendering import guard
 from prerender.rendering.certificate import Certificate
 from prerender.rendering.visit import Document, Exchange, Visit
-from prerender.upstream import MAX_LINE_BYTES, Upstream, relay, send
+from prerender.upstream import Upstream, relay, send
 
 _HOST = "127.0.0.1"
 _IDLE_SECONDS = 300
@@ -64,16 +65,7 @@ class Gateway:
         """A gateway that listens."""
         gateway = cls(public, upstream, third_parties)
         runner = ServerRunner(
-            Server(
-                gateway._handle,
-                handler_cancellation=True,
-                access_log=None,
-                auto_decompress=False,
-                keepalive_timeout=_IDLE_SECONDS,
-                max_line_size=MAX_LINE_BYTES,
-                max_field_size=MAX_LINE_BYTES,
-            ),
-            shutdown_timeout=_SHUTDOWN_SECONDS,
+            http_server(gateway._handle, _IDLE_SECONDS), shutdown_timeout=_SHUTDOWN_SECONDS
         )
         await runner.setup()
         try:

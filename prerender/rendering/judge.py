@@ -22,7 +22,6 @@ _PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robo
 _BODILESS = (204, 205, 206, 304)
 # Requests whose failure shows in the content, by Sec-Fetch-Dest; pictures and the like do not count.
 _CONTENT_DESTINATIONS = ("", "empty", "script", "style", "worker", "iframe")
-_PROGRAMS = ("script", "worker")
 
 
 class Judge:
@@ -156,7 +155,7 @@ class Judge:
 def _is_failure(exchange: Exchange) -> bool:
     """Whether an answer is a failure of the site: a script that is missing is one (an old page asks
     for the files of the last release), something that was looked up and is not there is none."""
-    return exchange.status >= (400 if exchange.destination in _PROGRAMS else 500)
+    return exchange.status >= (400 if exchange.is_program else 500)
 
 
 def _status(origin: int, wanted: tuple[str, ...]) -> int:

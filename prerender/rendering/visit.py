@@ -22,7 +22,7 @@ class Document:
 
 
 _MEDIA = ("audio", "video", "track")
-_PROGRAMS = ("script", "style", "worker", "sharedworker")
+_PROGRAMS = ("script", "worker", "sharedworker")
 
 
 @dataclass(slots=True)
@@ -39,6 +39,11 @@ class Exchange:
     endless: bool = False
     blocked: bool = False
     finished: bool = False
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is for code that the page runs."""
+        return self.destination in _PROGRAMS
 
     def received(self, size: int) -> None:
         """Count bytes of the answer's body as they pass."""
@@ -87,6 +92,6 @@ class Visit:
             not record.finished
             and not record.endless
             and record.destination not in _MEDIA
-            and (record.last_byte > oldest or record.destination in _PROGRAMS)
+            and (record.last_byte > oldest or record.is_program or record.destination == "style")
             for record in self.exchanges
         )

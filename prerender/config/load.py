@@ -1,0 +1,194 @@
+"""Reads the settings from a TOML file and the environment, and says what is wrong with them.
+
+Environment over file over default. Every problem is reported at once. Nothing here reads a setting at
+import time, and nothing else in the project reads the environment.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from prerender.config.settings import Settings
+from prerender.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "PRERENDER_"
+# Accepted beside the regular name, because it is what people try first.
+ALIASES = {"PRERENDER_ORIGIN": ("origin", "url")}
+
+# Kubernetes puts variables like these into every container of a namespace that has a service named
+# "prerender"; they are not meant for us (kubernetes.io: Accessing the Service, environment variables).
+_OF_A_KUBERNETES_SERVICE = re.compile(
+    r"(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
+)
+_KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
+
+
+def load(
+    file: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Mapping[str, object]] | None = None,
+) -> Settings:
+    """The settings in force.
+
+    ``overrides`` (from the command line) win over the environment, which wins over ``file``.
+    Raises ConfigError with one line for each problem, in no case with a secret in it.
+    """
+    problems: list[str] = []
+    values: dict[str, dict[str, object]] = {}
+    sources: dict[tuple[str, ...], str] = {}
+    complete = file is None or _read_file(file, values, sources, problems)
+    _read_environment(environ, values, sources, problems)
+    for section, keys in (overrides or {}).items():
+        for key, value in keys.items():
+            values.setdefault(section, {})[key] = value
+            sources[section, key] = "the command line"
+    # An absent [origin] would be reported as a missing table, not as the setting that is missing.
+    values.setdefault("origin", {})
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += [
+            _explain(detail, sources)
+            for detail in _one_for_each_setting(error)
+            if complete or detail["type"] != "missing"
+        ]
+    if problems:
+        raise ConfigError([_one_line(problem) for problem in problems])
+    return settings
+
+
+def _read_file(
+    file: Path,
+    values: dict[str, dict[str, object]],
+    sources: dict[tuple[str, ...], str],
+    problems: list[str],
+) -> bool:
+    """Whether the file could be read."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(f"{file}: cannot be read: {error.strerror}")
+        return False
+    except (ValueError, RecursionError) as error:
+        # Not only TOMLDecodeError: endless digits and endless nesting have errors of their own.
+        problems.append(f"{file}: is not TOML: {error}")
+        return False
+    for section, keys in content.items():
+        if not isinstance(keys, dict):
+            problems.append(f"{file}: {section}: settings belong in a [section]")
+            continue
+        values[section] = dict(keys)
+        sources[(section,)] = str(file)
+        sources.update({(section, key): str(file) for key in keys})
+    return True
+
+
+def _read_environment(
+    environ: Mapping[str, str],
+    values: dict[str, dict[str, object]],
+    sources: dict[tuple[str, ...], str],
+    problems: list[str],
+) -> None:
+    names = {
+        _variable(section, key): (section, key)
+        for section in Settings.model_fields
+        for key in _keys(section)
+    }
+    # The regular names come after the aliases and so win over them.
+    for name, (section, key) in (ALIASES | names).items():
+        if name in environ:
+            values.setdefault(section, {})[key] = environ[name]
+            sources[section, key] = name
+    for name in sorted(environ):
+        if (
+            name.startswith(ENVIRONMENT_PREFIX)
+            and name not in names
+            and name not in ALIASES
+            and not _is_from_kubernetes(name, environ[name])
+        ):
+            problems.append(f"{name}: there is no such setting{_like_variable(name, names)}")
+
+
+def _is_from_kubernetes(name: str, value: str) -> bool:
+    rest = name.removeprefix(ENVIRONMENT_PREFIX)
+    return bool(
+        _OF_A_KUBERNETES_SERVICE.fullmatch(rest)
+        or (rest.endswith("PORT") and _KUBERNETES_PORT.fullmatch(value))
+    )
+
+
+def _variable(section: str, key: str) -> str:
+    return f"{ENVIRONMENT_PREFIX}{section}_{key}".upper()
+
+
+def _keys(section: str) -> list[str]:
+    """The keys of a section, none if there is no such section."""
+    field = Settings.model_fields.get(section)
+    return [] if field is None else list(_section_model(field.annotation).model_fields)
+
+
+def _section_model(annotation: Any) -> type[BaseModel]:
+    assert isinstance(annotation, type)
+    assert issubclass(annotation, BaseModel)
+    return annotation
+
+
+def _one_for_each_setting(error: ValidationError) -> list[ErrorDetails]:
+    """A union reports every branch that failed; one line a setting is enough."""
+    first: dict[tuple[int | str, ...], ErrorDetails] = {}
+    for detail in error.errors(include_url=False):
+        first.setdefault(detail["loc"][:2], detail)
+    return list(first.values())
+
+
+def _explain(detail: ErrorDetails, sources: Mapping[tuple[str, ...], str]) -> str:
+    location = tuple(str(part) for part in detail["loc"][:2])
+    section, key = (*location, "")[:2]
+    where = sources.get(location) or sources.get(location[:1])
+    name = f"[{section}] {key}" if key else f"[{section}]"
+    source = f" (from {where})" if where else ""
+    if detail["type"] == "extra_forbidden":
+        like = _like_key(section, key) if key else _like(section, list(Settings.model_fields))
+        return f"{name}{source}: there is no such setting{like}"
+    if detail["type"] == "missing":
+        return f"{name}: is required; set it in the file or as {_variable(section, key)}"
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{name}{source}: {_shown(detail['input'])}: {message[:1].lower()}{message[1:]}"
+
+
+def _shown(value: object) -> str:
+    """The rejected value, without what may be a user name and password, however it is misspelt."""
+    text = re.sub(r"^(\W?(?:[a-z]+://)?).*@", r"\1***@", repr(value), flags=re.IGNORECASE)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _one_line(problem: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in problem)
+
+
+def _like_variable(name: str, known: Mapping[str, tuple[str, str]]) -> str:
+    rest = name.removeprefix(ENVIRONMENT_PREFIX)
+    if same := [name for name, (_, key) in known.items() if key.upper() == rest]:
+        return f"; did you mean {' or '.join(same)}?"
+    close = get_close_matches(rest, [name.removeprefix(ENVIRONMENT_PREFIX) for name in known], n=1)
+    if close:
+        return f"; did you mean {ENVIRONMENT_PREFIX}{close[0]}?"
+    return f"; known: {', '.join(known)}"
+
+
+def _like_key(section: str, key: str) -> str:
+    if elsewhere := [f"[{other}] {key}" for other in Settings.model_fields if key in _keys(other)]:
+        return f"; did you mean {' or '.join(elsewhere)}?"
+    return _like(key, _keys(section))
+
+
+def _like(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
