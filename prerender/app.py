@@ -28,12 +28,16 @@ from prerender.rendering.guard import PublicResolver
 from prerender.rendering.page import SerializeOptions
 from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
+from prerender.rendering.supervisor import Limits
 from prerender.rendering.trial import trial
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.memory import BoundedMemoryCache
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 2
+# What a browser may take, and each of its pages: measured, they take half of it.
+_BROWSER_BYTES = 512 * 1024**2
+_PAGE_BYTES = 256 * 1024**2
 # Longer than nginx keeps a connection to us (60 s), so that it never sends into a closed one.
 _KEEPALIVE_SECONDS = 75
 _BACKLOG = 1024
@@ -78,6 +82,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
                 launch,
                 size=_pages(settings),
                 queue=settings.browser.queue,
+                limits=_limits(settings),
                 try_out=trial(gateway, settings.public_url),
             )
         )
@@ -155,6 +160,14 @@ def _sandbox(settings: Settings) -> bool:
 def _pages(settings: Settings) -> int:
     pages = settings.browser.pages
     return max(1, round(_PAGES_PER_CPU * _cpus())) if pages == "auto" else pages
+
+
+def _limits(settings: Settings) -> Limits:
+    browser = settings.browser
+    memory = browser.max_memory
+    if memory == "auto":
+        memory = _BROWSER_BYTES + _PAGE_BYTES * _pages(settings)
+    return Limits(browser.max_renders, browser.max_age, memory)
 
 
 def _cpus() -> float:

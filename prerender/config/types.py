@@ -7,7 +7,7 @@ by whoever loads it (load.py).
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
@@ -49,6 +49,13 @@ def _size(value: object) -> int:
     if not 0 <= size <= _LARGEST:
         raise ValueError(f"must be from 0 to {_LARGEST // 1024**3}GiB")
     return round(size)
+
+
+def _size_or_auto(value: object) -> int | str:
+    try:
+        return "auto" if value == "auto" else _size(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or "auto"') from None
 
 
 def _quantity(value: object, units: Mapping[str, float], help_text: str) -> float:
@@ -136,6 +143,7 @@ def _site_url_or_nothing(value: str) -> str:
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
+SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]

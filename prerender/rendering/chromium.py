@@ -7,6 +7,7 @@ a scrubbed environment and no inherited file descriptors.
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from prerender.errors import BrowserGone, RenderError
-from prerender.rendering import guardian
+from prerender.rendering import guardian, processes
 from prerender.rendering.devtools import DevTools
 from prerender.rendering.gateway import Gateway
 
@@ -30,10 +31,14 @@ _NAMES = (
     "google-chrome",
 )
 _START_SECONDS = 20.0
-_CLOSE_SECONDS = 2.0
-_GUARDIAN_SECONDS = guardian.KILL_SECONDS + 1
-_PROBE_EVERY_SECONDS = 2.0
-_PROBE_SECONDS = 2.0
+_GUARDIAN_SECONDS = guardian.TERM_SECONDS + guardian.KILL_SECONDS + 1
+_PROBE_EVERY_SECONDS = 0.5
+_PROBE_SECONDS = 0.75
+# One unanswered probe can be this process's own fault, when its loop was busy.
+_PROBES = 2
+# Chromium starts them again when they die, but what pages asked of them is lost: a page without its
+# answers looks finished. So a browser that lost one of them is not trusted with its renders.
+_VITAL = ("network", "gpu-process")
 _LARGE_SHM_BYTES = 256 * 1024**2
 
 # With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
@@ -54,6 +59,8 @@ _DISABLED_FEATURES = (
 _FLAGS = (
     "--headless",
     "--remote-debugging-port=0",
+    # Only for its end: Chromium exits when the pipe closes (see guardian.py).
+    "--remote-debugging-pipe",
     "--disable-site-isolation-trials",
     "--disable-background-networking",
     "--disable-background-timer-throttling",
@@ -124,8 +131,12 @@ class Chromium:
     ) -> None:
         self._process = process
         self._profile = profile
+        self._vital: dict[int, int] = {}  # process id -> descriptor that tells of its end
+        self._stopped: set[int] = set()
+        self._died = ""
         self.devtools = devtools
         self.started = time.monotonic()
+        self.memory_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Chromium under guardian {self._process.pid}>"
@@ -186,23 +197,63 @@ class Chromium:
         closed = asyncio.create_task(self.devtools.closed.wait(), name="browser connection")
         try:
             while True:
-                done, _ = await asyncio.wait(
+                await self.look()
+                await asyncio.wait(
                     {exited, closed},
                     timeout=_PROBE_EVERY_SECONDS,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                if exited in done:
+                answers = await self._answers()
+                if exited.done():
                     return f"exit status {self._process.returncode}"
-                if closed in done:
-                    return "connection lost"
-                try:
-                    # The connection can be deaf while it looks alive.
-                    await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
-                except RenderError:
+                if closed.done():
+                    return self._died or "connection lost"
+                if not answers:
                     return "no answer"
         finally:
             exited.cancel()
             closed.cancel()
+
+    async def _answers(self) -> bool:
+        """Whether anything comes from the browser: its connection can be deaf while it looks alive."""
+        asked = time.monotonic()
+        for _ in range(_PROBES):
+            with suppress(RenderError):
+                await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
+                return True
+        return self.devtools.heard > asked
+
+    async def look(self) -> None:
+        """Look at the browser's processes: measure their memory, and see to those that stand still."""
+        found = await asyncio.to_thread(processes.survey, self._process.pid)
+        if self.devtools.closed.is_set():
+            return
+        self.memory_bytes = processes.memory_of(found)
+        for process in found:
+            if process.kind in _VITAL and process.pid not in self._vital:
+                self._watch(process)
+        stopped = {process.pid for process in found if process.stopped}
+        for pid in stopped & self._stopped:
+            # Nobody will wake it, and what waits for it would wait until its deadline.
+            log.warning("a stopped process of a browser is killed", pid=pid)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._stopped = stopped
+
+    def _watch(self, process: processes.Process) -> None:
+        """Abandon the browser as soon as this process ends."""
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except OSError:
+            return  # it has ended already; the browser will soon have another one
+
+        def ended() -> None:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            self._died = self._died or f"its {process.kind} process died"
+            self.devtools.abandon()
+
+        self._vital[process.pid] = descriptor
+        asyncio.get_running_loop().add_reader(descriptor, ended)
 
     async def close(self) -> None:
         """End the browser with everything it started. Safe to call when it is gone already.
@@ -217,8 +268,10 @@ class Chromium:
             raise
 
     async def _close(self) -> None:
-        with suppress(RenderError):
-            await self.devtools.call("Browser.close", _CLOSE_SECONDS)
+        while self._vital:
+            _, descriptor = self._vital.popitem()
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
         await self.devtools.close()
         await _end(self._process, self._profile)
 
