@@ -72,6 +72,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             Gateway.open(settings.public_url, upstream, third_parties)
         )
         sandbox = _sandbox(settings)
+        await asyncio.to_thread(chromium.remove_leftovers)
 
         async def launch() -> Chromium:
             program = chromium.find(settings.browser.path)

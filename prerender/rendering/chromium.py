@@ -30,6 +30,7 @@ _NAMES = (
     "google-chrome-stable",
     "google-chrome",
 )
+_PROFILE = "prerender-chromium-"
 _START_SECONDS = 20.0
 _GUARDIAN_SECONDS = guardian.TERM_SECONDS + guardian.KILL_SECONDS + 1
 _PROBE_EVERY_SECONDS = 0.5
@@ -123,6 +124,13 @@ def sandbox_problem() -> str:
     return "user namespaces cannot be made here" if failed else ""
 
 
+def remove_leftovers() -> None:
+    """Remove the profiles of browsers that were killed together with their guardian and proxy."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PROFILE}*"):
+        if guardian.is_abandoned(str(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class Chromium:
     """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
 
@@ -152,7 +160,7 @@ class Chromium:
     ) -> "Chromium":
         """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then."""
         try:
-            profile = Path(tempfile.mkdtemp(prefix="prerender-chromium-"))
+            profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
         except OSError as error:
             raise BrowserGone(f"no folder for the profile of a browser: {error}") from error
         try:

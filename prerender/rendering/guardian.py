@@ -22,6 +22,7 @@ Standard library only, and few modules of it, because it starts with every brows
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import select
 import shutil
@@ -29,6 +30,7 @@ import signal
 import sys
 import time
 
+LOCK = "guardian.lock"
 TERM_SECONDS = 1.0
 KILL_SECONDS = 5.0
 
@@ -47,6 +49,7 @@ def main(profile: str, command: list[str]) -> int:
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _lock(profile)
     _step_back()
     try:
         return _run(command)
@@ -60,6 +63,28 @@ def _close_inherited() -> None:
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the one that was used for listing
                 os.close(int(name))
+
+
+def _lock(profile: str) -> None:
+    """Show for as long as this process lives that somebody looks after the profile."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(f"{profile}/{LOCK}", os.O_CREAT | os.O_WRONLY, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def is_abandoned(profile: str) -> bool:
+    """Whether the guardian of a profile is gone, and could not remove it."""
+    try:
+        descriptor = os.open(f"{profile}/{LOCK}", os.O_WRONLY)
+    except OSError:
+        return False  # it is just being made, or somebody else's
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _step_back() -> None:
