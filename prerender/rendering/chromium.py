@@ -7,7 +7,6 @@ a scrubbed environment and no inherited file descriptors.
 import asyncio
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,9 +17,10 @@ from pathlib import Path
 import structlog
 
 from prerender.errors import BrowserGone, RenderError
-from prerender.rendering import guardian, processes
+from prerender.rendering import guardian
 from prerender.rendering.devtools import DevTools
 from prerender.rendering.gateway import Gateway
+from prerender.rendering.processes import Watch
 
 _NAMES = (
     "chromium-headless-shell",
@@ -37,9 +37,6 @@ _PROBE_EVERY_SECONDS = 0.5
 _PROBE_SECONDS = 0.75
 # One unanswered probe can be this process's own fault, when its loop was busy.
 _PROBES = 2
-# Chromium starts them again when they die, but what pages asked of them is lost: a page without its
-# answers looks finished. So a browser that lost one of them is not trusted with its renders.
-_VITAL = ("network", "gpu-process")
 _LARGE_SHM_BYTES = 256 * 1024**2
 
 # With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
@@ -99,17 +96,21 @@ _TRY_NAMESPACES = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x7
 log = structlog.get_logger(__name__)
 
 
+class CannotStart(BrowserGone):
+    """No browser will start here before somebody mends something; others may have had bad luck."""
+
+
 def find(path: str = "") -> str:
     """The program to run: ``path`` if given, else the first of its usual names in PATH.
 
-    Raises BrowserGone with what to do about it.
+    Raises CannotStart with what to do about it.
     """
     for name in [path] if path else _NAMES:
         if found := shutil.which(name):
             return found
     if path:
-        raise BrowserGone(f"{path}: is not a program that can be run ([browser] path)")
-    raise BrowserGone(
+        raise CannotStart(f"{path}: is not a program that can be run ([browser] path)")
+    raise CannotStart(
         f"no Chromium found: install one of {', '.join(_NAMES)}, or set [browser] path"
     )
 
@@ -135,16 +136,13 @@ class Chromium:
     """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, profile: Path, devtools: DevTools
+        self, process: asyncio.subprocess.Process, profile: Path, devtools: DevTools, watch: Watch
     ) -> None:
         self._process = process
         self._profile = profile
-        self._vital: dict[int, int] = {}  # process id -> descriptor that tells of its end
-        self._stopped: set[int] = set()
-        self._died = ""
+        self._watch = watch
         self.devtools = devtools
         self.started = time.monotonic()
-        self.memory_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Chromium under guardian {self._process.pid}>"
@@ -162,7 +160,7 @@ class Chromium:
         try:
             profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
         except OSError as error:
-            raise BrowserGone(f"no folder for the profile of a browser: {error}") from error
+            raise CannotStart(f"no folder for the profile of a browser: {error}") from error
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-S", guardian.__file__, str(profile),
@@ -176,19 +174,30 @@ class Chromium:
         except BaseException as error:
             shutil.rmtree(profile, ignore_errors=True)
             if isinstance(error, OSError):
-                raise BrowserGone(f"{program} cannot be started: {error}") from error
+                raise CannotStart(f"{program} cannot be started: {error}") from error
             raise
         tail = _Tail(process)
+        watch = Watch(process.pid)
         try:
             async with asyncio.timeout(start_seconds):
                 devtools = await _connect(profile, process)
         except BaseException as error:
-            await _end(process, profile)
+            await _end(process, profile, watch)
             if isinstance(error, TimeoutError | RenderError):
                 reason = str(error) or f"not ready in {start_seconds:g} s"
-                raise BrowserGone(f"{program}: {reason}; {await tail.text()}") from error
+                told = CannotStart if isinstance(error, CannotStart) else BrowserGone
+                raise told(f"{program}: {reason}; {await tail.text()}") from error
             raise
-        return cls(process, profile, devtools)
+        return cls(process, profile, devtools, watch)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what all its processes take together."""
+        return self._watch.memory_bytes
+
+    async def look(self) -> None:
+        """Get to know all processes that the browser has at this moment."""
+        await self._watch.look()
 
     async def gone(self) -> str:
         """Wait until the browser is of no use any more, and say why.
@@ -196,6 +205,8 @@ class Chromium:
         From then on its calls fail, also those that it could still answer: what it has begun is
         repeated elsewhere.
         """
+        # At once when one of its processes dies: a page must not settle without it.
+        self._watch.died.add_done_callback(lambda _: self.devtools.abandon())
         reason = await self._lost()
         self.devtools.abandon()
         return reason
@@ -205,7 +216,6 @@ class Chromium:
         closed = asyncio.create_task(self.devtools.closed.wait(), name="browser connection")
         try:
             while True:
-                await self.look()
                 await asyncio.wait(
                     {exited, closed},
                     timeout=_PROBE_EVERY_SECONDS,
@@ -215,7 +225,8 @@ class Chromium:
                 if exited.done():
                     return f"exit status {self._process.returncode}"
                 if closed.done():
-                    return self._died or "connection lost"
+                    died = self._watch.died
+                    return died.result() if died.done() else "connection lost"
                 if not answers:
                     return "no answer"
         finally:
@@ -231,38 +242,6 @@ class Chromium:
                 return True
         return self.devtools.heard > asked
 
-    async def look(self) -> None:
-        """Look at the browser's processes: measure their memory, and see to those that stand still."""
-        found = await asyncio.to_thread(processes.survey, self._process.pid)
-        if self.devtools.closed.is_set():
-            return
-        self.memory_bytes = processes.memory_of(found)
-        for process in found:
-            if process.kind in _VITAL and process.pid not in self._vital:
-                self._watch(process)
-        stopped = {process.pid for process in found if process.stopped}
-        for pid in stopped & self._stopped:
-            # Nobody will wake it, and what waits for it would wait until its deadline.
-            log.warning("a stopped process of a browser is killed", pid=pid)
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._stopped = stopped
-
-    def _watch(self, process: processes.Process) -> None:
-        """Abandon the browser as soon as this process ends."""
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except OSError:
-            return  # it has ended already; the browser will soon have another one
-
-        def ended() -> None:
-            asyncio.get_running_loop().remove_reader(descriptor)
-            self._died = self._died or f"its {process.kind} process died"
-            self.devtools.abandon()
-
-        self._vital[process.pid] = descriptor
-        asyncio.get_running_loop().add_reader(descriptor, ended)
-
     async def close(self) -> None:
         """End the browser with everything it started. Safe to call when it is gone already.
 
@@ -276,12 +255,8 @@ class Chromium:
             raise
 
     async def _close(self) -> None:
-        while self._vital:
-            _, descriptor = self._vital.popitem()
-            asyncio.get_running_loop().remove_reader(descriptor)
-            os.close(descriptor)
         await self.devtools.close()
-        await _end(self._process, self._profile)
+        await _end(self._process, self._profile, self._watch)
 
 
 def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
@@ -329,10 +304,13 @@ async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> s
             port, path = file.read_text(encoding="ascii").split("\n")[:2]
             return f"ws://127.0.0.1:{int(port)}{path}"
         await asyncio.sleep(0.01)
-    raise BrowserGone(f"exit status {process.returncode}")
+    status = process.returncode
+    # 0 and what is told of signals are the end of a browser that had begun to work.
+    told = CannotStart if 0 < status < 128 else BrowserGone
+    raise told(f"exit status {status}")
 
 
-async def _end(process: asyncio.subprocess.Process, profile: Path) -> None:
+async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:
     """Let the guardian end the session, and end it ourselves when the guardian cannot."""
     assert process.stdin is not None
     process.stdin.close()
@@ -344,6 +322,8 @@ async def _end(process: asyncio.subprocess.Process, profile: Path) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         status = await process.wait()
+    finally:
+        await watch.stop()
     if status < 0:
         # It was killed itself, and its session and profile are left.
         await asyncio.to_thread(guardian.clean_up, process.pid, str(profile))

@@ -24,6 +24,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import resource
 import select
 import shutil
 import signal
@@ -51,6 +52,8 @@ def main(profile: str, command: list[str]) -> int:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _lock(profile)
     _step_back()
+    # A core of Chromium can fill a disk, with what was in its pages.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         return _run(command)
     finally:

@@ -21,6 +21,9 @@ from prerender.rendering.queue import FairQueue, Place
 from prerender.rendering.supervisor import Limits, Supervisor
 from prerender.rendering.trial import Trial
 
+# A page's process can die while it starts, as at any other time.
+_OPEN_ATTEMPTS = 2
+
 log = structlog.get_logger(__name__)
 
 
@@ -199,19 +202,24 @@ class Pool:
         return self._busy.pop(page, None)
 
     async def _open_page(self, stock: _Stock) -> None:
-        self._last_number += 1
-        try:
-            page = await Page.open(stock.browser.devtools, self._last_number)
-            await self._try_out(page)
-            # Before the page is lent, its browser's processes have to be known.
-            await stock.browser.look()
-        except Exception as error:
-            # A browser without a page that works is not worth keeping.
-            log.warning("no page can be opened", error=repr(error))
-            stock.browser.devtools.abandon()
-            return
-        stock.idle.append(page)
-        self._lend()
+        devtools = stock.browser.devtools
+        for _ in range(_OPEN_ATTEMPTS):
+            if devtools.closed.is_set():
+                return
+            self._last_number += 1
+            try:
+                page = await Page.open(devtools, self._last_number)
+                await self._try_out(page)
+                # Before the page is lent, its browser's processes have to be known.
+                await stock.browser.look()
+            except Exception as error:
+                log.warning("no page can be opened", error=repr(error))
+            else:
+                stock.idle.append(page)
+                self._lend()
+                return
+        # A browser without a page that works is not worth keeping.
+        devtools.abandon()
 
     # What the supervisor tells.
 
@@ -222,9 +230,15 @@ class Pool:
         """
         stock = self._next = _Stock(browser)
         if self._stock is None:
-            # Nobody has to wait until all pages are there.
             self._stock, self._problem = stock, ""
-        await asyncio.gather(*(self._open_page(stock) for _ in range(self._size)))
+        # One by itself, so that it is there soon.
+        await self._open_page(stock)
+        others = [self._open_page(stock) for _ in range(self._size - 1)]
+        if self._stock is stock:
+            for opening in others:
+                self.spawn(opening, "open a page")
+        else:
+            await asyncio.gather(*others)
         if browser.devtools.closed.is_set():
             raise BrowserGone("the browser died while its pages were opened")
         self._stock, self._problem = stock, ""

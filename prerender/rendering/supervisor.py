@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from prerender.rendering.chromium import Chromium
+from prerender.errors import BrowserGone
+from prerender.rendering.chromium import CannotStart, Chromium
 
 if TYPE_CHECKING:
     from prerender.rendering.pool import Pool
 
 _FIRST_DELAY_SECONDS = 0.1
-_LONGEST_DELAY_SECONDS = 15.0
-# Failures can be bad luck: those who wait for a page are told at the third in a row.
-_FAILURES_TO_TELL = 3
+_LONGEST_DELAY_SECONDS = 5.0
+# A browser that dies before its pages are there can be bad luck. For so long the next try comes soon,
+# and those who wait for a page go on waiting.
+_PATIENCE_SECONDS = 10.0
+_PATIENT_DELAY_SECONDS = 0.4
+# Sooner than this a browser's death is like a start that failed.
+_SHORT_LIFE_SECONDS = 1.0
 _CHECK_SECONDS = 0.5
 # If even a new browser takes more memory than it may, it is not replaced more often than this.
 _MEMORY_PAUSE_SECONDS = 60.0
@@ -62,26 +67,33 @@ class Supervisor:
 
     async def run(self) -> None:
         """Keep a browser there. Ends only by being cancelled."""
-        failures = 0
+        failures, works_at = 0, time.monotonic()
         while True:
+            longest = _PATIENT_DELAY_SECONDS
             try:
                 await self._start()
             except Exception as error:
                 # A fault of ours must not leave the proxy without a browser for ever either.
                 problem = str(error) or repr(error)
                 log.error("browser not started", error=problem)
+                unlucky = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
+                if not unlucky or time.monotonic() - works_at > _PATIENCE_SECONDS:
+                    longest = _LONGEST_DELAY_SECONDS
+                    if self._current is None:
+                        self._pool.fail(problem)
                 failures += 1
-                if failures >= _FAILURES_TO_TELL and self._current is None:
-                    self._pool.fail(problem)
-                await self._back_off(failures)
             else:
-                failures = 0
+                works_at = time.monotonic()
                 self._needed.clear()
                 await self._needed.wait()
+                short = self._current is None and time.monotonic() - works_at < _SHORT_LIFE_SECONDS
+                works_at = time.monotonic()
+                failures = failures + 1 if short else 0
+            if failures:
+                await self._back_off(min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), longest))
 
-    async def _back_off(self, failures: int) -> None:
+    async def _back_off(self, delay: float) -> None:
         """Wait before the next try, but not when the browser that is there dies meanwhile."""
-        delay = min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), _LONGEST_DELAY_SECONDS)
         self._needed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(delay * random.uniform(0.8, 1.2)):  # noqa: S311 (jitter)
