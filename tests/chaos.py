@@ -6,6 +6,7 @@ A test does it for some seconds, benchmarks/chaos.py for a minute.
 import asyncio
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -119,8 +120,14 @@ async def _census(proxy: Proxy, pages: int) -> dict[str, object]:
         "processes": dict(sorted(kinds.items())),
         "pool": repr(proxy.running.pool).partition(", <Chromium")[0],
         "files": sorted(Counter(_open_files()).items()),
-        "tasks": len(asyncio.all_tasks()),
+        "tasks": sorted(_tasks()),
     }
+
+
+def _tasks() -> list[str]:
+    """The names of all tasks that have one. Those of connections, which the pools keep, have none."""
+    names = (task.get_name() for task in asyncio.all_tasks())
+    return [re.sub(r"\d+", "N", name) for name in names if not re.fullmatch(r"Task-\d+", name)]
 
 
 def _open_files() -> list[str]:

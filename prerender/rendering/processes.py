@@ -111,7 +111,7 @@ class Watch:
         zygotes = {process.pid for process in found if process.kind == "zygote"}
         for process in found:
             # What a zygote has just made looks like another one, before it gets a name of its own.
-            copy = process.parent in zygotes
+            copy = process.pid in zygotes and process.parent in zygotes
             if process.kind in _VITAL and not copy and process.pid not in self._vital:
                 self._keep(process)
         stopped = {process.pid for process in found if process.stopped}

@@ -21,6 +21,8 @@ from prerender.upstream import Upstream
 
 _ATTEMPTS = 2
 _PAUSE_SECONDS = 0.2
+# Of the time that is left, what may be spent on waiting for a page.
+_WAITING_SHARE = 0.75
 # Left for reading the DOM, out of the limit of a whole render.
 _RESERVE_SECONDS = 1.0
 
@@ -112,7 +114,7 @@ class Renderer:
     ) -> tuple[Rendered | Departed, Visit, float]:
         asked = time.monotonic()
         # A page that is had at the last moment is of no use.
-        async with self._pool.page(place, self._left(deadline) / 2) as page:
+        async with self._pool.page(place, self._left(deadline) * _WAITING_SHARE) as page:
             begun()
             queue = time.monotonic() - asked
             with self._gateway.visit(page.number, page_document) as visit:
