@@ -564,6 +564,16 @@ async def test_contract_the_window_grows(page: Opened) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_contract_garbage_is_collected(page: Opened) -> None:
+    await page.show("")
+    await page.session.evaluate("globalThis.kept = new Array(4e6).fill(0.5), 0")
+    await page.session.evaluate("delete globalThis.kept")
+    before = (await page.session.call("Runtime.getHeapUsage"))["usedSize"]
+    await page.session.call("HeapProfiler.collectGarbage")
+    after = (await page.session.call("Runtime.getHeapUsage"))["usedSize"]
+    assert before - after > 30_000_000
+
+
 async def test_contract_a_crash_is_told(page: Opened) -> None:
     neighbour = Opened(page.browser, page.gateway)
     await neighbour.open()
@@ -585,7 +595,7 @@ async def test_contract_a_crash_is_told(page: Opened) -> None:
 def test_the_contract_is_complete() -> None:
     """Every command and event that the code names has its test here."""
     name = re.compile(
-        r'"((?:Browser|Emulation|Inspector|Network|Page|Runtime|Storage|Target)\.\w+)"'
+        r'"((?:Browser|Emulation|HeapProfiler|Inspector|Network|Page|Runtime|Storage|Target)\.\w+)"'
     )
     sources = Path(inspect.getfile(rendering)).parent.glob("*.py")
     used = {found for source in sources for found in name.findall(source.read_text())}

@@ -10,7 +10,7 @@ import pytest
 from prerender.rendering.pool import Pool
 from prerender.rendering.supervisor import Limits
 from tests import processes
-from tests.conftest import StartOrigin, StartProxy
+from tests.conftest import StartOrigin, StartProxy, pages
 from tests.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state
 
 
@@ -109,6 +109,32 @@ async def test_replaced_for_its_memory_but_not_again_and_again() -> None:
         await asyncio.wait([pause], timeout=2)
         pause.cancel()
         assert processes.sessions() == [second]
+
+
+async def test_a_page_that_takes_more_and_more_memory(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """It is ended, twice, long before its time is up; what is rendered beside it is not harmed."""
+    bomb = """<p>more<script>
+      const kept = [];
+      (function more() {
+        kept.push(new Uint8Array(2e7).fill(1));
+        setTimeout(more, 1);
+      })();
+    </script>"""
+    origin = await pages(start_origin, {"/bomb": bomb, "/": "<p>fine"})
+    proxy = await start_proxy(origin.url, {"browser": {"pages": 2, "max_memory": "300MiB"}})
+    await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
+    async with asyncio.timeout(18):
+        exploding = asyncio.create_task(proxy.crawl("/bomb"))
+        number = 0
+        while not exploding.done():
+            number += 1
+            answer = await proxy.crawl(f"/#!{number}")
+            assert answer.status == 200
+            assert "<p>fine" in answer.text
+        assert exploding.result().status == 503
+    await only_the_last(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
 
 
 async def test_the_old_one_stays_while_no_new_one_can_be_started() -> None:

@@ -195,6 +195,10 @@ class Chromium:
         """About what all its processes take together."""
         return self._watch.memory_bytes
 
+    def relieve(self) -> None:
+        """Kill the page that takes most memory."""
+        self._watch.kill_largest()
+
     async def look(self) -> None:
         """Get to know all processes that the browser has at this moment."""
         await self._watch.look()

@@ -93,6 +93,7 @@ class Watch:
         self._guardian_pid = guardian_pid
         self._vital: dict[int, int] = {}  # process id -> descriptor that tells of its end
         self._stopped: set[int] = set()
+        self._renderers: list[Process] = []
         self.memory_bytes = 0
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"watch over {guardian_pid}")
@@ -108,6 +109,7 @@ class Watch:
         if self._task.done():
             return
         self.memory_bytes = memory_of(found)
+        self._renderers = [process for process in found if process.kind == "renderer"]
         zygotes = {process.pid for process in found if process.kind == "zygote"}
         for process in found:
             # What a zygote has just made looks like another one, before it gets a name of its own.
@@ -121,6 +123,16 @@ class Watch:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._stopped = stopped
+
+    def kill_largest(self) -> None:
+        """Kill the page's process that takes most memory; its render fails as if it had crashed."""
+        if not self._renderers:
+            return
+        largest = max(self._renderers, key=lambda process: process.own_bytes)
+        self._renderers.remove(largest)
+        log.warning("the largest page of a browser is killed", mebibytes=largest.own_bytes >> 20)
+        with suppress(ProcessLookupError):
+            os.kill(largest.pid, signal.SIGKILL)
 
     def _keep(self, process: Process) -> None:
         try:

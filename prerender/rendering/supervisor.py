@@ -32,6 +32,8 @@ _SHORT_LIFE_SECONDS = 1.0
 _CHECK_SECONDS = 0.5
 # If even a new browser takes more memory than it may, it is not replaced more often than this.
 _MEMORY_PAUSE_SECONDS = 60.0
+# So many times the memory at which it is replaced, a browser cannot have until it is.
+_TOO_MUCH = 2
 # Renders have deadlines of their own; one that goes on beyond this is not waited for.
 _DRAIN_SECONDS = 60.0
 
@@ -122,6 +124,8 @@ class Supervisor:
         try:
             while not gone.done():
                 await asyncio.wait({gone}, timeout=_CHECK_SECONDS)
+                if 0 < self._limits.memory * _TOO_MUCH < browser.memory_bytes:
+                    browser.relieve()
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
                     log.info("browser is to be replaced", browser=repr(browser), reason=reason)
