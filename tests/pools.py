@@ -77,6 +77,13 @@ class Borrower:
         ):
             await self._release.wait()
 
+    async def has_page(self) -> "Page":
+        """Wait until it holds a page."""
+        async with asyncio.timeout(SECONDS):
+            while self.page is None:
+                await asyncio.sleep(0.01)
+        return self.page
+
     async def give_back(self) -> None:
         self._release.set()
         await self.task

@@ -346,7 +346,7 @@ async def test_a_process_of_the_browser_stops_under_load(
     for process in stopped:
         os.kill(process.pid, signal.SIGSTOP)
     shop.open.set()
-    async with asyncio.timeout(6):
+    async with asyncio.timeout(SECONDS):
         assert await rendering == 200
     await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
     assert not any(process.is_running() for process in stopped)

@@ -87,9 +87,9 @@ class Browser(_Section):
     )
     max_memory: SizeOrAuto = Field(
         "auto",
-        description="Memory of all processes of a browser at which it is replaced, and at twice of "
-        'which its largest page is ended; 0 stands for no limit, "auto" for 512 MiB and 256 MiB more '
-        "for each page.",
+        description="Memory of all processes of a browser at which it is replaced; a page that takes "
+        'as much alone is ended. 0 stands for no limit, "auto" for 512 MiB and 256 MiB more for each '
+        "page.",
     )
     sandbox: Literal["auto", "on", "off"] = Field(
         "auto",

@@ -195,9 +195,9 @@ class Chromium:
         """About what all its processes take together."""
         return self._watch.memory_bytes
 
-    def relieve(self) -> None:
-        """Kill the page that takes most memory."""
-        self._watch.kill_largest()
+    def kill_larger(self, most_bytes: int) -> None:
+        """Kill the pages that take more memory than that."""
+        self._watch.kill_larger(most_bytes)
 
     async def look(self) -> None:
         """Get to know all processes that the browser has at this moment."""

@@ -124,15 +124,14 @@ class Watch:
                 os.kill(pid, signal.SIGKILL)
         self._stopped = stopped
 
-    def kill_largest(self) -> None:
-        """Kill the page's process that takes most memory; its render fails as if it had crashed."""
-        if not self._renderers:
-            return
-        largest = max(self._renderers, key=lambda process: process.own_bytes)
-        self._renderers.remove(largest)
-        log.warning("the largest page of a browser is killed", mebibytes=largest.own_bytes >> 20)
-        with suppress(ProcessLookupError):
-            os.kill(largest.pid, signal.SIGKILL)
+    def kill_larger(self, most_bytes: int) -> None:
+        """Kill the pages' processes that take more; their renders fail as if they had crashed."""
+        for renderer in self._renderers:
+            if renderer.own_bytes > most_bytes:
+                log.warning("a page is too large", mebibytes=renderer.own_bytes >> 20)
+                with suppress(ProcessLookupError):
+                    os.kill(renderer.pid, signal.SIGKILL)
+        self._renderers = []  # until the next look
 
     def _keep(self, process: Process) -> None:
         try:

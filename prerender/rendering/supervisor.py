@@ -32,8 +32,6 @@ _SHORT_LIFE_SECONDS = 1.0
 _CHECK_SECONDS = 0.5
 # If even a new browser takes more memory than it may, it is not replaced more often than this.
 _MEMORY_PAUSE_SECONDS = 60.0
-# So many times the memory at which it is replaced, a browser cannot have until it is.
-_TOO_MUCH = 2
 # Renders have deadlines of their own; one that goes on beyond this is not waited for.
 _DRAIN_SECONDS = 60.0
 
@@ -44,7 +42,8 @@ log = structlog.get_logger(__name__)
 class Limits:
     """What a browser may be used for before it is replaced; 0 stands for no limit.
 
-    Renders, seconds since its start, and bytes of memory of all its processes.
+    Renders, seconds since its start, and bytes of memory of all its processes; a page that takes as
+    much alone is ended.
     """
 
     renders: int = 0
@@ -124,8 +123,8 @@ class Supervisor:
         try:
             while not gone.done():
                 await asyncio.wait({gone}, timeout=_CHECK_SECONDS)
-                if 0 < self._limits.memory * _TOO_MUCH < browser.memory_bytes:
-                    browser.relieve()
+                if self._limits.memory:
+                    browser.kill_larger(self._limits.memory)
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
                     log.info("browser is to be replaced", browser=repr(browser), reason=reason)
