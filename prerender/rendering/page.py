@@ -238,9 +238,15 @@ class Page:
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
+        context = world["executionContextId"]
         found: dict[str, Any] = await self._session.evaluate(
-            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=world["executionContextId"]
+            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
         )
+        more = [
+            await self._session.evaluate(f"moreHtml[{number}]", contextId=context)
+            for number in range(found["more"])
+        ]
+        found["html"] = "".join([found["html"], *more])
         return found
 
     async def _errors(self) -> tuple[str, ...]:

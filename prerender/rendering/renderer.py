@@ -79,7 +79,10 @@ class Renderer:
         if isinstance(rendered, Departed):
             snapshot = self._judge.departure(target, rendered, time.time())
         else:
-            snapshot = self._judge.snapshot(target, page, visit, rendered, time.time())
+            # In a thread: a long page takes long to be looked through.
+            snapshot = await asyncio.to_thread(
+                self._judge.snapshot, target, page, visit, rendered, time.time()
+            )
         timings = Timings(
             queue=queue,
             document=fetched - started,
