@@ -159,19 +159,21 @@ class Page:
         *,
         timeout: float,
         budget: float,
+        patience: float,
         options: SerializeOptions,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
-        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time. Raises
-        RenderTimeout when there is nothing to show at the limit, and BrowserGone.
+        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time, and ``patience`` how
+        long a request of the page may be silent. Raises RenderTimeout when there is nothing to show
+        at the limit, and BrowserGone.
         """
         self.renders += 1
         self._visit = visit
         self._url, self._reloads = url.partition("#")[0], 0
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        settler = Settler(self._session, self._clock, visit, budget)
+        settler = Settler(self._session, self._clock, visit, budget, patience)
         try:
             async with asyncio.timeout(timeout):
                 await self._clock.catch_up()

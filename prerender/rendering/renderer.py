@@ -30,6 +30,7 @@ class RenderSettings:
 
     timeout: float
     budget: float
+    patience: float
     max_bytes: int
     options: SerializeOptions
     volatile: tuple[str, ...]
@@ -112,6 +113,7 @@ class Renderer:
                     visit,
                     timeout=max(0.1, self._left(deadline) - _RESERVE_SECONDS),
                     budget=self._settings.budget,
+                    patience=self._settings.patience,
                     options=self._settings.options,
                 )
         return rendered, visit, queue
