@@ -95,8 +95,8 @@ class Render(_Section):
     )
     patience: PositiveDuration = Field(
         4,
-        description="How long a request of the page may be silent before it is taken for one that "
-        "never ends; raise it for slow interfaces.",
+        description="How long a request of the page may be silent and still be waited for; "
+        "raise it for slow interfaces.",
     )
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
 
