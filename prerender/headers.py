@@ -3,12 +3,15 @@
 The hop-by-hop fields stand in one list, used in both directions by the proxy and by the gateway.
 """
 
+import secrets
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
+from prerender.http1.head import Fields, value_of
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
@@ -29,7 +32,22 @@ HOP_BY_HOP = frozenset(
 # Framing and routing cannot be taken away by naming them in Connection.
 _NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
 
-VIA = "1.1 prerender"
+# What a client may say about others for whom it asks.
+_X_FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+_ABOUT_OTHERS = frozenset(
+    {
+        *_X_FORWARDED,
+        "forwarded",
+        "x-forwarded-by",
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+        "x-forwarded-server",
+        "x-forwarded-ssl",
+        "x-real-ip",
+    }
+)
+# These are made from what was said before.
+_REMADE = frozenset({*_X_FORWARDED, "forwarded"})
 # Requests that we make ourselves are marked, and marked requests are never rendered again.
 MARK = "X-Prerender"
 USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
@@ -52,17 +70,77 @@ def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     )
 
 
-def add_forwarded(headers: CIMultiDict[str], *, remote: str | None, scheme: str, host: str) -> None:
-    """Tell the origin for whom we ask. What an outer proxy said of host and scheme stays."""
-    if remote:
-        known = headers.getall("X-Forwarded-For", [])
-        headers["X-Forwarded-For"] = ", ".join([*known, remote])
-    headers.setdefault("X-Forwarded-Proto", scheme)
-    headers.setdefault("X-Forwarded-Host", host)
-    headers.add("Via", VIA)
+def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
+    """As ``end_to_end``, of lines that stay the bytes they are."""
+    dropped = HOP_BY_HOP
+    if "connection" in fields:
+        dropped = _dropped(fields.get("connection").lower())
+    return [line for line in fields.lines if line[0] not in dropped]
 
 
-def is_marked(headers: CIMultiDictProxy[str]) -> bool:
+@lru_cache(maxsize=256)
+def _dropped(connection: str) -> frozenset[str]:
+    return HOP_BY_HOP | ({name.strip() for name in connection.split(",")} - _NOT_REMOVABLE)
+
+
+class Forwarding:
+    """What the origin is told about the way of a request (RFC 9110 section 7.6.3, RFC 7239).
+
+    What a client says about others for whom it asks counts only if it is a trusted proxy. Its word is
+    not contradicted: if it uses one of the two forms, Forwarded or X-Forwarded-*, so do we.
+    """
+
+    def __init__(self, origin: URL) -> None:
+        # Of this process alone: another one of ours may well stand in front of this one.
+        self._name = f"prerender-{secrets.token_hex(4)}"
+        self._via = {minor: f"Via: 1.{minor} {self._name}".encode() for minor in (0, 1)}
+        self._origin_host = authority(origin)
+
+    def is_loop(self, fields: Fields) -> bool:
+        """Whether a request has been here before."""
+        return "via" in fields and self._name in fields.get("via").replace(",", " ").split()
+
+    def request_lines(
+        self, fields: Fields, *, host: str, remote: str, trusted: bool, minor: int
+    ) -> list[bytes]:
+        """The field lines of a request as the origin gets them, without those of its framing.
+
+        ``host`` is the authority that was asked for, '' if the client named none (HTTP/1.0).
+        """
+        kept = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
+        for name, line in end_to_end_lines(fields):
+            if name == "host":
+                kept.append(b"Host: " + host.encode())
+            elif name == "content-length":
+                kept.append(b"Content-Length: " + value_of(line))
+            elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
+                kept.append(line)
+        kept += _about(fields, host, remote, trusted=trusted)
+        kept.append(self._via[minor])
+        return kept
+
+
+def _about(fields: Fields, host: str, remote: str, *, trusted: bool) -> list[bytes]:
+    """For whom we ask, in the form that the proxy in front of us uses, or in both."""
+    old_form = trusted and any(name in fields for name in _X_FORWARDED)
+    new_form = trusted and "forwarded" in fields
+    lines = []
+    if old_form or not new_form:
+        known = fields.getall("x-forwarded-for") if trusted else []
+        lines.append(f"X-Forwarded-For: {', '.join([*known, remote])}")
+        for name, ours in (("X-Forwarded-Host", host), ("X-Forwarded-Proto", "http")):
+            theirs = fields.getall(name) if trusted else []
+            if said := theirs or ([ours] if ours else []):
+                lines.append(f"{name}: {', '.join(said)}")
+    if new_form or not old_form:
+        node = f'"[{remote}]"' if ":" in remote else remote
+        element = f"for={node}" + (f';host="{host}"' if host else "") + ";proto=http"
+        known = fields.getall("forwarded") if trusted else []
+        lines.append(f"Forwarded: {', '.join([*known, element])}")
+    return [line.encode("latin-1") for line in lines]
+
+
+def is_marked(headers: Fields) -> bool:
     """Whether a request comes from a renderer, ours or another one."""
     return MARK in headers
 
