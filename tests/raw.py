@@ -78,7 +78,7 @@ class Origin:
 async def origin(script: Script) -> AsyncIterator[Origin]:
     """An origin that listens."""
     site = Origin(script)
-    server = await asyncio.start_server(site._connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(site._connected, "127.0.0.1", 0, backlog=2048)
     site.port = server.sockets[0].getsockname()[1]
     try:
         yield site
