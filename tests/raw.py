@@ -75,10 +75,10 @@ class Origin:
 
 
 @asynccontextmanager
-async def origin(script: Script) -> AsyncIterator[Origin]:
-    """An origin that listens."""
+async def origin(script: Script, port: int = 0) -> AsyncIterator[Origin]:
+    """An origin that listens, on a free port if none is given."""
     site = Origin(script)
-    server = await asyncio.start_server(site._connected, "127.0.0.1", 0, backlog=2048)
+    server = await asyncio.start_server(site._connected, "127.0.0.1", port, backlog=2048)
     site.port = server.sockets[0].getsockname()[1]
     try:
         yield site
