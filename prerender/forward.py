@@ -5,8 +5,6 @@ that tell the origin for whom we ask. Interim answers pass (RFC 9110 section 15.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from math import inf
 
 import structlog
@@ -101,39 +99,30 @@ class Forwarder:
         kept: bool,
     ) -> None:
         complete = False
+        upload = None
         connection.write(head)
+        if not request.body.done:
+            # Beside the answer, which may come before the body's end.
+            upload = asyncio.create_task(self._upload(request, connection), name="upload")
         try:
-            async with self._uploading(request, connection):
-                answer = await self._answer_head(request, connection, upgrade=upgrade, kept=kept)
-                if answer.status == 101:
-                    await self._switch(request, connection, answer)
-                else:
-                    await self._answer(request, connection, answer)
-                complete = True
+            answer = await self._answer_head(request, connection, upgrade=upgrade, kept=kept)
+            if answer.status == 101:
+                await self._switch(request, connection, answer)
+            else:
+                await self._answer(request, connection, answer)
+            complete = True
         except _UploadFailed as error:
             raise error.reason from None
         finally:
+            if upload is not None:
+                upload.cancel()
+                await asyncio.wait([upload])
             if not complete:
                 connection.abort()
             elif answer.keep_alive and answer.status != 101 and request.body.done:
                 self._connections.keep(connection)
             else:
                 connection.close(0)
-
-    @asynccontextmanager
-    async def _uploading(
-        self, request: Request, connection: OriginConnection
-    ) -> AsyncIterator[None]:
-        """Send the request's body meanwhile; the answer may come before its end."""
-        if request.body.done:
-            yield
-            return
-        task = asyncio.create_task(self._upload(request, connection), name="upload")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
     async def _upload(self, request: Request, connection: OriginConnection) -> None:
         chunked = isinstance(request.body, Chunked)
@@ -230,6 +219,6 @@ def _head(answer: ResponseHead, lines: list[tuple[str, bytes]]) -> bytes:
 
 def _trailers(request: Request, body: Decoder) -> Fields | None:
     """The trailer fields that the client has asked to get (RFC 9110 section 6.5.1)."""
-    if isinstance(body, Chunked) and "trailers" in members(request.headers.getall("te")):
+    if isinstance(body, Chunked) and "trailers" in members(request.headers.get("te")):
         return body.trailers
     return None

@@ -11,7 +11,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
-from prerender.http1.head import Fields, value_of
+from prerender.http1.head import Fields, members, value_of
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
@@ -32,12 +32,12 @@ HOP_BY_HOP = frozenset(
 # Framing and routing cannot be taken away by naming them in Connection.
 _NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
 
-# What a client may say about others for whom it asks.
-_X_FORWARDED = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+# What a client may say about others for whom it asks. The first four are made from what was said.
+_REMADE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded")
+_NOTHING_SAID: tuple[tuple[bytes, ...], ...] = ((),) * len(_REMADE)
 _ABOUT_OTHERS = frozenset(
     {
-        *_X_FORWARDED,
-        "forwarded",
+        *_REMADE,
         "x-forwarded-by",
         "x-forwarded-port",
         "x-forwarded-prefix",
@@ -46,8 +46,6 @@ _ABOUT_OTHERS = frozenset(
         "x-real-ip",
     }
 )
-# These are made from what was said before.
-_REMADE = frozenset({*_X_FORWARDED, "forwarded"})
 # Requests that we make ourselves are marked, and marked requests are never rendered again.
 MARK = "X-Prerender"
 USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
@@ -74,13 +72,8 @@ def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
     """As ``end_to_end``, of lines that stay the bytes they are."""
     dropped = HOP_BY_HOP
     if "connection" in fields:
-        dropped = _dropped(fields.get("connection").lower())
+        dropped = HOP_BY_HOP | (members(fields.get("connection")) - _NOT_REMOVABLE)
     return [line for line in fields.lines if line[0] not in dropped]
-
-
-@lru_cache(maxsize=256)
-def _dropped(connection: str) -> frozenset[str]:
-    return HOP_BY_HOP | ({name.strip() for name in connection.split(",")} - _NOT_REMOVABLE)
 
 
 class Forwarding:
@@ -115,28 +108,32 @@ class Forwarding:
                 kept.append(b"Content-Length: " + value_of(line))
             elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
                 kept.append(line)
-        kept += _about(fields, host, remote, trusted=trusted)
+        said = tuple(tuple(fields.values(name)) for name in _REMADE) if trusted else _NOTHING_SAID
+        kept += _about(said, host, remote)
         kept.append(self._via[minor])
         return kept
 
 
-def _about(fields: Fields, host: str, remote: str, *, trusted: bool) -> list[bytes]:
-    """For whom we ask, in the form that the proxy in front of us uses, or in both."""
-    old_form = trusted and any(name in fields for name in _X_FORWARDED)
-    new_form = trusted and "forwarded" in fields
+@lru_cache(maxsize=1024)
+def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
+    """For whom we ask, in the form that the proxy in front of us uses, or in both.
+
+    ``said`` holds what that proxy says, in the order of ``_REMADE``.
+    """
+    clients, hosts, schemes, forwarded = (
+        [value.decode("latin-1") for value in values if value] for values in said
+    )
+    old_form = bool(clients or hosts or schemes)
     lines = []
-    if old_form or not new_form:
-        known = fields.getall("x-forwarded-for") if trusted else []
-        lines.append(f"X-Forwarded-For: {', '.join([*known, remote])}")
-        for name, ours in (("X-Forwarded-Host", host), ("X-Forwarded-Proto", "http")):
-            theirs = fields.getall(name) if trusted else []
-            if said := theirs or ([ours] if ours else []):
-                lines.append(f"{name}: {', '.join(said)}")
-    if new_form or not old_form:
+    if old_form or not forwarded:
+        lines.append(f"X-Forwarded-For: {', '.join([*clients, remote])}")
+        if hosts or host:
+            lines.append(f"X-Forwarded-Host: {', '.join(hosts or [host])}")
+        lines.append(f"X-Forwarded-Proto: {', '.join(schemes or ['http'])}")
+    if forwarded or not old_form:
         node = f'"[{remote}]"' if ":" in remote else remote
         element = f"for={node}" + (f';host="{host}"' if host else "") + ";proto=http"
-        known = fields.getall("forwarded") if trusted else []
-        lines.append(f"Forwarded: {', '.join([*known, element])}")
+        lines.append(f"Forwarded: {', '.join([*forwarded, element])}")
     return [line.encode("latin-1") for line in lines]
 
 

@@ -51,25 +51,31 @@ class BadMessage(Exception):
 class Fields:
     """Header fields: ``lines`` are (name in lower case, whole line without its end), in order."""
 
-    __slots__ = ("_last", "lines")
+    __slots__ = ("_last", "_repeated", "lines")
 
     def __init__(self, lines: list[tuple[str, bytes]]) -> None:
         self.lines = lines
         self._last = dict(lines)
+        self._repeated = len(self._last) < len(lines)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.lower() in self._last
 
+    def values(self, name: str) -> list[bytes]:
+        """The values of all lines of that name, which is in lower case."""
+        if name not in self._last:
+            return []
+        if not self._repeated:
+            return [value_of(self._last[name])]
+        return [value_of(line) for lower, line in self.lines if lower == name]
+
     def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
         """The values of all lines of that name, as latin-1; ``default`` if there is none."""
-        name = name.lower()
-        if name not in self._last:
-            return list(default)
-        return [value_of(line).decode("latin-1") for lower, line in self.lines if lower == name]
+        return [value.decode("latin-1") for value in self.values(name.lower())] or list(default)
 
     def get(self, name: str, default: str = "") -> str:
         """The values of a list field as one (RFC 9110 section 5.3)."""
-        return ", ".join(self.getall(name)) if name.lower() in self._last else default
+        return b", ".join(self.values(name.lower())).decode("latin-1") or default
 
 
 @dataclass(slots=True)
@@ -174,14 +180,10 @@ def value_of(line: bytes) -> bytes:
     return line.partition(b":")[2].strip(b" \t")
 
 
-def members(values: Sequence[str]) -> list[str]:
+@lru_cache(maxsize=256)
+def members(value: str) -> frozenset[str]:
     """The members of a list field, in lower case (RFC 9110 section 5.6.1)."""
-    return [
-        member
-        for value in values
-        for part in value.split(",")
-        if (member := part.strip(" \t").lower())
-    ]
+    return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
 
 
 def _minor(version: bytes) -> int:
@@ -235,12 +237,10 @@ def _lower(name: bytes) -> str:
 
 def _only(fields: Fields, name: str) -> bytes | None:
     """The value of a field that may stand there once."""
-    if name not in fields:
-        return None
-    values = [value_of(line) for lower, line in fields.lines if lower == name]
+    values = fields.values(name)
     if len(values) > 1:
         raise BadMessage(f"{name} is there more than once")
-    return values[0]
+    return values[0] if values else None
 
 
 def _other_form(method: str, target: bytes, host: bytes | None) -> tuple[bytes, bytes | None]:
@@ -273,7 +273,5 @@ def _framing(fields: Fields) -> tuple[int | None, bool, bool]:
 
 
 def _keep_alive(fields: Fields, minor: int) -> bool:
-    if "connection" not in fields:
-        return minor == 1
-    options = members(fields.getall("connection"))
+    options = members(fields.get("connection"))
     return "close" not in options and (minor == 1 or "keep-alive" in options)
