@@ -187,7 +187,12 @@ class Forwarder:
                 request.keep_alive = False
         if "date" not in answer.fields:
             lines.append(("date", date_line()))  # RFC 9110 section 6.6.1
-        request.begin(_head(answer, lines))
+        # What has come with the head goes with the head.
+        try:
+            first = body.decode(connection.buffer)
+        except BadMessage as error:
+            raise OriginError(f"{request.target}: {error}") from error
+        await request.begin(_head(answer, lines), chunk(first) if first and chunked else first)
         while piece := await self._piece(request, connection, body):
             await request.write(chunk(piece) if chunked else piece)
         if chunked:

@@ -86,10 +86,13 @@ class Request:
         except CutShort as error:
             raise BadMessage(str(error)) from error
 
-    def begin(self, head: bytes) -> None:
-        """Write the head of the answer, in which nothing is said about the connection yet."""
+    async def begin(self, head: bytes, first: bytes) -> None:
+        """Write the head of the answer, which says nothing about the connection yet, and some body.
+
+        Raises CutShort, as ``write`` does.
+        """
         self.started = True
-        self.connection.write(b"".join((head, self._connection_line(), b"\r\n")))
+        await self.write(b"".join((head, self._connection_line(), b"\r\n", first)))
 
     async def write(self, data: bytes) -> None:
         """Write some of the answer's body. Raises CutShort when the client takes no more."""
@@ -104,11 +107,8 @@ class Request:
         """Answer with something that is all there. Raises BadMessage, CutShort."""
         while self.connection.buffer and not self.body.done:
             self.body.decode(self.connection.buffer)  # a body that nobody wants
-        self.started = True
-        parts = [head_of(response), self._connection_line(), b"\r\n"]
-        if response.body and self.method != "HEAD":
-            parts.append(response.body)
-        await self.write(b"".join(parts))
+        body = response.body if self.method != "HEAD" else None
+        await self.begin(head_of(response), body or b"")
 
     def _connection_line(self) -> bytes:
         # What is left of a request that was not read to its end must not be taken for the next one.
