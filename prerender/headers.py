@@ -71,7 +71,7 @@ def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
     """As ``end_to_end``, of lines that stay the bytes they are."""
     dropped = HOP_BY_HOP
-    if "connection" in fields:
+    if "connection" in fields.names:
         dropped = HOP_BY_HOP | (members(fields.get("connection")) - _NOT_REMOVABLE)
     return [line for line in fields.lines if line[0] not in dropped]
 
@@ -108,7 +108,9 @@ class Forwarding:
                 kept.append(b"Content-Length: " + value_of(line))
             elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
                 kept.append(line)
-        said = tuple(tuple(fields.values(name)) for name in _REMADE) if trusted else _NOTHING_SAID
+        said = _NOTHING_SAID
+        if trusted and not fields.names.keys().isdisjoint(_REMADE):
+            said = tuple(tuple(fields.values(name)) for name in _REMADE)
         kept += _about(said, host, remote)
         kept.append(self._via[minor])
         return kept

@@ -25,6 +25,7 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE | re.DOTALL)
 # RFC 3986 section 3.2.2 without user information, which a Host must not have.
 _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_OF_FRAMING = frozenset({"content-length", "transfer-encoding"})
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
 
 # The registry of methods (IANA, Hypertext Transfer Protocol Method Registry) and those that are
@@ -49,24 +50,27 @@ class BadMessage(Exception):
 
 
 class Fields:
-    """Header fields: ``lines`` are (name in lower case, whole line without its end), in order."""
+    """Header fields: ``lines`` are (name in lower case, whole line without its end), in order.
 
-    __slots__ = ("_last", "_repeated", "lines")
+    ``names`` has the last line of each name.
+    """
+
+    __slots__ = ("_repeated", "lines", "names")
 
     def __init__(self, lines: list[tuple[str, bytes]]) -> None:
         self.lines = lines
-        self._last = dict(lines)
-        self._repeated = len(self._last) < len(lines)
+        self.names = dict(lines)
+        self._repeated = len(self.names) < len(lines)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._last
+        return isinstance(name, str) and name.lower() in self.names
 
     def values(self, name: str) -> list[bytes]:
         """The values of all lines of that name, which is in lower case."""
-        if name not in self._last:
+        if name not in self.names:
             return []
         if not self._repeated:
-            return [value_of(self._last[name])]
+            return [value_of(self.names[name])]
         return [value_of(line) for lower, line in self.lines if lower == name]
 
     def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
@@ -257,6 +261,8 @@ def _other_form(method: str, target: bytes, host: bytes | None) -> tuple[bytes, 
 
 def _framing(fields: Fields) -> tuple[int | None, bool, bool]:
     """Length, whether the body is chunked, whether it ends with the connection (RFC 9112, 6.3)."""
+    if fields.names.keys().isdisjoint(_OF_FRAMING):
+        return None, False, False
     length = _only(fields, "content-length")
     if length is not None and not _LENGTH.fullmatch(length):
         raise BadMessage("Content-Length is not a number")
@@ -273,5 +279,7 @@ def _framing(fields: Fields) -> tuple[int | None, bool, bool]:
 
 
 def _keep_alive(fields: Fields, minor: int) -> bool:
+    if "connection" not in fields.names:
+        return minor == 1
     options = members(fields.get("connection"))
     return "close" not in options and (minor == 1 or "keep-alive" in options)
