@@ -8,6 +8,7 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
 
 import asyncio
 import os
+import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 
     Raises ConfigError when a port cannot be had.
     """
+    _raise_file_limit()
     async with AsyncExitStack() as stack:
         _, pool, renderer = await stack.enter_async_context(rendering(settings))
         cache = BoundedMemoryCache(settings.cache.max_bytes)
@@ -146,6 +148,13 @@ def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterat
         raise ConfigError(
             [f"[{section}] host, port: cannot listen on {where}: {reason}"]
         ) from error
+
+
+def _raise_file_limit() -> None:
+    """Ask for all the files we may have: each connection is one, and the usual limit is 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _forwarder(settings: Settings, sweeper: Sweeper) -> Forwarder:
