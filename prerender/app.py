@@ -30,7 +30,10 @@ from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.trial import trial
 from prerender.snapshots.cached import CachedSnapshots
-from prerender.snapshots.memory import BoundedMemoryCache
+from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.stores.opening import open_store
+from prerender.snapshots.stores.store import Store
+from prerender.snapshots.tracking import Tracking
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 2
@@ -48,7 +51,7 @@ class Running:
     public_port: int
     admin_port: int
     pool: Pool
-    cache: BoundedMemoryCache
+    store: Store
     draining: bool = False
 
 
@@ -99,11 +102,13 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     """
     async with AsyncExitStack() as stack:
         upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
-        cache = BoundedMemoryCache(settings.cache.max_bytes)
-        snapshots = CachedSnapshots(renderer, cache, settings.cache.ttl)
+        store = await open_store(settings)
+        stack.push_async_callback(store.close)
+        snapshots = CachedSnapshots(renderer, store, _freshness(settings), settings.render.timeout)
         stack.push_async_callback(snapshots.close)
-        handler = Handler(settings.public_url, snapshots, upstream)
-        running = Running(0, 0, pool, cache)
+        tracking = Tracking(settings.cache.tracking_parameters)
+        handler = Handler(settings.public_url, tracking, snapshots, upstream)
+        running = Running(0, 0, pool, store)
 
         admin = web.AppRunner(health.make_app(pool, lambda: running.draining), access_log=None)
         running.admin_port = await _listen(stack, admin, "admin", settings.admin)
@@ -140,6 +145,20 @@ async def _listen(
         ) from error
     listening: int = runner.addresses[0][1]
     return listening
+
+
+def _freshness(settings: Settings) -> Freshness:
+    cache = settings.cache
+    return Freshness(
+        ttl=cache.ttl,
+        error_ttl=cache.error_ttl,
+        rules=tuple(Rule(path, ttl) for path, ttl in cache.rules),
+        page_ttl=cache.page_ttl,
+        obey_origin=cache.obey_origin,
+        stale=cache.stale,
+        stale_if_error=cache.stale_if_error,
+        deploys=cache.deploys,
+    )
 
 
 def _sandbox(settings: Settings) -> bool:

@@ -48,7 +48,14 @@ class OriginTimeout(OriginError):
 
 
 class NotRenderable(PrerenderError):
-    """The origin's answer for the target is not an HTML page, so there is nothing to render."""
+    """The origin's answer for the target is not an HTML page, so there is nothing to render.
+
+    ``origin_failed``: because it is an error of the origin's (5xx).
+    """
+
+    def __init__(self, reason: str, *, origin_failed: bool = False) -> None:
+        super().__init__(reason)
+        self.origin_failed = origin_failed
 
 
 class RenderError(PrerenderError):

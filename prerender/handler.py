@@ -12,6 +12,7 @@ from prerender.errors import NotRenderable, PrerenderError
 from prerender.responses import error_response, snapshot_response
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.tracking import Tracking
 from prerender.upstream import Upstream
 
 _REMEMBERED_TARGETS = 1024
@@ -22,9 +23,12 @@ log = structlog.get_logger(__name__)
 class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours."""
 
-    def __init__(self, public: URL, snapshots: CachedSnapshots, upstream: Upstream) -> None:
+    def __init__(
+        self, public: URL, tracking: Tracking, snapshots: CachedSnapshots, upstream: Upstream
+    ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
-        self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(partial(Target.of, public))
+        target_of = partial(Target.of, public, tracking=tracking)
+        self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
         self._snapshots = snapshots
         self._upstream = upstream
 
