@@ -2,8 +2,8 @@
 
 client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Upstream ─▶ origin
                              └─ Render ──▶ CachedSnapshots ─▶ Renderer ─▶ Pool ─▶ Page ─▶ Chromium
-                                                                 │                          │
-                                                        document.fetch                   Gateway
+                                              │                  │                          │
+                                            Store       document.fetch                   Gateway
 """
 
 import asyncio
