@@ -14,7 +14,7 @@ from typing import Any
 
 from prerender.snapshots.snapshot import Facts, Snapshot
 
-_MAGIC = b"PRS1"
+FORMAT = b"PRS1"
 _PREFIX = struct.Struct(">4sQLL")
 _CHECKED_FROM = 16
 
@@ -79,14 +79,14 @@ def encode(entry: Entry) -> bytes:
     checksum = zlib.crc32(struct.pack(">L", len(text)))
     for part in parts:
         checksum = zlib.crc32(part, checksum)
-    return b"".join((_PREFIX.pack(_MAGIC, entry.fence, checksum, len(text)), *parts))
+    return b"".join((_PREFIX.pack(FORMAT, entry.fence, checksum, len(text)), *parts))
 
 
 def decode(data: bytes) -> Entry:
     """The entry that was made into these bytes. Raises BadEntry, and nothing else."""
     try:
         magic, fence, checksum, length = _PREFIX.unpack_from(data)
-        if magic != _MAGIC or zlib.crc32(memoryview(data)[_CHECKED_FROM:]) != checksum:
+        if magic != FORMAT or zlib.crc32(memoryview(data)[_CHECKED_FROM:]) != checksum:
             raise BadEntry("not an entry of this version, or not a whole one")
         start = _PREFIX.size + length
         header = json.loads(data[_PREFIX.size : start])

@@ -11,6 +11,7 @@ import structlog
 from prerender import headers
 from prerender.config import Settings
 from prerender.errors import ConfigError
+from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
@@ -66,8 +67,8 @@ def _is_full(error: OSError | sqlite3.Error) -> bool:
 def namespace(settings: Settings) -> str:
     """What the keys of this site begin with, so that sites may share a store.
 
-    Snapshots that other settings made would be other snapshots, and are not found.
+    What other settings or another version have made is not found, instead of being fought over.
     """
-    made_by = repr((str(settings.public_url), settings.snapshot.model_dump()))
+    made_by = repr((FORMAT, str(settings.public_url), settings.snapshot.model_dump()))
     digest = blake2b(made_by.encode(), digest_size=4).hexdigest()
     return f"prerender:{headers.authority(settings.public_url)}:{digest}:"

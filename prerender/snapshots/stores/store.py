@@ -196,7 +196,7 @@ class Store:
         except BadEntry as error:
             self.counts["bad entries"] += 1
             log.warning("bad entry in the store", key=key, reason=str(error))
-            await self._memory.delete(key)
+            await self.delete(key)
             return None
         if entry.stored > now + _CLOCK_SKEW_SECONDS:
             entry = replace(entry, stored=now, expires=now)
