@@ -119,7 +119,7 @@ class Cache(_Section):
         2 * 1024**3, description="Bound of the disk space that snapshots take (file://)."
     )
     timeout: PositiveDuration = Field(
-        0.25, description="Longest wait for Redis before it is done without."
+        0.5, description="Longest wait for Redis before it is done without."
     )
 
 

@@ -81,11 +81,11 @@ class CachedSnapshots:
                 return self._hit(old, now)
             if now < old.expires + self._freshness.stale:
                 if now >= old.retry:
-                    self._renders.start(target.key, lambda: self._refresh(job))
+                    self._renders.start(target.key, lambda: self._render_if_nobody_does(job, 0))
                 return self._hit(old, now, "stale")
             if now < min(old.retry, old.expires + self._freshness.stale_if_error):
                 return self._hit(old, now, "stale-if-error")
-        return await self._shared(target, lambda: self._render_if_nobody_does(job))
+        return await self._shared(target, lambda: self._render_if_nobody_does(job, self._patience))
 
     async def close(self) -> None:
         """Stop the renders that are under way."""
@@ -101,20 +101,14 @@ class CachedSnapshots:
         answer, joined = await self._renders.run(target.key, work)
         return replace(answer, how="coalesced") if joined and answer.how == "miss" else answer
 
-    async def _refresh(self, job: _Job) -> Answer:
-        """Render while a stale snapshot is shown. Leaves it to another replica that does it already."""
+    async def _render_if_nobody_does(self, job: _Job, patience: float) -> Answer:
+        """Render, or have what another replica renders, if that takes no longer than ``patience``."""
         key = job.target.key
-        async with self._store.lease(key, 0) as fence:
-            if fence is None and job.old is not None:
+        async with self._store.lease(key, patience) as fence:
+            if fence is None and not patience and job.old is not None:
                 return self._hit(job.old, self._clock())
-            return await self._render(replace(job, fence=fence or 0))
-
-    async def _render_if_nobody_does(self, job: _Job) -> Answer:
-        """Render, or have what another replica has rendered meanwhile."""
-        key = job.target.key
-        async with self._store.lease(key, self._patience) as fence:
             # Whoever had the lease before, or was sooner in this process, may have kept something.
-            entry = await self._store.get(key)
+            entry = await self._store.get(key, again=True)
             now = self._clock()
             if entry is not None and now < entry.expires:
                 return replace(self._hit(entry, now), how="coalesced")

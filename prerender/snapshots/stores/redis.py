@@ -24,7 +24,8 @@ from redis.exceptions import RedisError, ResponseError
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
 from prerender.snapshots.stores.slow import StoreError, StoreGone
 
-_CONNECTIONS = 32
+# Each is held for one round trip only: more would not be quicker, and each has to be made.
+_CONNECTIONS = 16
 _LEASE_MILLISECONDS = 5000
 
 _NOW = """
@@ -85,6 +86,7 @@ class RedisCache(BaseCache):  # type: ignore[misc]
             timeout=timeout_seconds,
             socket_timeout=timeout_seconds,
             socket_connect_timeout=timeout_seconds,
+            protocol=2,
             # The one retry is for a connection that was closed while it was idle.
             retry=Retry(NoBackoff(), 1),
         )

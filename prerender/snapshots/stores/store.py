@@ -78,10 +78,13 @@ class Store:
             return None
         return entry
 
-    async def get(self, key: str) -> Entry | None:
-        """The entry of a key as it is after all purges. Never raises for a fault of the store."""
+    async def get(self, key: str, *, again: bool = False) -> Entry | None:
+        """The entry of a key as it is after all purges. Never raises for a fault of the store.
+
+        ``again``: a copy in memory of what others may have changed does not count.
+        """
         await self._look_for_purges()
-        now = self._clock()
+        now = inf if again and self._shared else self._clock()
         if (entry := self.peek(key, now)) is not None:
             return entry
         copy = self._memory.peek(key)
