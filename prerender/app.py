@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 
 from prerender.admin import health
+from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.errors import ConfigError
 from prerender.handler import Handler
@@ -110,7 +111,10 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         handler = Handler(settings.public_url, tracking, snapshots, upstream)
         running = Running(0, 0, pool, store)
 
-        admin = web.AppRunner(health.make_app(pool, lambda: running.draining), access_log=None)
+        purging = Purging(store, settings.public_url, tracking, settings.admin.token)
+        admin = web.AppRunner(
+            health.make_app(pool, lambda: running.draining, purging), access_log=None
+        )
         running.admin_port = await _listen(stack, admin, "admin", settings.admin)
         public = web.ServerRunner(
             http_server(handler, _KEEPALIVE_SECONDS), shutdown_timeout=settings.server.grace

@@ -5,6 +5,10 @@
     ├── OriginError              502  the site's own server failed
     │   └── OriginTimeout        504
     ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
+    ├── BadEntry                 (a store holds what is no entry of this version: a miss)
+    ├── StoreError               (one operation of a store failed: a miss)
+    │   └── StoreGone            (the store cannot be reached: it is left alone for a while)
+    ├── AdminError               (the command line cannot reach the proxy, or it refuses)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
         ├── EmptyPage
@@ -56,6 +60,22 @@ class NotRenderable(PrerenderError):
     def __init__(self, reason: str, *, origin_failed: bool = False) -> None:
         super().__init__(reason)
         self.origin_failed = origin_failed
+
+
+class BadEntry(PrerenderError):
+    """Bytes that are no entry of this version, or not a whole one."""
+
+
+class StoreError(PrerenderError):
+    """One operation of a store failed; the next one may succeed."""
+
+
+class StoreGone(StoreError):
+    """The store cannot be reached: asking again at once is no use."""
+
+
+class AdminError(PrerenderError):
+    """The admin listener is not there, or refuses."""
 
 
 class RenderError(PrerenderError):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prerender.errors import ConfigError
+from prerender.errors import ConfigError, StoreError
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.entry import Entry, decode
 from prerender.snapshots.freshness import Freshness
@@ -24,7 +24,6 @@ from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.file import FILE_NAME, FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.opening import open_store
-from prerender.snapshots.stores.slow import StoreError
 from prerender.snapshots.stores.store import Store
 from tests.conftest import StartOrigin, StartProxy, pages, settings_for
 from tests.renders import Clock, Renders, target

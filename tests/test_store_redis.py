@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.entry import Entry, encode
 from prerender.snapshots.freshness import Freshness
@@ -22,7 +23,6 @@ from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Answer, Snapshot
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
-from prerender.snapshots.stores.slow import StoreError, StoreGone
 from prerender.snapshots.stores.store import TRUST_SECONDS, Store
 from tests.redis_server import RedisServer, redis_server
 from tests.renders import Renders, target, until

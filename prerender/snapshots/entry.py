@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any
 
+from prerender.errors import BadEntry
 from prerender.snapshots.snapshot import Facts, Snapshot
 
 FORMAT = b"PRS1"
@@ -44,10 +45,6 @@ class Entry:
     def size_bytes(self) -> int:
         """About what it takes in memory."""
         return self.snapshot.size_bytes
-
-
-class BadEntry(Exception):
-    """Bytes that are no entry of this version, or not a whole one."""
 
 
 def encode(entry: Entry) -> bytes:

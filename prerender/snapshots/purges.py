@@ -34,6 +34,9 @@ class Purge:
     value: str = ""
     soft: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}{' (soft)' if self.soft else ''}"
+
     def dump(self) -> bytes:
         """How it stands in the stores."""
         hardness = "soft" if self.soft else "hard"

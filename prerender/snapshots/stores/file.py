@@ -18,8 +18,8 @@ import structlog
 from aiocache.base import BaseCache
 from aiocache.serializers import NullSerializer
 
+from prerender.errors import StoreError
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.slow import StoreError
 
 FILE_NAME = "snapshots.sqlite3"
 _VERSION = 1

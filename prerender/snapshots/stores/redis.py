@@ -21,8 +21,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
+from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
-from prerender.snapshots.stores.slow import StoreError, StoreGone
 
 # Each is held for one round trip only: more would not be quicker, and each has to be made.
 _CONNECTIONS = 16

@@ -2,16 +2,7 @@
 
 from typing import Protocol
 
-from prerender.errors import PrerenderError
 from prerender.snapshots.purges import Purge, Purges
-
-
-class StoreError(PrerenderError):
-    """One operation of a store failed; the next one may succeed."""
-
-
-class StoreGone(StoreError):
-    """The store cannot be reached: asking again at once is no use."""
 
 
 class SlowCache(Protocol):

@@ -15,12 +15,13 @@ from typing import TypeVar
 
 import structlog
 
+from prerender.errors import BadEntry, StoreError, StoreGone
 from prerender.snapshots import clock as steady
-from prerender.snapshots.entry import BadEntry, Entry, decode, encode
+from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.breaker import Breaker
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.snapshots.stores.slow import SlowCache, StoreError, StoreGone
+from prerender.snapshots.stores.slow import SlowCache
 
 TRUST_SECONDS = 0.5
 # An entry from the future (the clock of another machine, or ours, is wrong) would never grow old.
