@@ -52,6 +52,8 @@ class Rendered:
     empty: bool
     status_codes: tuple[str, ...]
     headers: tuple[str, ...]
+    cache_ttls: tuple[str, ...]
+    cache_tags: tuple[str, ...]
     text_length: int
     errors: tuple[str, ...]
     partial: bool
@@ -201,6 +203,8 @@ class Page:
             empty=found["empty"],
             status_codes=tuple(found["statusCodes"]),
             headers=tuple(found["headers"]),
+            cache_ttls=tuple(found["cacheTtls"]),
+            cache_tags=tuple(found["cacheTags"]),
             text_length=found["textLength"],
             errors=errors,
             partial=partial,
