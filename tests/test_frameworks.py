@@ -1,0 +1,204 @@
+"""Snapshots of applications made with today's frameworks are complete (see frameworks/README.md).
+
+Each route is rendered alone and eight at once, and compared with what a reader sees who opens the
+same route in a browser that knows nothing of us, and waits.
+"""
+
+import asyncio
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from prerender.rendering import chromium
+from prerender.rendering.devtools import DevTools, Session
+from tests.conftest import Proxy, Reply, proxied
+from tests.frameworks import origin
+
+SETTINGS: dict[str, dict[str, object]] = {
+    "site": {"url": "https://www.example.com"},
+    "browser": {"pages": 4},
+}
+AT_MOST_SECONDS = 3.0
+AT_ONCE = 8
+SEEN = (Path(origin.__file__).parent / "seen.js").read_text("utf-8")
+# Longer than any application is silent before it goes on: its origin answers within 0.2 s.
+STILL_SECONDS = 1.2
+PATIENCE_SECONDS = 20.0
+LOOK_EVERY_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route of an application: what its snapshot has to say, in this order.
+
+    ``scrolls``: a reader has to scroll to see it all. ``more``: the snapshot shows more than a reader
+    has on the screen at a time.
+    """
+
+    path: str
+    says: tuple[str, ...]
+    status: int = 200
+    scrolls: bool = False
+    more: bool = False
+
+    def problem(self, answer: Reply) -> str:
+        """What is wrong with the answer for this route, or ''."""
+        status = answer.headers.get("Cache-Status", "")
+        if answer.status != self.status:
+            return f"status {answer.status}, {status}"
+        if "stored" not in status or "partial" in status:
+            return f"not stored as a whole: {status}"
+        if re.search("loading|waiting", answer.text, re.IGNORECASE):
+            return f"is still loading: {answer.text}"
+        rest = re.sub("<[^>]*>", "", answer.text)
+        for text in self.says:
+            _, found, rest = rest.partition(text)
+            if not found:
+                return f"does not say {text!r}: {answer.text}"
+        return ""
+
+
+WREN_TO_OSPREY = ("Wren", "Siskin", "Curlew", "Gannet", "Osprey")
+ROUTES = [
+    Route("/react18/birds", ("All birds", "The menu", "Birds: 5 of them", *WREN_TO_OSPREY)),
+    Route("/react18/birds/3", ("Curlew", "Numenius", "moor 3", "harbour 3", "oak wood 3")),
+    Route("/react18/birds/99", ("Unknown: no bird 99",), status=404),
+    Route("/react18/words", ("Vögel der Küste", "Guten Tag, Otto")),
+    Route("/react18/form", ("moor", "harbour", "It spans 176 cm")),
+    Route("/react18/broken", ("The menu", "Sorry: this part is broken")),
+    Route("/react18/nowhere", ("Not here", "There is no such page"), status=404),
+    Route("/react19/birds", ("All birds", "The menu", "Wren", "moor 1", "Osprey", "salt marsh 5")),
+    Route("/react19/birds/4", ("Gannet", "moor 4, harbour 4, oak wood 4, salt marsh 4")),
+    Route("/react19/birds/99", ("The menu", "Unknown bird 99"), status=404),
+    Route("/react19/notes", ("Note 1", "Note 11", "Note 30", "That is all"), scrolls=True),
+    Route("/react19/list", ("Row 0", "Row 1", "Row 5")),
+    Route("/react19/long-page", ("Row 0", "Row 20", "Row 99"), more=True),
+    Route("/react19/transition", WREN_TO_OSPREY),
+    Route("/react19/ready", ("It says itself when it is ready",)),
+    Route("/react19/broken", ("The menu", "Sorry: out of order")),
+    Route("/react19/nowhere", ("Not here", "There is no such page"), status=404),
+    Route(
+        "/react19-streamed/",
+        ("Made on a server", "In the browser: Wren", "The late part", "moor 2, harbour 2"),
+    ),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    async with proxied(origin.application(), SETTINGS) as proxy:
+        yield proxy
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+async def test_alone(route: Route, proxy: Proxy) -> None:
+    started = time.monotonic()
+    problem = route.problem(await proxy.crawl(route.path))
+    assert not problem, problem
+    assert time.monotonic() - started < AT_MOST_SECONDS
+
+
+async def test_eight_at_once() -> None:
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def problem(route: Route, proxy: Proxy) -> str:
+        async with room:
+            return route.problem(await proxy.crawl(route.path))
+
+    async with proxied(origin.application(), SETTINGS) as other:
+        problems = await asyncio.gather(*(problem(route, other) for route in ROUTES))
+    failed = {route.path: text for route, text in zip(ROUTES, problems, strict=True) if text}
+    assert not failed, failed
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_reader_sees_the_same(proxy: Proxy) -> None:
+    """The snapshot without scripts, and the route itself, in a plain Chromium in real time."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def problem(route: Route) -> str:
+        async with room:
+            shown = await _of_the_snapshot(browser, proxy, route)
+            seen = await _by_a_reader(browser, proxy, route)
+        if route.more:
+            shown = [item for item in shown if item in seen]
+        lines = zip(shown + [None] * len(seen), seen + [None] * len(shown), strict=True)
+        return next((f"{ours} instead of {theirs}" for ours, theirs in lines if ours != theirs), "")
+
+    async with _plain_browser() as browser:
+        problems = await asyncio.gather(*(problem(route) for route in ROUTES))
+    failed = {route.path: text for route, text in zip(ROUTES, problems, strict=True) if text}
+    assert not failed, failed
+
+
+@asynccontextmanager
+async def _plain_browser() -> AsyncIterator[DevTools]:
+    """A Chromium without our flags, our gateway, our scripts and virtual time."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        process = await asyncio.create_subprocess_exec(
+            *(chromium.find(), "--headless", "--no-sandbox", "--remote-debugging-port=0"),
+            *(f"--user-data-dir={folder}", "--window-size=1280,1024"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            devtools = await DevTools.connect(await chromium._devtools_url(Path(folder), process))
+        try:
+            yield devtools
+        finally:
+            with suppress(Exception):
+                await devtools.call("Browser.close")
+            await devtools.close()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await process.wait()
+
+
+@asynccontextmanager
+async def _opened(browser: DevTools, url: str, *, scripts: bool) -> AsyncIterator[Session]:
+    target = (await browser.call("Target.createTarget", url="about:blank"))["targetId"]
+    page = await browser.attach(target)
+    await page.call("Page.enable")
+    await page.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+    loaded = page.expect("Page.loadEventFired")
+    await page.call("Page.navigate", url=url)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await loaded
+    yield page
+    await browser.call("Target.closeTarget", targetId=target)
+
+
+async def _of_the_snapshot(browser: DevTools, proxy: Proxy, route: Route) -> list[Any]:
+    ugly = route.path.replace("#!", "?_escaped_fragment_=")
+    ugly += "" if ugly != route.path else "?_escaped_fragment_="
+    async with _opened(browser, proxy.url + ugly, scripts=False) as page:
+        return _flat(await page.evaluate(SEEN))
+
+
+async def _by_a_reader(browser: DevTools, proxy: Proxy, route: Route) -> list[Any]:
+    """Looks, and scrolls if need be, until nothing has changed for long."""
+    async with (
+        _opened(browser, proxy.url + route.path, scripts=True) as page,
+        asyncio.timeout(PATIENCE_SECONDS),
+    ):
+        seen, since = None, time.monotonic()
+        while time.monotonic() - since < STILL_SECONDS:
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            now = await page.evaluate(SEEN)
+            if now != seen:
+                seen, since = now, time.monotonic()
+            if route.scrolls:
+                await page.evaluate("scrollBy(0, innerHeight)")
+        return _flat(seen)
+
+
+def _flat(seen: Any) -> list[Any]:
+    return [seen["title"], *seen["texts"]]
