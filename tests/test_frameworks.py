@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from prerender.ajax_crawling import pretty_to_ugly
 from prerender.rendering import chromium
 from prerender.rendering.devtools import DevTools, Session
 from tests.conftest import Proxy, Reply, proxied
@@ -56,9 +57,9 @@ class Route:
             return f"status {answer.status}, {status}"
         if "stored" not in status or "partial" in status:
             return f"not stored as a whole: {status}"
-        if re.search("loading|waiting", answer.text, re.IGNORECASE):
-            return f"is still loading: {answer.text}"
         rest = re.sub("<[^>]*>", "", answer.text)
+        if re.search("loading|waiting", rest, re.IGNORECASE):
+            return f"is still loading: {answer.text}"
         for text in self.says:
             _, found, rest = rest.partition(text)
             if not found:
@@ -89,6 +90,72 @@ ROUTES = [
         "/react19-streamed/",
         ("Made on a server", "In the browser: Wren", "The late part", "moor 2, harbour 2"),
     ),
+    Route("/vue3/birds", ("5 birds", "The menu", "Large ones: 2", *WREN_TO_OSPREY)),
+    Route("/vue3/hashbang#!/birds", ("5 birds", "The menu", "Large ones: 2", *WREN_TO_OSPREY)),
+    Route("/vue3/birds/4", ("Gannet", "moor 4, harbour 4", "Beside the application: Morus")),
+    Route("/vue3/hashbang#!/birds/2", ("Siskin", "moor 2, harbour 2", "Beside the", "Spinus")),
+    Route("/vue3/birds/99", ("The menu", "Unknown bird: no bird 99"), status=404),
+    Route("/vue3/words", ("The menu", "Vögel der Küste", "5 Arten")),
+    Route("/vue3/moving", ("The menu", "The second state", "It has entered")),
+    Route("/vue3/form", ("moor", "harbour", "It spans 160 cm")),
+    Route("/vue3/nowhere", ("Not here", "There is no such page"), status=404),
+    Route("/preact/birds", ("5 birds", *WREN_TO_OSPREY)),
+    Route("/preact/birds/4", ("Gannet", "moor 4, harbour 4, oak wood 4, salt marsh 4")),
+    Route("/preact/broken", ("Sorry: this part is broken",)),
+    Route("/preact/nowhere", ("There is no page", "/preact/nowhere"), status=404),
+    Route("/lit/#!/birds", ("Birds: 5", "The menu", *WREN_TO_OSPREY)),
+    Route("/lit/#!/birds/3", ("The menu", "Curlew", "moor 3", "an empty slot", "From the light")),
+    Route("/lit/#!/until", ("The menu", "Siskin")),
+    Route("/lit/#!/replaced", ("The menu", "Replaced to the end")),
+    Route("/lit/#!/lazy", ("The menu", "Defined late")),
+    Route("/svelte5/#!/birds", ("5 birds", "The menu", "Large ones: 2", *WREN_TO_OSPREY)),
+    Route("/svelte5/#!/birds/2", ("The menu", "Siskin", "moor 2, harbour 2")),
+    Route("/svelte5/#!/moving", ("The menu", "176 cm, 100 %", "The outro has ended")),
+    Route("/svelte5/#!/broken", ("The menu", "Sorry: this part is broken")),
+    Route("/svelte5/#!/nowhere", ("Not here", "There is no such page"), status=404),
+    Route("/solid/birds", ("5 birds", "The menu", *WREN_TO_OSPREY)),
+    Route("/solid/birds/3", ("Curlew", "The menu", "moor 3, harbour 3, oak wood 3")),
+    Route("/solid/in-order", ("birds/1/places says", "moor 1", "birds/2 says", "Spinus spinus")),
+    Route("/solid/later", ("The menu", "Osprey")),
+    Route("/solid/broken", ("The menu", "Sorry: out of order")),
+    Route("/solid/nowhere", ("Not here", "There is no such page"), status=404),
+    Route(
+        "/alpine/",
+        (
+            "Curlew",
+            "Large ones: 2",
+            *WREN_TO_OSPREY,
+            "Opened slowly",
+            "moor 3",
+            "The part seen has come",
+            "Beside the application",
+        ),
+        scrolls=True,
+    ),
+    Route("/backbone/#!birds", ("All birds", "Birds: 5", *WREN_TO_OSPREY)),
+    Route("/backbone/#!birds/4", ("Gannet", "moor 4", "Morus bassanus", "It has slid down")),
+    Route("/backbone/#!birds/99", ("Unknown: no bird 99",), status=404),
+    Route("/backbone/#!else", ("There is no such page",)),
+    Route("/mithril/#!/birds", ("All birds", *WREN_TO_OSPREY)),
+    Route("/mithril/#!/birds/3", ("Curlew", "Curlew", "moor 3, harbour 3, oak wood 3")),
+    Route("/mithril/#!/birds/99", ("Unknown: no bird 99",), status=404),
+    Route("/mithril/#!/late", ("Resolved late",)),
+    Route("/knockout/#!/birds", ("Large ones: 2", *WREN_TO_OSPREY)),
+    Route("/knockout/#!/birds/2", ("Siskin", "moor 2, harbour 2")),
+    Route(
+        "/htmx/",
+        (
+            *WREN_TO_OSPREY,
+            "part delayed",
+            "nested",
+            "its inner part",
+            "part swapped",
+            "part revealed",
+            "part intersecting",
+        ),
+        scrolls=True,
+    ),
+    Route("/turbo/", ("The frame has come", "streamed", "The far frame has come"), scrolls=True),
 ]
 
 
@@ -177,8 +244,8 @@ async def _opened(browser: DevTools, url: str, *, scripts: bool) -> AsyncIterato
 
 
 async def _of_the_snapshot(browser: DevTools, proxy: Proxy, route: Route) -> list[Any]:
-    ugly = route.path.replace("#!", "?_escaped_fragment_=")
-    ugly += "" if ugly != route.path else "?_escaped_fragment_="
+    ugly = pretty_to_ugly(route.path, opted_in=True)
+    assert ugly is not None
     async with _opened(browser, proxy.url + ugly, scripts=False) as page:
         return _flat(await page.evaluate(SEEN))
 
