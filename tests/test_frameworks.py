@@ -143,6 +143,16 @@ ROUTES = [
     Route("/knockout/#!/birds", ("Large ones: 2", *WREN_TO_OSPREY)),
     Route("/knockout/#!/birds/2", ("Siskin", "moor 2, harbour 2")),
     Route(
+        "/angular/birds", ("All birds", "The menu", "Large ones: 2", *WREN_TO_OSPREY, "5 in all")
+    ),
+    Route("/angular/zones/birds", ("All birds", "Large ones: 2", *WREN_TO_OSPREY, "5 in all")),
+    Route("/angular/birds/3", ("Curlew", "The menu", "moor 3, harbour 3, oak wood 3")),
+    Route("/angular/zones/birds/2", ("Siskin", "The menu", "moor 2, harbour 2")),
+    Route("/angular/birds/1", ("Wren", "moor 1")),
+    Route("/angular/deferred", ("part idle", "part timer", "part viewport"), scrolls=True),
+    Route("/angular/zones/deferred", ("part idle", "part timer", "part viewport"), scrolls=True),
+    Route("/angular/nowhere", ("Not here", "There is no such page"), status=404),
+    Route(
         "/htmx/",
         (
             *WREN_TO_OSPREY,

@@ -55,7 +55,7 @@ const react18 = {
 };
 const preact = { oxc: { jsx: { runtime: "automatic", importSource: "preact" } } };
 const special = {
-  angular: { plugins: [angular()], define: { ngDevMode: "false", ngI18nClosureMode: "false", ngJitMode: "false" } },
+  angular: { plugins: [angular()], define: { ngDevMode: "false", ngI18nClosureMode: "false", ngJitMode: "false", ngServerMode: "false" } },
   preact,
   react18,
   react19: { plugins: [react()] },
