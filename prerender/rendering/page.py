@@ -159,19 +159,21 @@ class Page:
         *,
         timeout: float,
         budget: float,
+        patience: float,
         options: SerializeOptions,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
-        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time. Raises
-        RenderTimeout when there is nothing to show at the limit, and BrowserGone.
+        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time, and ``patience`` how
+        long a request of the page may be silent. Raises RenderTimeout when there is nothing to show
+        at the limit, and BrowserGone.
         """
         self.renders += 1
         self._visit = visit
         self._url, self._reloads = url.partition("#")[0], 0
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        settler = Settler(self._session, self._clock, visit, budget)
+        settler = Settler(self._session, self._clock, visit, budget, patience)
         try:
             async with asyncio.timeout(timeout):
                 await self._clock.catch_up()
@@ -238,9 +240,15 @@ class Page:
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
+        context = world["executionContextId"]
         found: dict[str, Any] = await self._session.evaluate(
-            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=world["executionContextId"]
+            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
         )
+        more = [
+            await self._session.evaluate(f"moreHtml[{number}]", contextId=context)
+            for number in range(found["more"])
+        ]
+        found["html"] = "".join([found["html"], *more])
         return found
 
     async def _errors(self) -> tuple[str, ...]:

@@ -24,9 +24,8 @@ SHORTEST_SLICE_MS = 16.0
 LONGEST_SLICE_MS = 4000.0
 # While real work is pending, one slice of virtual time for about as much of real time.
 REAL_SLICE_MS = 10.0
-# How long something may be silent before it no longer counts: a request of the page, work in a
-# worker, a database or a socket, and a real frame (which comes after 16 ms if the CPU is free).
-NETWORK_PATIENCE_SECONDS = 4.0
+# How long something may be silent before it no longer counts: work in a worker, a database or a
+# socket, and a real frame (which comes after 16 ms if the CPU is free).
 WORK_PATIENCE_SECONDS = 3.0
 # Work that goes on and on: so long if nothing of it is seen in the page, so long in all.
 FRUITLESS_SECONDS = 2.5
@@ -113,12 +112,18 @@ class Settler:
     """Settles one page once. The caller sets the wall-clock limit around ``settle``."""
 
     def __init__(
-        self, session: Session, clock: VirtualClock, visit: Visit, budget_seconds: float
+        self,
+        session: Session,
+        clock: VirtualClock,
+        visit: Visit,
+        budget_seconds: float,
+        patience_seconds: float,
     ) -> None:
         self._session = session
         self._clock = clock
         self._visit = visit
         self._budget_left_ms = budget_seconds * 1000
+        self._patience_seconds = patience_seconds
         self._virtual_ms = 0.0
         self._slices = 0
         self._started = time.monotonic()
@@ -223,7 +228,7 @@ class Settler:
             return False
         if time.monotonic() - self._working_since > WORK_AT_MOST_SECONDS:
             return False
-        if self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
+        if self._visit.waiting_for(self._patience_seconds):
             return True
         silent = self._work.idle_seconds(state.activity)
         if state.working and silent < WORK_PATIENCE_SECONDS:
@@ -284,8 +289,8 @@ class Settler:
         """Look at what holds the clock, and let it go on if that is nothing worth waiting for."""
         if not self._waits_for_network:
             return
-        hanging = self._visit.only_hanging(NETWORK_PATIENCE_SECONDS)
-        if hanging or stalled_seconds > NETWORK_PATIENCE_SECONDS:
+        hanging = self._visit.only_hanging(self._patience_seconds)
+        if hanging or stalled_seconds > self._patience_seconds:
             # What is left of the network never ends. From now on the clock does not wait for it, and
             # the requests worth waiting for are waited for here.
             self._waits_for_network = False
