@@ -1,5 +1,5 @@
 // React 19: React Router with lazy routes and loaders, use() and Suspense, TanStack Query and Virtual,
-// emotion, ViewTransition, titles and metas as React hoists them.
+// emotion, Motion, SWR, ViewTransition, titles and metas as React hoists them.
 import { css } from "@emotion/react";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { Suspense, ViewTransition, startTransition, use, useDeferredValue, useEffect, useState } from "react";
@@ -79,6 +79,8 @@ const router = createBrowserRouter([{
     { path: "/notes", lazy: () => import("./Notes.jsx") },
     { path: "/list", lazy: () => import("./List.jsx") },
     { path: "/long-page", lazy: async () => ({ Component: (await import("./List.jsx")).LongPage }) },
+    { path: "/moving", lazy: () => import("./Moving.jsx") },
+    { path: "/polling", lazy: () => import("./Polling.jsx") },
     { path: "/transition", element: <Transition /> },
     { path: "/ready", element: <Ready /> },
     { path: "/broken", loader: () => load("/api/broken"), element: <p />, errorElement: <Failed /> },
