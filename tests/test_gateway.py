@@ -385,9 +385,53 @@ async def escaping(start_origin: StartOrigin, canary: Canary, hosts: list[str]) 
     async def redirect(request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": request.query_string})
 
-    application.add_routes(
-        [web.get("/", show), web.get("/hold", hold), web.get("/redirect", redirect)]
-    )
+    async def policies(request: web.Request) -> web.Response:
+        """A frame that breaks its policies, and whose failures are to be reported."""
+        url = request.query_string
+        headers = {
+            "Content-Security-Policy": f"img-src 'none'; report-uri {url}",
+            "Reporting-Endpoints": f'there="{url}", default="{url}"',
+            "Report-To": json.dumps(
+                {"group": "there", "max_age": 600, "endpoints": [{"url": url}]}
+            ),
+            "NEL": json.dumps({"report_to": "there", "max_age": 600, "success_fraction": 1.0}),
+        }
+        text = '<img src="/x.png"><script>document.write("<script src=x.js><\\/script>")</script>'
+        return web.Response(text=text, content_type="text/html", headers=headers)
+
+    async def links(request: web.Request) -> web.Response:
+        url = request.query_string
+        kinds = ("preload; as=script", "preconnect", "dns-prefetch", "stylesheet", "prefetch")
+        headers = {
+            "Link": ", ".join(f"<{url}>; rel={kind}" for kind in kinds),
+            "Refresh": f"0; url={url}",
+            "SourceMap": url,
+            "Speculation-Rules": f'"{url}"',
+        }
+        return web.Response(text="links", content_type="text/html", headers=headers)
+
+    async def styled(request: web.Request) -> web.Response:
+        url = request.query_string
+        text = f"""<?xml-stylesheet type="text/xsl" href="{url}"?>
+            <!DOCTYPE a [<!ENTITY b SYSTEM "{url}">]><a>&b;</a>"""
+        return web.Response(text=text, content_type="text/xml")
+
+    async def worker(request: web.Request) -> web.Response:
+        url = json.dumps(request.query_string)
+        text = f"""oninstall = () => {{ fetch({url}, {{mode: "no-cors"}}); skipWaiting(); }};
+            importScripts({url});"""
+        return web.Response(text=text, content_type="text/javascript")
+
+    routes = {
+        "/": show,
+        "/hold": hold,
+        "/redirect": redirect,
+        "/policies": policies,
+        "/links": links,
+        "/styled": styled,
+        "/worker.js": worker,
+    }
+    application.add_routes([web.get(path, handler) for path, handler in routes.items()])
     return await start_origin(application)
 
 
@@ -432,6 +476,7 @@ async def test_without_the_gateway_it_would(start_origin: StartOrigin) -> None:
             finally:
                 await browser.close()
         touched = {match[1] for line in canary.touched if (match := re.search(r" /(\S+)", line))}
-        assert len(touched) > 30, touched
-        assert {"fetch", "img", "websocket", "worker-fetch", "beacon", "font"} <= touched
+        assert len(touched) > 50, touched
+        some = {"fetch", "img", "websocket", "worker-fetch", "beacon", "font", "service-worker"}
+        assert some | {"policies", "early-links", "download", "sign-in"} <= touched
         assert not any(line.startswith("UDP") for line in canary.touched)
