@@ -20,15 +20,18 @@ from prerender.admin import health
 from prerender.config import Settings
 from prerender.errors import ConfigError
 from prerender.handler import Handler
+from prerender.hosts import Hosts
 from prerender.listener import http_server
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.guard import PublicResolver
+from prerender.rendering.gateway import Gateway, Rules
+from prerender.rendering.guard import Guard, GuardedResolver
 from prerender.rendering.page import SerializeOptions
+from prerender.rendering.policy import Policy
 from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.trial import trial
+from prerender.rendering.visit import Limits
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.memory import BoundedMemoryCache
 from prerender.upstream import Upstream, open_session
@@ -61,11 +64,12 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
+        rules = _rules(settings)
         third_parties = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout, PublicResolver())
+            open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
         gateway = await stack.enter_async_context(
-            Gateway.open(settings.public_url, upstream, third_parties)
+            Gateway.open(settings.public_url, upstream, third_parties, rules)
         )
         sandbox = _sandbox(settings)
 
@@ -140,6 +144,27 @@ async def _listen(
         ) from error
     listening: int = runner.addresses[0][1]
     return listening
+
+
+def _rules(settings: Settings) -> Rules:
+    network = settings.network
+    allow, deny = Hosts(network.allow), Hosts(network.deny)
+    return Rules(
+        guard=Guard(allow, deny, only_listed=network.third_parties == "listed"),
+        policy=Policy(
+            allow=allow,
+            deny=deny,
+            block_trackers=network.block_trackers,
+            block_types=network.block_types,
+        ),
+        limits=Limits(
+            network.max_requests,
+            network.max_bytes,
+            network.max_response_bytes,
+            network.request_timeout,
+        ),
+        cache_bytes=network.cache_bytes,
+    )
 
 
 def _sandbox(settings: Settings) -> bool:

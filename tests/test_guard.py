@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.rendering.guard import Forbidden, PublicResolver, check, is_public
+from prerender.rendering.guard import Forbidden, Guard, GuardedResolver, is_public
 
 PUBLIC = [
     "8.8.8.8",
@@ -103,14 +103,14 @@ NOT_PUBLIC = [
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public(address: str) -> None:
     assert is_public(ip_address(address))
-    check(address)
+    Guard().check(address, 80)
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
     with pytest.raises(Forbidden):
-        check(address)
+        Guard().check(address, 80)
 
 
 @given(address=st.ip_addresses())
@@ -127,22 +127,22 @@ def test_no_notation_makes_an_address_public(address: object) -> None:
 def test_odd_notations(host: str) -> None:
     """The client would not resolve them, but the system would: mostly to the loopback interface."""
     with pytest.raises(Forbidden, match="not an address in its ordinary notation"):
-        check(host)
+        Guard().check(host, 80)
 
 
 @pytest.mark.parametrize("host", ["example.com", "localhost", "0x7f.1", "1.example", "a_b.c", ""])
 def test_names_are_left_to_the_resolver(host: str) -> None:
-    check(host)
+    Guard().check(host, 80)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "0x7f.1", "0", "::1", "0177.0.0.1"])
 async def test_names_of_this_host(host: str) -> None:
-    resolver = PublicResolver()
-    with pytest.raises(Forbidden, match="has no public address"):
+    resolver = GuardedResolver(Guard())
+    with pytest.raises(Forbidden, match="has no address that pages may reach"):
         await resolver.resolve(host, 80)
     await resolver.close()
 
 
 async def test_public_addresses_are_resolved() -> None:
-    (found,) = await PublicResolver().resolve("8.8.8.8", 443, socket.AF_INET)
+    (found,) = await GuardedResolver(Guard()).resolve("8.8.8.8", 443, socket.AF_INET)
     assert (found["host"], found["port"]) == ("8.8.8.8", 443)

@@ -7,10 +7,14 @@ by whoever loads it (load.py).
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
+
+from prerender import hosts
+
+_Number = TypeVar("_Number", int, float)
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE_UNITS = {
@@ -38,10 +42,10 @@ def _duration(value: object) -> float:
     return float(seconds)
 
 
-def _positive(seconds: float) -> float:
-    if seconds == 0:
+def _positive(quantity: _Number) -> _Number:
+    if quantity == 0:
         raise ValueError("must be more than 0")
-    return seconds
+    return quantity
 
 
 def _size(value: object) -> int:
@@ -76,11 +80,8 @@ def whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVal
     return BeforeValidator(parse)
 
 
-def _patterns(value: object) -> tuple[str, ...]:
-    """Regular expressions; in the environment as a JSON array."""
-    help_text = (
-        'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
-    )
+def _texts(value: object, help_text: str) -> tuple[str, ...]:
+    """A list of texts; in the environment a JSON array."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -88,12 +89,44 @@ def _patterns(value: object) -> tuple[str, ...]:
             raise ValueError(help_text) from None
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise ValueError(help_text)
-    for pattern in value:
+    return tuple(value)
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    """Regular expressions."""
+    help_text = (
+        'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
+    )
+    patterns = _texts(value, help_text)
+    for pattern in patterns:
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-    return tuple(value)
+    return patterns
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    """Hosts, domains, networks and origins (prerender/hosts.py)."""
+    entries = _texts(
+        value, 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
+    )
+    for entry in entries:
+        hosts.parse(entry)
+    return entries
+
+
+def words(*known: str) -> BeforeValidator:
+    """A list of some of the words ``known``."""
+    help_text = f"give a list of some of {json.dumps(known)}"
+
+    def parse(value: object) -> tuple[str, ...]:
+        found = _texts(value, help_text)
+        if not set(found) <= set(known):
+            raise ValueError(help_text)
+        return found
+
+    return BeforeValidator(parse)
 
 
 def _flag(value: object) -> bool:
@@ -136,9 +169,11 @@ def _site_url_or_nothing(value: str) -> str:
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
+PositiveSize = Annotated[Size, AfterValidator(_positive)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]
