@@ -88,6 +88,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
         render = RenderSettings(
             timeout=settings.render.timeout,
             budget=settings.render.budget,
+            patience=settings.render.patience,
             max_bytes=settings.render.max_bytes,
             options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
             volatile=settings.snapshot.volatile,

@@ -163,6 +163,16 @@ async def test_lazy_images_are_asked_for(
     assert origin.count("/image.svg") == 1
 
 
+@pytest.mark.parametrize(("patience", "text"), [("0.5s", "waiting"), ("4s", "done: answered")])
+async def test_patience_with_slow_requests(
+    patience: str, text: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": patience}})
+    answer = await proxy.crawl("/parts/slow-interface.html")
+    assert f'<p id="out">{text}</p>' in answer.text
+
+
 async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     """Also on a page that has been through minutes of virtual time."""
     page = """<p id="out">waiting</p><script>

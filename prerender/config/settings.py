@@ -96,6 +96,11 @@ class Render(_Section):
     budget: PositiveDuration = Field(
         10, description="Virtual time that a page's timers may use before it is taken as done."
     )
+    patience: PositiveDuration = Field(
+        4,
+        description="How long a request of the page may be silent and still be waited for; "
+        "raise it for slow interfaces.",
+    )
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
 
 
