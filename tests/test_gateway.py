@@ -8,12 +8,13 @@ from aiohttp import WSMsgType, WSServerHandshakeError, web
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender import headers as fields
 from prerender.hosts import Hosts
 from prerender.rendering.gateway import Gateway, Rules, number_user_agent
 from prerender.rendering.guard import Guard
 from prerender.rendering.visit import Document
 from tests.canary import Canary
-from tests.conftest import Site, StartOrigin, pages
+from tests.conftest import Site, StartOrigin, StartProxy, pages
 from tests.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
 
 
@@ -160,6 +161,44 @@ async def test_redirects_are_the_browsers_business(start_origin: StartOrigin) ->
             own = await browser.request("www.example.com", "/own")
             assert own.headers["Location"] == "http://www.example.com/new?a=1"
         assert canary.touched == []
+
+
+def test_no_field_leads_to_the_internal_host() -> None:
+    origin, public = URL("http://app:3000"), URL("https://www.example.com")
+    for name, value, expected in [
+        ("Location", "http://app:3000/a?b#c", "https://www.example.com/a?b#c"),
+        ("Location", "/a", "/a"),
+        ("Location", "https://other.example/http://app:3000/", None),
+        ("Location", "http://app:30001/", None),
+        ("Content-Location", "http://app:3000/a", "https://www.example.com/a"),
+        (
+            "Link",
+            '<http://app:3000/a>; rel="next", <http://APP:3000>; rel=x, </b>',
+            '<https://www.example.com/a>; rel="next", <https://www.example.com>; rel=x, </b>',
+        ),
+        ("Refresh", "5; url=http://app:3000/a", "5; url=https://www.example.com/a"),
+        ("Refresh", "5;URL='http://app:3000/a'", "5;URL='https://www.example.com/a'"),
+        ("Refresh", "5", "5"),
+    ]:
+        headers = CIMultiDict([("A", "http://app:3000/"), (name, value)])
+        fields.publish_all(headers, origin, public)
+        assert headers[name] == (expected or value)
+        assert headers["A"] == "http://app:3000/"
+    twice = CIMultiDict([("Link", "<http://app:3000/a>"), ("Link", "<http://app:3000/b>")])
+    fields.publish_all(twice, origin, public)
+    links = ["<https://www.example.com/a>", "<https://www.example.com/b>"]
+    assert twice.getall("Link") == links
+
+
+async def test_a_snapshot_keeps_links_of_the_document_in_public_form(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = web.Response(body=b"<p>page", content_type="text/html")
+    origin = await pages(start_origin, {"/": page})
+    page.headers["Link"] = f'<{origin.url}/next>; rel="next"'
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    answer = await proxy.crawl("/")
+    assert answer.headers["Link"] == '<https://www.example.com/next>; rel="next"'
 
 
 async def test_answers_pass_as_they_are() -> None:

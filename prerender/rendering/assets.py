@@ -19,8 +19,8 @@ from prerender.errors import OriginError
 from prerender.rendering import caching
 from prerender.rendering.caching import Stored, Terms
 from prerender.rendering.egress import Ask, Egress
+from prerender.rendering.plain import Plain
 from prerender.rendering.visit import LimitReached
-from prerender.responses import WholeResponse
 from prerender.upstream import relay
 
 _MOST_VARIANTS = 8
@@ -178,6 +178,7 @@ class Assets:
         except (ClientError, OSError, TimeoutError) as error:
             raise OriginError(f"{ask.url}: {error!r}") from error
         headers = fields.end_to_end(response.headers)
+        self._egress.publish(ask, headers)
         kept = caching.stored(ask.headers, headers, b"".join(parts), on, arrived)
         self.store.put(ask.url, kept)
         return kept
@@ -197,7 +198,7 @@ class Assets:
         return await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
 
 
-def _give(ask: Ask, stored: Stored) -> WholeResponse:
+def _give(ask: Ask, stored: Stored) -> Plain:
     """A kept answer, or a 304 if the browser has it."""
     headers = stored.headers.copy()
     headers.popall("Content-Length", None)
@@ -205,15 +206,14 @@ def _give(ask: Ask, stored: Stored) -> WholeResponse:
         headers["Age"] = str(int(stored.age(time.monotonic())))
     else:
         caching.forbid_reuse(headers, personal=False)
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     if _is_held_already(ask, stored):
         ask.exchange.status = 304
-        return WholeResponse(304, lines.encode("utf-8", "surrogateescape"), None)
+        return Plain(status=304, headers=headers)
     if not ask.exchange.received_bytes:
         ask.visit.expect(len(stored.body))
         ask.visit.received(ask.exchange, len(stored.body))
     ask.exchange.status = 200
-    return WholeResponse(200, lines.encode("utf-8", "surrogateescape"), stored.body)
+    return Plain(headers=headers, body=stored.body)
 
 
 def _is_held_already(ask: Ask, stored: Stored) -> bool:

@@ -84,10 +84,8 @@ class Egress:
 
     def publish(self, ask: Ask, headers: CIMultiDict[str]) -> None:
         """Take the origin's internal host out of what leads the browser on."""
-        if ask.own and "Location" in headers:
-            headers["Location"] = fields.publish(
-                headers["Location"], self._upstream.base, self._public
-            )
+        if ask.own:
+            fields.publish_all(headers, self._upstream.base, self._public)
 
     def _checked(self, ask: Ask, target: str) -> URL:
         self._guard.check(ask.host, ask.port)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import structlog
 from aiohttp import ClientSession
-from aiohttp.web import BaseRequest, Response, ServerRunner, StreamResponse, TCPSite
+from aiohttp.web import BaseRequest, ServerRunner, StreamResponse, TCPSite
 from yarl import URL
 
 from prerender import headers as fields
@@ -29,10 +29,10 @@ from prerender.rendering.certificate import Certificate
 from prerender.rendering.destination import destination
 from prerender.rendering.egress import Ask, Egress, host_and_port
 from prerender.rendering.guard import Forbidden, Guard
+from prerender.rendering.plain import Plain
 from prerender.rendering.policy import Policy
 from prerender.rendering.stand_in import stand_in
 from prerender.rendering.visit import Document, Exchange, LimitReached, Limits, Visit
-from prerender.responses import WholeResponse
 from prerender.upstream import Upstream
 
 _HOST = "127.0.0.1"
@@ -153,7 +153,7 @@ class Gateway:
                 if isinstance(cause := _root_cause(error), Forbidden):
                     return _refused(visit, exchange, str(cause))
                 exchange.status = error.status
-                return WholeResponse(error.status, b"", b"")
+                return Plain(status=error.status)
 
     async def _answer(
         self, request: BaseRequest, url: str, user_agent: str, visit: Visit, exchange: Exchange
@@ -187,14 +187,14 @@ class Gateway:
         return visit, _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
 
 
-def _handed_over(document: Document) -> Response:
+def _handed_over(document: Document) -> Plain:
     headers = document.headers.copy()
     # Every navigation has to come here, where the next document waits.
     headers["Cache-Control"] = "no-store"
-    return Response(status=document.status, headers=headers, body=document.body)
+    return Plain(status=document.status, headers=headers, body=document.body)
 
 
-def _refused(visit: Visit, exchange: Exchange, reason: str) -> WholeResponse:
+def _refused(visit: Visit, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = True
     exchange.status = 403
     if not visit.flooded:
@@ -202,11 +202,11 @@ def _refused(visit: Visit, exchange: Exchange, reason: str) -> WholeResponse:
     return _refusal()
 
 
-def _refusal() -> WholeResponse:
-    return WholeResponse(403, b"Cache-Control: no-store\r\n", b"")
+def _refusal() -> Plain:
+    return Plain(status=403, headers={"Cache-Control": "no-store"})
 
 
-def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> WholeResponse:
+def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = True
     log.debug("request of a page left out", url=exchange.url, reason=reason)
     answer = (

@@ -9,7 +9,7 @@ import struct
 
 from aiohttp.web import BaseRequest
 
-from prerender.responses import WholeResponse
+from prerender.rendering.plain import Plain
 
 # One transparent pixel: the smallest GIF.
 _PIXEL = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
@@ -37,28 +37,23 @@ _BY_DESTINATION = {
     "frame": ("text/html", b""),
     "document": ("text/html", b""),
 }
+# What pages of other origins ask for is granted: there is nothing to protect (CORS protocol).
+_GRANTED = {
+    "Origin": "Access-Control-Allow-Origin",
+    "Access-Control-Request-Method": "Access-Control-Allow-Methods",
+    "Access-Control-Request-Headers": "Access-Control-Allow-Headers",
+}
 
 
-def stand_in(request: BaseRequest, destination: str) -> WholeResponse:
+def stand_in(request: BaseRequest, destination: str) -> Plain:
     """The answer to a request that was left out, readable for every origin."""
-    fields = "Cache-Control: no-store\r\n"
-    if origin := _field(request, "Origin"):
-        fields += (
-            f"Access-Control-Allow-Origin: {origin}\r\nAccess-Control-Allow-Credentials: true\r\n"
-        )
-    fields += "Cross-Origin-Resource-Policy: cross-origin\r\n"
-    if method := _field(request, "Access-Control-Request-Method"):
-        names = _field(request, "Access-Control-Request-Headers")
-        fields += (
-            f"Access-Control-Allow-Methods: {method}\r\nAccess-Control-Allow-Headers: {names}\r\n"
-        )
+    headers = {"Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "cross-origin"}
+    for asked, granted in _GRANTED.items():
+        if value := request.headers.get(asked):
+            headers[granted] = value
+    if "Origin" in request.headers:
+        headers["Access-Control-Allow-Credentials"] = "true"
     if destination not in _BY_DESTINATION:
-        return WholeResponse(204, fields.encode(), None)
+        return Plain(status=204, headers=headers)
     media_type, body = _BY_DESTINATION[destination]
-    fields += f"Content-Type: {media_type}\r\n"
-    return WholeResponse(200, fields.encode(), body)
-
-
-def _field(request: BaseRequest, name: str) -> str:
-    value = request.headers.get(name, "")
-    return value if value.isascii() and value.isprintable() else ""
+    return Plain(headers=headers | {"Content-Type": media_type}, body=body)
