@@ -35,6 +35,11 @@ class Origin:
     host: str
     port: int
 
+    @property
+    def authority(self) -> str:
+        """Host and port as in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 def normalized(host: str) -> str:
     """A host as it is compared: in lower case, without brackets and the root's dot."""

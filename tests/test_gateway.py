@@ -30,7 +30,7 @@ def test_resolver_rules() -> None:
     assert sorted(led("http://www.example.com").split(", ")) == sorted(everything.split(", "))
     assert led("https://a.example:8443") == f"MAP *:8443 127.0.0.1:1443, {everything}"
     listed = led("https://www.example.com", "http://app:3001", "https://[::1]:8443", "cdn.example")
-    own = "MAP app:3001 127.0.0.1:1080, MAP ::1:8443 127.0.0.1:1443"
+    own = "MAP app:3001 127.0.0.1:1080, MAP [::1]:8443 127.0.0.1:1443"
     assert listed == f"{own}, {everything}"
     assert led("http://127.0.0.1:3000") == f"MAP *:3000 127.0.0.1:1080, {everything}"
 

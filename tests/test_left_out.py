@@ -300,8 +300,9 @@ async def test_types_that_are_left_out_do_not_look_broken(
     assert {request.path for request in origin.requests} == {"/"}
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_a_listed_service_on_another_port(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_proxy: StartProxy, host: str
 ) -> None:
     """An interface of the site beside it on this machine, reached as it is, and nothing else there."""
     application = web.Application()
@@ -311,16 +312,16 @@ async def test_a_listed_service_on_another_port(
         return web.Response(text="from the interface", headers=headers)
 
     application.router.add_get("/", interface)
-    service = await start_origin(application)
+    service = (await start_origin(application)).url.replace("127.0.0.1", host)
     async with Canary.open() as canary:
         page = f"""<p id="out">waiting</p><script>
-          fetch("http://127.0.0.1:{canary.port}/").catch(() => "unreached").then(async (other) => {{
-            const answer = await fetch("{service.url}/");
+          fetch("http://{host}:{canary.port}/").catch(() => "unreached").then(async (other) => {{
+            const answer = await fetch("{service}/");
             out.textContent = `${{await answer.text()}}, ${{other}}`;
           }});
         </script>"""
         origin = await pages(start_origin, {"/": page})
-        proxy = await start_proxy(origin.url, SITE | {"network": {"allow": [service.url]}})
+        proxy = await start_proxy(origin.url, SITE | {"network": {"allow": [service]}})
         answer = await proxy.crawl("/")
         assert "from the interface, unreached" in answer.text
         assert canary.touched == []

@@ -111,8 +111,7 @@ class Gateway:
         ports = {"http": self.plain_port, "https": self.tls_port}
         # The first rule that fits counts, so those for one host come before those for all.
         rules = {
-            f"{origin.host}:{origin.port}": ports[origin.scheme]
-            for origin in self._rules.guard.allow.origins
+            origin.authority: ports[origin.scheme] for origin in self._rules.guard.allow.origins
         }
         rules |= {
             f"*:{self._public.port}": ports[self._public.scheme],
