@@ -1,6 +1,8 @@
 """The gateway: what it passes, what it refuses, and that nothing gets past it."""
 
 import asyncio
+import os
+import socket
 import zlib
 
 import pytest
@@ -118,6 +120,25 @@ async def test_this_machine_is_refused(host: str) -> None:
 async def test_internal_addresses_and_nonsense_are_refused(host: str) -> None:
     async with PlainClient.open("http://127.0.0.1:9") as browser:
         assert (await browser.request(host, "/latest/meta-data/")).status == 403
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin) -> None:
+    nobody = 65534
+    origin = await pages(start_origin, {"/": "from the origin"})
+    async with PlainClient.open(origin.url) as browser:
+        for user, status in ((0, b" 200 "), (nobody, b" 403 ")):
+            os.seteuid(user)
+            try:
+                connection = socket.create_connection(("127.0.0.1", browser.gateway.plain_port))
+            finally:
+                os.seteuid(0)
+            reader, writer = await asyncio.open_connection(sock=connection)
+            writer.write(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n")
+            async with asyncio.timeout(5):
+                assert status in await reader.readline()
+            writer.close()
+    assert len(origin.requests) == 1
 
 
 async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> None:

@@ -209,12 +209,14 @@ async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
         with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
             silent = await asked(browser, "/slow?type=x/y&seconds=9")
             assert silent
-            assert silent.status == 403
+            assert silent.status == 504
             assert await asked(browser, "/slow?type=x/y&seconds=9&begin=1") is None
             stream = await asked(browser, "/slow?type=text/event-stream&seconds=0.6&begin=1")
             assert stream
             assert stream.body == b"data: 1\n\n"
-            assert [it.blocked for it in visit.exchanges] == [True, True, False]
+            # They are failures of the server, and make the snapshot a doubtful one.
+            assert [it.status for it in visit.exchanges] == [504, 504, 200]
+            assert not any(it.blocked for it in visit.exchanges)
             assert all(it.finished for it in visit.exchanges)
 
 

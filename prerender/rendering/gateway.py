@@ -1,9 +1,9 @@
 """The browser's only way to any network: two listeners on loopback, plain and TLS.
 
-Chromium resolves every host name to one of them (``Gateway.resolver_rules``). A request is answered
-from what was left out (policy.py), what is kept (assets.py) or through egress.py: the site's own host
-by the origin, third parties only if they may be reached (guard.py). The page lives at its public URL
-all the while, so nothing internal can get into a snapshot.
+Chromium resolves every host name to one of them (``Gateway.resolver_rules``). A request is left out
+(policy.py), answered from what is kept (assets.py), or goes on through egress.py: for the site's own
+host to the origin, to third parties only if they may be reached (guard.py). The page lives at its
+public URL all the while, so nothing internal can get into a snapshot.
 
 A request tells which page it is from by a number in the User-Agent, in a place where browsers
 always have a zero; it is taken out before the request goes on.
@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 import structlog
 from aiohttp import ClientSession
@@ -29,6 +30,7 @@ from prerender.rendering.certificate import Certificate
 from prerender.rendering.destination import destination
 from prerender.rendering.egress import Ask, Egress, host_and_port
 from prerender.rendering.guard import Forbidden, Guard
+from prerender.rendering.peer import Peers
 from prerender.rendering.plain import Plain
 from prerender.rendering.policy import Policy
 from prerender.rendering.stand_in import stand_in
@@ -77,6 +79,7 @@ class Gateway:
         self._egress = Egress(public, upstream, third_parties, rules.guard)
         self.assets = Assets(self._egress, rules.cache_bytes)
         self._visits: dict[int, Visit] = {}
+        self._peers: Peers | None = None
         self.certificate = Certificate()
         self.plain_port = 0
         self.tls_port = 0
@@ -96,6 +99,7 @@ class Gateway:
             http_server(gateway._handle, _IDLE_SECONDS), shutdown_timeout=_SHUTDOWN_SECONDS
         )
         await runner.setup()
+        gateway._peers = peers = Peers()
         try:
             tls = gateway.certificate.server_context()
             await TCPSite(runner, _HOST, 0).start()
@@ -104,6 +108,7 @@ class Gateway:
             yield gateway
         finally:
             await runner.cleanup()
+            peers.close()
 
     @property
     def resolver_rules(self) -> str:
@@ -131,6 +136,9 @@ class Gateway:
             del self._visits[page_number]
 
     async def _handle(self, request: BaseRequest) -> StreamResponse:
+        if not self._is_ours(request):
+            log.warning("a process of another user was refused", host=request.host)
+            return _refusal()
         visit, user_agent = self._whose(request)
         target = fields.origin_form(request.raw_path)
         url = f"{request.scheme}://{request.host}{target}"
@@ -144,13 +152,14 @@ class Gateway:
                 async with asyncio.timeout(self._rules.limits.request_timeout) as exchange.deadline:
                     return await self._answer(request, url, user_agent, visit, exchange)
             except (Forbidden, LimitReached) as error:
-                return _refused(visit, exchange, str(error))
+                return _refused(visit, exchange, error)
             except TimeoutError:
-                reason = f"more than request_timeout = {self._rules.limits.request_timeout:g} s"
-                return _refused(visit, exchange, reason)
+                # Its server's failure, which makes a doubtful snapshot; no decision of ours.
+                exchange.status = HTTPStatus.GATEWAY_TIMEOUT
+                return Plain(status=exchange.status)
             except OriginError as error:
                 if isinstance(cause := _root_cause(error), Forbidden):
-                    return _refused(visit, exchange, str(cause))
+                    return _refused(visit, exchange, cause)
                 exchange.status = error.status
                 return Plain(status=error.status)
 
@@ -171,6 +180,13 @@ class Gateway:
             exchange.expect_no_end()
             return await self._egress.relay_websocket(ask)
         return await self.assets.answer(ask)
+
+    def _is_ours(self, request: BaseRequest) -> bool:
+        """Whether it may be our browser that asks: other users of this machine are nobody's pages."""
+        if request.transport is None or self._peers is None:
+            return True  # it has left already
+        theirs, mine = map(request.transport.get_extra_info, ("peername", "sockname"))
+        return self._peers.is_ours(theirs, mine)
 
     def _whose(self, request: BaseRequest) -> tuple[Visit, str]:
         """The visit that a request belongs to, and its User-Agent without the number.
@@ -193,16 +209,18 @@ def _handed_over(document: Document) -> Plain:
     return Plain(status=document.status, headers=headers, body=document.body)
 
 
-def _refused(visit: Visit, exchange: Exchange, reason: str) -> Plain:
+def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
     exchange.blocked = True
-    exchange.status = 403
+    exchange.status = HTTPStatus.FORBIDDEN
     if not visit.flooded:
-        log.info("request of a page refused", url=exchange.url, reason=reason)
+        # A limit that is too low for the site costs content.
+        write = log.warning if isinstance(error, LimitReached) else log.info
+        write("request of a page refused", url=exchange.url, reason=str(error))
     return _refusal()
 
 
 def _refusal() -> Plain:
-    return Plain(status=403, headers={"Cache-Control": "no-store"})
+    return Plain(status=HTTPStatus.FORBIDDEN, headers={"Cache-Control": "no-store"})
 
 
 def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:

@@ -27,7 +27,7 @@ class Document:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one render may ask for: requests, bytes of all answers' bodies and of one of them, as they
-    are sent, and seconds until one is there as a whole. What goes beyond is refused."""
+    are sent. What goes beyond is refused. ``request_timeout``: seconds until an answer is complete."""
 
     max_requests: int = 1000
     max_bytes: int = 100 * 1024**2
