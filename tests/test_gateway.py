@@ -141,6 +141,27 @@ async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin
     assert len(origin.requests) == 1
 
 
+async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
+    """As of a page that names us as its server for WebRTC."""
+    garbage = b"\x00\x03\x00\x08\x21\x12\xa4\x42\r\n\r\n"
+    twice = b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    async with PlainClient.open("http://127.0.0.1:9") as browser:
+        gateway = browser.gateway
+        for port, data, answer in [
+            (gateway.plain_port, garbage, b" 400 "),
+            (gateway.plain_port, twice, b" 400 "),
+            (gateway.tls_port, twice, b""),
+        ]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            async with asyncio.timeout(5):
+                assert answer in await reader.readline()
+            writer.close()
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert caplog.records[0].getMessage() == "bad request: Duplicate 'Host' header found."
+    assert not caplog.records[0].exc_info
+
+
 async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": "from the origin"})
     document = Document(404, CIMultiDict({"Content-Type": "text/html", "X-Mine": "1"}), b"kept")
