@@ -322,26 +322,30 @@ async def test_nothing_is_kept_without_room(start_origin: StartOrigin) -> None:
 def test_the_least_recently_used_goes_first() -> None:
     request = CIMultiDict({"Accept": "*/*"})
     headers = CIMultiDict({"Content-Type": "text/css"})
-    store = AssetStore(20_000)
+    # Room for eight of the largest, each with what is around it.
+    store = AssetStore(8 * 20_000)
 
-    def put(url: str, size: int) -> None:
+    def put(url: str, size: int = 18_000) -> None:
         store.put(url, stored(request, headers, bytes(size), Terms(60, 0), 0))
 
-    put("a", 5000)
-    put("b", 5000)
+    def kept() -> str:
+        return "".join(url for url in "abcdefghij" if url in store)
+
+    for url in "abcdefgh":
+        put(url)
+    assert kept() == "abcdefgh"
     assert store.find("a", request)
-    put("c", 5000)
-    assert store.find("b", request) is None
-    assert store.find("a", request)
-    put("a", 100)
-    put("d", 5000)
-    assert all(store.find(url, request) for url in ("a", "c", "d"))
-    assert store.size_bytes <= 20_000
-    put("e", 19_000)
-    assert store.find("d", request)
-    put("f", 18_000)
-    assert repr(store) == "<AssetStore 1 URLs, 20000 of 20000 bytes>"
-    store.forget("f")
+    put("i")
+    assert kept() == "acdefghi"
+    put("c", 100)
+    put("j", 18_001)
+    assert kept() == "acdefghi"
+    assert repr(store) == "<AssetStore 8 URLs, 142100 of 160000 bytes>"
+    put("j")
+    put("b")
+    assert kept() == "abcfghij"
+    for url in "abcdefghij":
+        store.forget(url)
     assert store.size_bytes == 0
     for number in range(100):
         variant = CIMultiDict({"Accept": str(number)})

@@ -4,9 +4,11 @@ import socket
 from ipaddress import ip_address
 
 import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prerender.hosts import Hosts
 from prerender.rendering.guard import Forbidden, Guard, GuardedResolver, is_public
 
 PUBLIC = [
@@ -146,3 +148,37 @@ async def test_names_of_this_host(host: str) -> None:
 async def test_public_addresses_are_resolved() -> None:
     (found,) = await GuardedResolver(Guard()).resolve("8.8.8.8", 443, socket.AF_INET)
     assert (found["host"], found["port"]) == ("8.8.8.8", 443)
+
+
+class Rebinding(AbstractResolver):
+    """A name server that says something else each time."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self._answers = iter(answers)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
+            for address in next(self._answers)
+        ]
+
+    async def close(self) -> None: ...
+
+
+async def test_a_name_that_changes_its_address() -> None:
+    resolver = GuardedResolver(Guard(Hosts(["10.1.0.0/16"]), Hosts(["9.9.9.9"])))
+    resolver._resolver = Rebinding(  # type: ignore[assignment]
+        ["8.8.8.8"],
+        ["127.0.0.1"],
+        ["127.0.0.1", "8.8.8.8", "::1", "fe80::1%eth0", "9.9.9.9"],
+        ["10.1.2.3"],
+    )
+    found: list[list[str]] = []
+    for _ in range(4):
+        try:
+            found.append([result["host"] for result in await resolver.resolve("a.example", 80)])
+        except Forbidden:
+            found.append([])
+    assert found == [["8.8.8.8"], [], ["8.8.8.8"], ["10.1.2.3"]]

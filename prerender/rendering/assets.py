@@ -24,6 +24,8 @@ from prerender.rendering.visit import LimitReached
 from prerender.upstream import relay
 
 _MOST_VARIANTS = 8
+# One answer may take this part of the room: a film must not drive all scripts out.
+_LARGEST_PART = 8
 # Of an entry without its body: its key, its header fields and the objects around them.
 _OVERHEAD_BYTES = 2000
 # What applications are made of: others that want the same wait for the first. Data is not here: an
@@ -47,9 +49,12 @@ class AssetStore:
             f"<AssetStore {len(self._variants)} URLs, {self.size_bytes} of {self._max_bytes} bytes>"
         )
 
+    def __contains__(self, url: str) -> bool:
+        return url in self._variants
+
     def has_room_for(self, size: int) -> bool:
         """Whether a body of this size could be kept at all."""
-        return size + _OVERHEAD_BYTES <= self._max_bytes
+        return size + _OVERHEAD_BYTES <= self._max_bytes // _LARGEST_PART
 
     def find(self, url: str, request: caching.Headers) -> Stored | None:
         """The kept answer to a request, fresh or not."""
