@@ -41,7 +41,7 @@ _HOST = "127.0.0.1"
 _IDLE_SECONDS = 300
 _SHUTDOWN_SECONDS = 0.5
 # "Chrome/156.0.0.N": reduced user agents have 0 for N, ours has the number of the page.
-_PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d+)")
+_PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 # Shared workers call the browser by its full name, other requests by the one with the number.
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
