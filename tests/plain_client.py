@@ -10,7 +10,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.rendering.gateway import Gateway, Rules
+from prerender.rendering.gateway import Gateway, NetworkRules
 from prerender.rendering.guard import GuardedResolver
 from prerender.upstream import Upstream, open_session
 from tests.conftest import Reply
@@ -52,9 +52,9 @@ class PlainClient:
         origin: str,
         resolver: AbstractResolver | None = None,
         public: URL = PUBLIC,
-        rules: Rules | None = None,
+        rules: NetworkRules | None = None,
     ) -> AsyncIterator["PlainClient"]:
-        rules = rules or Rules()
+        rules = rules or NetworkRules()
         async with (
             open_session(1, 5) as own,
             open_session(1, 5, resolver or GuardedResolver(rules.guard)) as third_parties,

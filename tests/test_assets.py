@@ -11,8 +11,8 @@ from multidict import CIMultiDict
 
 from prerender.rendering.assets import AssetStore
 from prerender.rendering.caching import Terms, stored
-from prerender.rendering.gateway import Rules
-from prerender.rendering.visit import Limits
+from prerender.rendering.gateway import NetworkRules
+from prerender.rendering.visit import VisitLimits
 from tests.conftest import Reply, StartOrigin, StartProxy
 from tests.plain_client import PlainClient
 
@@ -46,12 +46,16 @@ class Origin:
 
     @asynccontextmanager
     async def behind(
-        self, start_origin: StartOrigin, *, max_bytes: int = 10**6, limits: Limits | None = None
+        self,
+        start_origin: StartOrigin,
+        *,
+        max_bytes: int = 10**6,
+        limits: VisitLimits | None = None,
     ) -> AsyncIterator["Pages"]:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.answer)
         site = await start_origin(application)
-        rules = Rules(cache_bytes=max_bytes, limits=limits or Limits())
+        rules = NetworkRules(cache_bytes=max_bytes, limits=limits or VisitLimits())
         async with PlainClient.open(site.url, rules=rules) as client:
             yield Pages(client)
 
@@ -302,7 +306,7 @@ async def test_bodies_that_are_cut_short_are_not_kept() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, PlainClient.open(url, rules=Rules(cache_bytes=10**6)) as client:
+    async with server, PlainClient.open(url, rules=NetworkRules(cache_bytes=10**6)) as client:
         for path in ("/length", "/chunks"):
             answer = await Pages(client).get(path)
             assert (answer.status, answer.body) == (502, b"")

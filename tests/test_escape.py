@@ -69,7 +69,7 @@ async def escaping(start_origin: StartOrigin, canary: Canary, hosts: list[str]) 
             "Link": ", ".join(f"<{url}>; rel={kind}" for kind in kinds),
             "Refresh": f"0; url={url}",
             "SourceMap": url,
-            "Speculation-Rules": f'"{url}"',
+            "Speculation-NetworkRules": f'"{url}"',
         }
         return web.Response(text="links", content_type="text/html", headers=headers)
 

@@ -12,7 +12,7 @@ from yarl import URL
 
 from prerender import headers as fields
 from prerender.hosts import Hosts
-from prerender.rendering.gateway import Gateway, Rules, number_user_agent
+from prerender.rendering.gateway import Gateway, NetworkRules, number_user_agent
 from prerender.rendering.guard import Guard
 from prerender.rendering.visit import Document
 from tests.canary import Canary
@@ -22,7 +22,7 @@ from tests.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
 
 def test_resolver_rules() -> None:
     def led(public: str, *allow: str) -> str:
-        rules = Rules(guard=Guard(Hosts(allow)))
+        rules = NetworkRules(guard=Guard(Hosts(allow)))
         gateway = Gateway(URL(public), None, None, rules)  # type: ignore[arg-type]
         gateway.plain_port, gateway.tls_port = 1080, 1443
         return gateway.resolver_rules

@@ -9,10 +9,10 @@ from aiohttp import ClientError, WSServerHandshakeError, web
 from yarl import URL
 
 from prerender.hosts import Hosts
-from prerender.rendering.gateway import Rules
+from prerender.rendering.gateway import NetworkRules
 from prerender.rendering.guard import Guard
 from prerender.rendering.policy import Policy
-from prerender.rendering.visit import Document, Limits
+from prerender.rendering.visit import Document, VisitLimits
 from tests.canary import Canary
 from tests.conftest import Reply, Site, StartOrigin, StartProxy, pages
 from tests.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
@@ -67,7 +67,7 @@ async def test_preflights_and_sockets_of_what_is_left_out() -> None:
 
 async def test_the_sites_own_files_are_never_taken_for_trackers(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/x": "own"})
-    rules = Rules(policy=Policy(deny=Hosts([f"*.{TRACKER}"]), block_types=["image"]))
+    rules = NetworkRules(policy=Policy(deny=Hosts([f"*.{TRACKER}"]), block_types=["image"]))
     public = URL(f"http://{TRACKER}")
     async with PlainClient.open(origin.url, public=public, rules=rules) as browser:
         assert (await browser.request(TRACKER, "/x")).text == "own"
@@ -79,7 +79,9 @@ async def test_only_listed_third_parties(start_origin: StartOrigin) -> None:
     cdn = await pages(start_origin, {"/lib.js": "code"})
     port = URL(cdn.url).port or 0
     guard = Guard(Hosts(["*.cdn.example", "192.0.2.0/24"]), only_listed=True)
-    async with PlainClient.open(NOTHING, Elsewhere(port), rules=Rules(guard=guard)) as browser:
+    async with PlainClient.open(
+        NOTHING, Elsewhere(port), rules=NetworkRules(guard=guard)
+    ) as browser:
         assert (await browser.request("a.cdn.example", "/lib.js")).text == "code"
         for host in ("other.example", "cdn.example.evil.example", "8.8.8.8", "127.0.0.1"):
             assert (await browser.request(host, "/lib.js")).status == 403
@@ -97,7 +99,7 @@ async def test_what_is_listed_may_be_private() -> None:
             ("127.0.0.2", here, False),
             ("127.0.0.1", f"0x7f.2:{canary.port}", False),
         ]:
-            rules = Rules(guard=Guard(Hosts([entry])))
+            rules = NetworkRules(guard=Guard(Hosts([entry])))
             async with PlainClient.open(NOTHING, rules=rules) as browser:
                 answer = await browser.request(host, "/")
             assert (answer.status != 403) is reached, entry
@@ -108,7 +110,7 @@ async def test_what_is_listed_may_be_private() -> None:
 async def test_what_is_denied_is_not_reached_by_another_name() -> None:
     guard = Guard(Hosts(["localhost", "127.0.0.0/8", "::1"]), Hosts(["127.0.0.0/8", "::1"]))
     async with Canary.open() as canary:
-        async with PlainClient.open(NOTHING, rules=Rules(guard=guard)) as browser:
+        async with PlainClient.open(NOTHING, rules=NetworkRules(guard=guard)) as browser:
             for host in ("localhost", "127.0.0.1", "[::ffff:127.0.0.1]"):
                 assert (await browser.request(f"{host}:{canary.port}", "/")).status == 403
         assert canary.touched == []
@@ -125,7 +127,7 @@ async def test_the_site_itself_by_all_its_names(start_origin: StartOrigin, host:
     assert {request.headers["Host"] for request in origin.requests} == {"www.example.com"}
 
 
-LIMITS = Limits(max_requests=3, max_bytes=1000, max_response_bytes=600, request_timeout=0.3)
+LIMITS = VisitLimits(max_requests=3, max_bytes=1000, max_response_bytes=600, request_timeout=0.3)
 
 
 async def answers(start_origin: StartOrigin) -> Site:
@@ -170,7 +172,7 @@ async def asked(browser: PlainClient, path: str) -> Reply | None:
 
 async def test_too_many_requests(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
-    async with PlainClient.open(origin.url, rules=Rules(limits=LIMITS)) as browser:
+    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
         with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
             for number in range(8):
                 answer = await asked(browser, "/known/1")
@@ -187,7 +189,7 @@ async def test_too_many_requests(start_origin: StartOrigin) -> None:
 @pytest.mark.parametrize("cache_bytes", [0, 10**6])
 async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_bytes: int) -> None:
     origin = await answers(start_origin)
-    rules = Rules(limits=replace(LIMITS, max_requests=99), cache_bytes=cache_bytes)
+    rules = NetworkRules(limits=replace(LIMITS, max_requests=99), cache_bytes=cache_bytes)
     async with PlainClient.open(origin.url, rules=rules) as browser:
         ask = partial(asked, browser)
         with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
@@ -205,7 +207,7 @@ async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_b
 
 async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
-    async with PlainClient.open(origin.url, rules=Rules(limits=LIMITS)) as browser:
+    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
         with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
             silent = await asked(browser, "/slow?type=x/y&seconds=9")
             assert silent
@@ -222,7 +224,7 @@ async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
 
 async def test_requests_of_no_page_are_limited_too(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
-    async with PlainClient.open(origin.url, rules=Rules(limits=LIMITS)) as browser:
+    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
         assert (await browser.request("www.example.com", "/known/601", page=0)).status == 403
 
 

@@ -34,7 +34,7 @@ from prerender.rendering.peer import Peers
 from prerender.rendering.plain import Plain
 from prerender.rendering.policy import Policy
 from prerender.rendering.stand_in import stand_in
-from prerender.rendering.visit import Document, Exchange, LimitReached, Limits, Visit
+from prerender.rendering.visit import Document, Exchange, LimitReached, Visit, VisitLimits
 from prerender.upstream import Upstream
 
 _HOST = "127.0.0.1"
@@ -54,13 +54,13 @@ def number_user_agent(user_agent: str, number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class NetworkRules:
     """What pages may reach, what they do without, how much they may ask for, and how many bytes of
     answers are kept for the next render (0: none)."""
 
     guard: Guard = field(default_factory=Guard)
     policy: Policy = field(default_factory=Policy)
-    limits: Limits = field(default_factory=Limits)
+    limits: VisitLimits = field(default_factory=VisitLimits)
     cache_bytes: int = 0
 
 
@@ -72,7 +72,7 @@ class Gateway:
     """
 
     def __init__(
-        self, public: URL, upstream: Upstream, third_parties: ClientSession, rules: Rules
+        self, public: URL, upstream: Upstream, third_parties: ClientSession, rules: NetworkRules
     ) -> None:
         self._public = public
         self._rules = rules
@@ -91,10 +91,10 @@ class Gateway:
         public: URL,
         upstream: Upstream,
         third_parties: ClientSession,
-        rules: Rules | None = None,
+        rules: NetworkRules | None = None,
     ) -> AsyncIterator["Gateway"]:
         """A gateway that listens."""
-        gateway = cls(public, upstream, third_parties, rules or Rules())
+        gateway = cls(public, upstream, third_parties, rules or NetworkRules())
         runner = ServerRunner(
             http_server(gateway._handle, _IDLE_SECONDS), shutdown_timeout=_SHUTDOWN_SECONDS
         )

@@ -25,7 +25,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VisitLimits:
     """What one render may ask for: requests, bytes of all answers' bodies and of one of them, as they
     are sent. What goes beyond is refused. ``request_timeout``: seconds until an answer is complete."""
 
@@ -76,7 +76,7 @@ class Visit:
 
     public: URL
     document: Document | None
-    limits: Limits = Limits()
+    limits: VisitLimits = VisitLimits()
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0

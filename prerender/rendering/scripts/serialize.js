@@ -11,6 +11,7 @@
     'link[rel~="preload"][as="script"]', 'link[rel~="prefetch"][as="script"]',
   ];
   const ownMetas = 'meta[name="prerender-status-code"], meta[name="prerender-header"], ' +
+    'meta[name="prerender-cache-ttl"], meta[name="prerender-cache-tags"], ' +
     'meta[name="render:status_code"], meta[name="render:header"]';
   const dataScript = /^application\/(.+\+)?json$/i;
 
@@ -20,7 +21,7 @@
     try { return Array.from(sheet.cssRules, (rule) => rule.cssText).join("\n"); } catch { return null; }
   };
 
-  // Rules put in by insertRule are in no text. The element's own text stays as it is when it says
+  // NetworkRules put in by insertRule are in no text. The element's own text stays as it is when it says
   // the same number of rules, because a browser's own text of a rule is not always what was written.
   const styleText = (style) => {
     const rules = style.sheet && sheetText(style.sheet);
@@ -228,5 +229,7 @@
     empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),
     statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
     headers: [...metas("prerender-header"), ...metas("render:header")],
+    cacheTtls: metas("prerender-cache-ttl"),
+    cacheTags: metas("prerender-cache-tags"),
   };
 })
