@@ -222,6 +222,31 @@ async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
             assert all(it.finished for it in visit.exchanges)
 
 
+async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
+    application = web.Application()
+
+    async def talk(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        for _ in range(20):
+            await socket.send_bytes(bytes(100))
+        await socket.receive()
+        return socket
+
+    application.router.add_get("/", talk)
+    origin = await start_origin(application)
+    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
+        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+            headers = {"Host": "www.example.com", "User-Agent": USER_AGENT.format(1)}
+            async with browser.client.ws_connect(
+                browser.socket_url("/"), headers=headers
+            ) as socket:
+                async with asyncio.timeout(5):
+                    heard = [message.data async for message in socket]
+            assert heard == [bytes(100)] * 6
+            assert [exchange.blocked for exchange in visit.exchanges] == [True]
+
+
 async def test_requests_of_no_page_are_limited_too(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
     async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import ClientResponse, ClientSession
 from aiohttp.web import BaseRequest, StreamResponse
@@ -76,11 +77,12 @@ class Egress:
         """Connect a page's WebSocket. Raises guard.Forbidden and OriginError."""
         target = fields.origin_form(ask.request.raw_path)
         headers = ask.headers.copy()
+        received = partial(ask.visit.received, ask.exchange)
         if ask.own:
             fields.mark(headers, self._public)
-            return await self._upstream.relay_websocket(ask.request, target, headers)
+            return await self._upstream.relay_websocket(ask.request, target, headers, received)
         url = self._checked(ask, target)
-        return await websocket.relay(ask.request, self._third_parties, url, headers)
+        return await websocket.relay(ask.request, self._third_parties, url, headers, received)
 
     def publish(self, ask: Ask, headers: CIMultiDict[str]) -> None:
         """Take the origin's internal host out of what leads the browser on."""
