@@ -203,14 +203,14 @@ async def test_eight_at_once() -> None:
 
     async with proxied(origin.application(), SETTINGS) as other:
         problems = await asyncio.gather(*(problem(route, other) for route in ROUTES))
-    failed = {route.path: text for route, text in zip(ROUTES, problems, strict=True) if text}
-    assert not failed, failed
+    failed = [f"{route.path}: {text}" for route, text in zip(ROUTES, problems, strict=True) if text]
+    assert not failed, "\n".join(failed)
 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_reader_sees_the_same(proxy: Proxy) -> None:
     """The snapshot without scripts, and the route itself, in a plain Chromium in real time."""
-    failed = {}
+    failed = []
     rest = iter(ROUTES)
 
     async def compare(page: Session) -> None:
@@ -221,13 +221,13 @@ async def test_a_reader_sees_the_same(proxy: Proxy) -> None:
                 shown = [item for item in shown if item in seen]
             for ours, theirs in zip_longest(shown, seen):
                 if ours != theirs:
-                    failed[route.path] = f"{ours} instead of {theirs}"
+                    failed.append(f"{route.path}: {ours} instead of {theirs}")
                     break
 
     async with _plain_browser() as browser:
         pages = [await _new_page(browser) for _ in range(READERS)]
         await asyncio.gather(*map(compare, pages))
-    assert not failed, failed
+    assert not failed, "\n".join(failed)
 
 
 @asynccontextmanager
