@@ -121,6 +121,8 @@ class Proxy:
         """Any request; redirects are not followed."""
         url = URL(self.url + path, encoded=True)
         options = {"allow_redirects": False} | options
+        # Ours would be aiohttp's own, and the bodies compressed.
+        options["headers"] = {"Accept-Encoding": "identity"} | dict(options.get("headers") or {})
         async with self.client.request(method, url, **options) as response:
             return Reply(response.status, response.headers, await response.read())
 
@@ -132,6 +134,7 @@ class Proxy:
 
 
 StartProxy = Callable[..., Awaitable[Proxy]]
+StartForwarding = Callable[..., Awaitable[int]]
 
 
 def settings_for(origin_url: str, overrides: Overrides | None = None) -> Settings:
@@ -168,6 +171,20 @@ async def start_proxy() -> AsyncIterator[StartProxy]:
             )
 
         yield start
+
+
+@pytest.fixture
+def start_forwarding(start_proxy: StartProxy) -> StartForwarding:
+    """Starts the whole proxy but for its browser, which only forwards then; returns its port."""
+
+    async def start(origin_url: str, **server: object) -> int:
+        browser = {"path": "/nonexistent/chromium"}
+        proxy = await start_proxy(
+            origin_url, {"browser": browser, "server": server, "origin": {"timeout": 2}}
+        )
+        return proxy.running.public_port
+
+    return start
 
 
 @asynccontextmanager

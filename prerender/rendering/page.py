@@ -24,9 +24,10 @@ from prerender.rendering.visit import Visit
 
 # A page is replaced after so many renders: what leaks in it must not add up.
 RENDERS = 500
-# Virtual time runs ahead of the real clock and cannot be set back; a page whose Date is further
-# ahead than this is replaced.
-LEAD_SECONDS = 4.0
+# Virtual time runs ahead of the real clock and cannot be set back. From the first of these on a
+# page's Date is put right; in workers it cannot be, so beyond the second the page is replaced.
+CORRECTED_LEAD_SECONDS = 1.0
+LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
 BLANK = "about:blank"
 _WORLD = "prerender"
@@ -51,6 +52,8 @@ class Rendered:
     empty: bool
     status_codes: tuple[str, ...]
     headers: tuple[str, ...]
+    cache_ttls: tuple[str, ...]
+    cache_tags: tuple[str, ...]
     text_length: int
     errors: tuple[str, ...]
     partial: bool
@@ -102,6 +105,7 @@ class Page:
         self._url = ""
         self._reloads = 0
         self._clock = VirtualClock(session)
+        self._lead_script = ""
         self._popups: set[str] = set()
         self._visit: Visit | None = None
         self.number = number
@@ -199,6 +203,8 @@ class Page:
             empty=found["empty"],
             status_codes=tuple(found["statusCodes"]),
             headers=tuple(found["headers"]),
+            cache_ttls=tuple(found["cacheTtls"]),
+            cache_tags=tuple(found["cacheTags"]),
             text_length=found["textLength"],
             errors=errors,
             partial=partial,
@@ -207,6 +213,11 @@ class Page:
         )
 
     async def _navigate(self, url: str, timeout: float) -> str:
+        if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:
+            added = await self._session.call(
+                "Page.addScriptToEvaluateOnNewDocument", source=probe.lead(lead)
+            )
+            self._lead_script = added["identifier"]
         answer = await self._session.call("Page.navigate", timeout, url=url)
         if error := answer.get("errorText"):
             raise RenderError(f"{url}: {error}")
@@ -266,6 +277,11 @@ class Page:
         origins = _storage_origins(self._visit) if self._visit else ()
         try:
             async with asyncio.timeout(_CLEAN_SECONDS):
+                if self._lead_script:
+                    await self._session.call(
+                        "Page.removeScriptToEvaluateOnNewDocument", identifier=self._lead_script
+                    )
+                    self._lead_script = ""
                 await self._session.call("Page.navigate", url=BLANK)
                 await asyncio.gather(
                     self._clock.finish(),

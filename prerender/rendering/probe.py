@@ -37,6 +37,11 @@ STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
 
 
+def lead(seconds: float) -> str:
+    """A script that tells a new document how far the page's clock is ahead of the real one."""
+    return f'globalThis[Symbol.for("prerender.probe")]?.lead({seconds * 1000:.0f})'
+
+
 def sight(call: str) -> str:
     """The expression of a call of scripts/probe/sight.js."""
     return f'globalThis[Symbol.for("prerender.probe")]?.sight.{call}'

@@ -11,6 +11,7 @@
     'link[rel~="preload"][as="script"]', 'link[rel~="prefetch"][as="script"]',
   ];
   const ownMetas = 'meta[name="prerender-status-code"], meta[name="prerender-header"], ' +
+    'meta[name="prerender-cache-ttl"], meta[name="prerender-cache-tags"], ' +
     'meta[name="render:status_code"], meta[name="render:header"]';
   const dataScript = /^application\/(.+\+)?json$/i;
 
@@ -228,5 +229,7 @@
     empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),
     statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
     headers: [...metas("prerender-header"), ...metas("render:header")],
+    cacheTtls: metas("prerender-cache-ttl"),
+    cacheTags: metas("prerender-cache-tags"),
   };
 })

@@ -10,14 +10,25 @@ const unstuck = (read) => {
     return time + skew;
   };
 };
+// How far the browser's clock was ahead of the real one when the page was opened: earlier pages have
+// been through virtual time. Theirs is not this page's.
+let leadMilliseconds = 0;
+const lead = (milliseconds) => { leadMilliseconds = milliseconds; };
 const OriginalDate = globalThis.Date;
-const dateNow = unstuck(OriginalDate.now.bind(OriginalDate));
-patch(OriginalDate, "now", () => function () { return Math.floor(dateNow()); });
+const readDate = unstuck(OriginalDate.now.bind(OriginalDate));
+const dateNow = () => Math.floor(readDate() - leadMilliseconds);
+patch(OriginalDate, "now", () => function () { return dateNow(); });
 patch(Performance.prototype, "now", () => unstuck(now));
+const { get: timeOrigin, ...timeOriginProperty } =
+  Object.getOwnPropertyDescriptor(Performance.prototype, "timeOrigin");
+Object.defineProperty(Performance.prototype, "timeOrigin", {
+  ...timeOriginProperty, get() { return timeOrigin.call(this) - leadMilliseconds; },
+});
 const WatchedDate = new Proxy(OriginalDate, {
   construct(target, given, newTarget) {
-    return Reflect.construct(target, given.length ? given : [Math.floor(dateNow())], newTarget);
+    return Reflect.construct(target, given.length ? given : [dateNow()], newTarget);
   },
+  apply(target) { return `${new target(dateNow())}`; },
 });
 OriginalDate.prototype.constructor = WatchedDate;
 Object.defineProperty(globalThis, "Date", { configurable: true, writable: true, value: WatchedDate });

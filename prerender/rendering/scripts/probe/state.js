@@ -30,6 +30,7 @@ const state = () => {
   }
   return own;
 };
+state.lead = lead;
 state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
 // ---- What the page's scripts complain of, for the owner of the site.
