@@ -1,45 +1,62 @@
 """Builds the objects and wires start-up and clean-up. START HERE.
 
-client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Upstream ─▶ origin
+client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ origin
                              └─ Render ──▶ CachedSnapshots ─▶ Renderer ─▶ Pool ─▶ Page ─▶ Chromium
-                                                                 │                          │
-                                                        document.fetch                   Gateway
+                                              │                  │                          │
+                                            Store       document.fetch                   Gateway
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
 from aiohttp import web
 
 from prerender.admin import health
+from prerender.admin.purge import Purging
 from prerender.config import Settings
+from prerender.config.settings import Admin as AdminSettings
+from prerender.config.settings import Server as ServerSettings
+from prerender.crawling.robots import OptOut
+from prerender.crawling.triggers import Paths, Triggers
+from prerender.crawling.user_agents import CLASSES, CrawlerClass
 from prerender.errors import ConfigError
+from prerender.forward import Forwarder
 from prerender.handler import Handler
-from prerender.listener import http_server
+from prerender.headers import Forwarding
+from prerender.hosts import Hosts
+from prerender.http1.client import OriginConnections
+from prerender.http1.connection import Sweeper
+from prerender.http1.server import Limits, Server
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.guard import PublicResolver
+from prerender.rendering.gateway import Gateway, NetworkRules
+from prerender.rendering.guard import Guard, GuardedResolver
 from prerender.rendering.page import SerializeOptions
+from prerender.rendering.policy import Policy
 from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
-from prerender.rendering.supervisor import Limits
+from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial
+from prerender.rendering.visit import VisitLimits
 from prerender.snapshots.cached import CachedSnapshots
-from prerender.snapshots.memory import BoundedMemoryCache
+from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.snapshot import Target
+from prerender.snapshots.stores.opening import open_store
+from prerender.snapshots.stores.store import Store
+from prerender.snapshots.tracking import Tracking
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 2
 # What a browser may take, and each of its pages: measured, they take half of it.
 _BROWSER_BYTES = 512 * 1024**2
 _PAGE_BYTES = 256 * 1024**2
-# Longer than nginx keeps a connection to us (60 s), so that it never sends into a closed one.
-_KEEPALIVE_SECONDS = 75
 _BACKLOG = 1024
 
 log = structlog.get_logger(__name__)
@@ -52,7 +69,7 @@ class Running:
     public_port: int
     admin_port: int
     pool: Pool
-    cache: BoundedMemoryCache
+    store: Store
     draining: bool = False
 
 
@@ -65,11 +82,12 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
+        rules = _rules(settings)
         third_parties = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout, PublicResolver())
+            open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
         gateway = await stack.enter_async_context(
-            Gateway.open(settings.public_url, upstream, third_parties)
+            Gateway.open(settings.public_url, upstream, third_parties, rules)
         )
         sandbox = _sandbox(settings)
         await asyncio.to_thread(chromium.remove_leftovers)
@@ -83,13 +101,14 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
                 launch,
                 size=_pages(settings),
                 queue=settings.browser.queue,
-                limits=_limits(settings),
+                limits=_browser_limits(settings),
                 try_out=trial(gateway, settings.public_url),
             )
         )
         render = RenderSettings(
             timeout=settings.render.timeout,
             budget=settings.render.budget,
+            patience=settings.render.patience,
             max_bytes=settings.render.max_bytes,
             options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
             volatile=settings.snapshot.volatile,
@@ -103,20 +122,39 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 
     Raises ConfigError when a port cannot be had.
     """
+    _raise_file_limit()
     async with AsyncExitStack() as stack:
         upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
-        cache = BoundedMemoryCache(settings.cache.max_bytes)
-        snapshots = CachedSnapshots(renderer, cache, settings.cache.ttl)
+        store = await open_store(settings)
+        stack.push_async_callback(store.close)
+        snapshots = CachedSnapshots(renderer, store, _freshness(settings), settings.render.timeout)
         stack.push_async_callback(snapshots.close)
-        handler = Handler(settings.public_url, snapshots, upstream)
-        running = Running(0, 0, pool, cache)
-
-        admin = web.AppRunner(health.make_app(pool, lambda: running.draining), access_log=None)
-        running.admin_port = await _listen(stack, admin, "admin", settings.admin)
-        public = web.ServerRunner(
-            http_server(handler, _KEEPALIVE_SECONDS), shutdown_timeout=settings.server.grace
+        tracking = Tracking(settings.cache.tracking_parameters)
+        triggers = _triggers(settings)
+        sweeper = stack.enter_context(Sweeper())
+        handler = Handler(
+            partial(Target.of, settings.public_url, tracking=tracking),
+            triggers,
+            OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
+            snapshots,
+            _forwarder(settings, sweeper, triggers),
         )
-        running.public_port = await _listen(stack, public, "server", settings.server)
+        running = Running(0, 0, pool, store)
+
+        purging = Purging(store, settings.public_url, tracking, settings.admin.token)
+        admin = web.AppRunner(
+            health.make_app(pool, lambda: running.draining, purging), access_log=None
+        )
+        await admin.setup()
+        stack.push_async_callback(admin.cleanup)
+        with _listening("admin", settings.admin):
+            await web.TCPSite(admin, settings.admin.host, settings.admin.port).start()
+        running.admin_port = admin.addresses[0][1]
+        public = Server(handler, _limits(settings), sweeper)
+        with _listening("server", settings.server):
+            await public.listen(settings.server.host, settings.server.port, _BACKLOG)
+        stack.push_async_callback(public.close, settings.server.grace)
+        running.public_port = public.port
         log.info(
             "serving",
             url=f"http://{settings.server.host}:{running.public_port}",
@@ -131,21 +169,93 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             log.info("shutting down", grace_seconds=settings.server.grace)
 
 
-async def _listen(
-    stack: AsyncExitStack, runner: web.BaseRunner, section: str, settings: object
-) -> int:
-    host, port = settings.host, settings.port  # type: ignore[attr-defined]
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
+@contextmanager
+def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterator[None]:
+    """Say which setting is wrong when a port cannot be had."""
     try:
-        await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
+        yield
     except OSError as error:
         reason = os.strerror(error.errno or 0)
+        where = f"{settings.host}:{settings.port}"
         raise ConfigError(
-            [f"[{section}] host, port: cannot listen on {host}:{port}: {reason}"]
+            [f"[{section}] host, port: cannot listen on {where}: {reason}"]
         ) from error
-    listening: int = runner.addresses[0][1]
-    return listening
+
+
+def _raise_file_limit() -> None:
+    """Ask for all the files we may have: each connection is one, and the usual limit is 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _triggers(settings: Settings) -> Triggers:
+    triggers = settings.triggers
+    more: dict[CrawlerClass, tuple[str, ...]] = {}
+    for known, name in triggers.more:
+        more[known] = (*more.get(known, ()), name)
+    return Triggers(
+        actions={known: getattr(triggers, known) for known in CLASSES},
+        more=more,
+        paths=Paths(triggers.include, triggers.exclude),
+    )
+
+
+def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
+    origin = settings.origin
+    connections = OriginConnections(settings.origin_url, origin.connect_timeout, sweeper)
+    return Forwarder(
+        connections,
+        Forwarding(settings.origin_url),
+        origin.timeout,
+        pages_vary=triggers.by_user_agent,
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    server = settings.server
+    return Limits(
+        head=server.header_timeout,
+        body=server.body_timeout,
+        write=server.write_timeout,
+        idle=server.idle_timeout,
+        trusted=server.trusted_proxies,
+    )
+
+
+def _freshness(settings: Settings) -> Freshness:
+    cache = settings.cache
+    return Freshness(
+        ttl=cache.ttl,
+        error_ttl=cache.error_ttl,
+        rules=tuple(Rule(path, ttl) for path, ttl in cache.rules),
+        page_ttl=cache.page_ttl,
+        obey_origin=cache.obey_origin,
+        stale=cache.stale,
+        stale_if_error=cache.stale_if_error,
+        deploys=cache.deploys,
+    )
+
+
+def _rules(settings: Settings) -> NetworkRules:
+    network = settings.network
+    allow, deny = Hosts(network.allow), Hosts(network.deny)
+    return NetworkRules(
+        guard=Guard(allow, deny, only_listed=network.third_parties == "listed"),
+        policy=Policy(
+            allow=allow,
+            deny=deny,
+            block_trackers=network.block_trackers,
+            block_types=network.block_types,
+        ),
+        limits=VisitLimits(
+            network.max_requests,
+            network.max_bytes,
+            network.max_response_bytes,
+            network.request_timeout,
+        ),
+        cache_bytes=network.cache_bytes,
+    )
 
 
 def _sandbox(settings: Settings) -> bool:
@@ -163,12 +273,12 @@ def _pages(settings: Settings) -> int:
     return max(1, round(_PAGES_PER_CPU * _cpus())) if pages == "auto" else pages
 
 
-def _limits(settings: Settings) -> Limits:
+def _browser_limits(settings: Settings) -> BrowserLimits:
     browser = settings.browser
     memory = browser.max_memory
     if memory == "auto":
         memory = _BROWSER_BYTES + _PAGE_BYTES * _pages(settings)
-    return Limits(browser.max_renders, browser.max_age, memory)
+    return BrowserLimits(browser.max_renders, browser.max_age, memory)
 
 
 def _cpus() -> float:

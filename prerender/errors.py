@@ -3,8 +3,15 @@
     PrerenderError               500
     ├── ConfigError              (stops the start with exit status 2)
     ├── OriginError              502  the site's own server failed
-    │   └── OriginTimeout        504
+    │   ├── OriginTimeout        504
+    │   └── LoopDetected         508  it is this proxy again
+    ├── BadRequest               4xx, 501, 505: the client's message is not taken
+    ├── CrawlerRefused           403  the site's owner wants none of this class
     ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
+    ├── BadEntry                 (a store holds what is no entry of this version: a miss)
+    ├── StoreError               (one operation of a store failed: a miss)
+    │   └── StoreGone            (the store cannot be reached: it is left alone for a while)
+    ├── AdminError               (the command line cannot reach the proxy, or it refuses)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
         ├── EmptyPage
@@ -47,8 +54,54 @@ class OriginTimeout(OriginError):
     public = "The site behind this server did not answer in time."
 
 
+class LoopDetected(OriginError):
+    """A request came back to where it had been (RFC 9110 section 7.6.3)."""
+
+    status = HTTPStatus.LOOP_DETECTED
+    public = "This server has been set up to ask itself."
+
+
+class BadRequest(PrerenderError):
+    """A request that is not well-formed; ``reason`` tells the client what is wrong with it."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = HTTPStatus(status)
+        self.public = f"This request cannot be answered: {reason}."
+
+
+class CrawlerRefused(PrerenderError):
+    """A crawler of a class that the site's owner refuses ([triggers])."""
+
+    status = HTTPStatus.FORBIDDEN
+    public = "This site is not open to crawlers like this one."
+
+
 class NotRenderable(PrerenderError):
-    """The origin's answer for the target is not an HTML page, so there is nothing to render."""
+    """The origin's answer for the target is not an HTML page, so there is nothing to render.
+
+    ``origin_failed``: because it is an error of the origin's (5xx).
+    """
+
+    def __init__(self, reason: str, *, origin_failed: bool = False) -> None:
+        super().__init__(reason)
+        self.origin_failed = origin_failed
+
+
+class BadEntry(PrerenderError):
+    """Bytes that are no entry of this version, or not a whole one."""
+
+
+class StoreError(PrerenderError):
+    """One operation of a store failed; the next one may succeed."""
+
+
+class StoreGone(StoreError):
+    """The store cannot be reached: asking again at once is no use."""
+
+
+class AdminError(PrerenderError):
+    """The admin listener is not there, or refuses."""
 
 
 class RenderError(PrerenderError):

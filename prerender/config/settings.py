@@ -3,6 +3,7 @@
 A setting is ``[section] key`` in the TOML file and ``PRERENDER_SECTION_KEY`` in the environment.
 """
 
+from ipaddress import ip_network
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,17 +11,43 @@ from yarl import URL
 
 from prerender.config.types import (
     Address,
+    CrawlerNames,
     Duration,
     Flag,
+    HostList,
+    Networks,
+    PagePatterns,
+    Parameters,
     Patterns,
     Port,
     PositiveDuration,
+    PositiveSize,
+    Rules,
     SiteURL,
     SiteURLOrNothing,
     Size,
     SizeOrAuto,
+    StoreURL,
+    Token,
+    TriggerAction,
     whole_number,
+    words,
 )
+
+_PRIVATE = (
+    "127.0.0.0/8",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "::1/128",
+    "fc00::/7",
+)
+# Of campaigns and clicks, as the big networks and mailers add them.
+TRACKING_PARAMETERS = (
+    "utm_*", "gclid", "gclsrc", "gbraid", "wbraid", "dclid", "srsltid", "_ga", "_gl",
+    "fbclid", "igsh", "igshid", "msclkid", "yclid", "ysclid", "twclid", "ttclid", "li_fat_id", "epik",
+    "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok",
+)  # fmt: skip
 
 
 class _Section(BaseModel):
@@ -33,7 +60,8 @@ class Origin(_Section):
     url: SiteURL = Field(description="Where the site's own server listens (required).")
     connect_timeout: PositiveDuration = Field(5, description="Longest wait for a connection.")
     timeout: PositiveDuration = Field(
-        60, description="Longest silence of the origin while it answers a request."
+        60,
+        description="Longest wait for the head of an answer, and longest silence within its body.",
     )
 
 
@@ -50,23 +78,121 @@ class Server(_Section):
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8080, description="Port to listen on; 0 takes a free one.")
+    trusted_proxies: Networks = Field(
+        tuple(map(ip_network, _PRIVATE)),
+        description="Networks of the proxies in front of this one, whose X-Forwarded-* and Forwarded "
+        "are believed; from all others they are set anew. The default: loopback and private ones.",
+    )
+    header_timeout: PositiveDuration = Field(
+        20, description="How long a client may take to send the head of a request."
+    )
+    body_timeout: PositiveDuration = Field(
+        60, description="Longest silence of a client while it sends the body of a request."
+    )
+    write_timeout: PositiveDuration = Field(
+        60, description="How long a client may take nothing of an answer that is being sent."
+    )
+    idle_timeout: PositiveDuration = Field(
+        75,
+        description="How long a connection is kept for the next request. Longer than the proxy in "
+        "front keeps it (nginx: 60s), so that this one never sends into a closed one.",
+    )
     grace: Duration = Field(
         25, description="How long a shutdown waits for running requests to finish."
     )
 
 
 class Admin(_Section):
-    """The listener for health checks. Keep it off the public network."""
+    """The listener for health checks and purges. Keep it off the public network."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
+    token: Token = Field(
+        "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+    )
+
+
+class Triggers(_Section):
+    """Who gets a snapshot beside those who ask by ugly URLs. Classes: see the list of crawlers."""
+
+    search: TriggerAction = Field("forward", description="Search engines: Googlebot, bingbot, ...")
+    ai_search: TriggerAction = Field(
+        "forward", description="Search engines that answer with a text: OAI-SearchBot, ..."
+    )
+    ai_training: TriggerAction = Field(
+        "forward", description="Collectors of texts to train models with: GPTBot, CCBot, ..."
+    )
+    ai_user: TriggerAction = Field(
+        "forward", description="Assistants that were asked about a page: ChatGPT-User, ..."
+    )
+    social: TriggerAction = Field(
+        "forward", description="Makers of link previews: facebookexternalhit, Slackbot, ..."
+    )
+    seo_tool: TriggerAction = Field(
+        "forward", description="Tools that look at sites: AhrefsBot, Chrome-Lighthouse, ..."
+    )
+    more: CrawlerNames = Field(
+        (),
+        description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
+    )
+    include: PagePatterns = Field(
+        (), description="Only pages that match one of these are rendered; * is any text. None: all."
+    )
+    exclude: PagePatterns = Field(
+        (), description="Pages that match one of these are never rendered, but forwarded."
+    )
+    robots_opt_out: Flag = Field(
+        False,
+        description='Forward ugly URLs that robots.txt forbids ("Disallow: /*_escaped_fragment_").',
+    )
 
 
 class Cache(_Section):
-    """Where snapshots are kept."""
+    """Where snapshots are kept, and for how long."""
 
+    url: StoreURL = Field(
+        "memory://",
+        repr=False,
+        description='"memory://", "file:///a/folder", "redis://user:password@host:6379/0", '
+        '"rediss://...", "unix:///a/socket?db=0".',
+    )
     ttl: Duration = Field(3600, description="How long a snapshot is fresh; 0 keeps none.")
+    error_ttl: Duration = Field(
+        60, description="How long the snapshot of a missing page (404, 410) is fresh, at most."
+    )
+    rules: Rules = Field(
+        (),
+        description="Other times for some pages, the first that matches counts: "
+        '[{ path = "/news/*", ttl = "5m" }, { path = "/#!/my/*", ttl = "never" }].',
+    )
+    page_ttl: Flag = Field(
+        False, description="A page may say its own in seconds: <meta name=prerender-cache-ttl>."
+    )
+    obey_origin: Flag = Field(
+        True, description="Keep no page whose Cache-Control says no-store or private."
+    )
+    stale: Duration = Field(
+        3600, description="How long after that a snapshot is served while a new one is made."
+    )
+    stale_if_error: Duration = Field(
+        86400, description="How long after that a snapshot is served when no new one can be made."
+    )
+    deploys: Flag = Field(
+        False,
+        description="When a page comes with other scripts or styles than last time, take the "
+        "snapshots of all pages that had the same ones for stale.",
+    )
+    tracking_parameters: Parameters = Field(
+        TRACKING_PARAMETERS,
+        description="Query parameters that make no difference to a page and are left out.",
+    )
     max_bytes: Size = Field(256 * 1024**2, description="Bound of the memory that snapshots take.")
+    file_max_bytes: Size = Field(
+        2 * 1024**3, description="Bound of the disk space that snapshots take (file://)."
+    )
+    timeout: PositiveDuration = Field(
+        0.5, description="Longest wait for Redis before it is done without."
+    )
 
 
 class Browser(_Section):
@@ -106,7 +232,56 @@ class Render(_Section):
     budget: PositiveDuration = Field(
         10, description="Virtual time that a page's timers may use before it is taken as done."
     )
+    patience: PositiveDuration = Field(
+        4,
+        description="How long a request of the page may be silent and still be waited for; "
+        "raise it for slow interfaces.",
+    )
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
+
+
+class Network(_Section):
+    """What pages may reach while they are rendered. The site itself they always may."""
+
+    third_parties: Literal["public", "listed"] = Field(
+        "public",
+        description='Who else. "public": the public Internet and those in allow; "listed": only those.',
+    )
+    allow: HostList = Field(
+        (),
+        description="Who may be reached even on a private address: hosts, domains (*.example.com), "
+        "networks (10.1.0.0/16), origins (http://app.internal:3001; only these name other ports).",
+    )
+    deny: HostList = Field(
+        (), description="Who is left out: hosts, domains and networks. Goes before allow."
+    )
+    block_trackers: Flag = Field(
+        True,
+        description="Leave out analytics, tag managers, ads and session recorders that are well known; "
+        "allow brings single ones back.",
+    )
+    block_types: Annotated[tuple[str, ...], words("image", "font", "media")] = Field(
+        (),
+        description="Kinds of files to leave out, of image, font and media. Pages get stand-ins, which "
+        "have other sizes and lengths.",
+    )
+    max_requests: Annotated[int, whole_number(1, 1_000_000)] = Field(
+        1000, description="Requests that one render may make; more are refused."
+    )
+    max_bytes: PositiveSize = Field(
+        100 * 1024**2, description="Bytes that one render may receive, as they are sent."
+    )
+    max_response_bytes: PositiveSize = Field(
+        32 * 1024**2, description="Bytes of one answer to a page."
+    )
+    request_timeout: PositiveDuration = Field(
+        15, description="How long one answer to a page may take; streams and sockets may go on."
+    )
+    cache_bytes: Size = Field(
+        64 * 1024**2,
+        description="Bound of the memory for scripts, styles, images and fonts that renders share as "
+        "their HTTP headers allow; 0 keeps none.",
+    )
 
 
 class Snapshot(_Section):
@@ -146,9 +321,11 @@ class Settings(_Section):
     site: Site = Site()
     server: Server = Server()
     admin: Admin = Admin()
+    triggers: Triggers = Triggers()
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()
+    network: Network = Network()
     snapshot: Snapshot = Snapshot()
     log: Log = Log()
 

@@ -7,10 +7,19 @@ by whoever loads it (load.py).
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
+
+from prerender import hosts
+from prerender.crawling.triggers import Action
+from prerender.crawling.user_agents import CLASSES, CrawlerClass
+
+_Number = TypeVar("_Number", int, float)
+Network = IPv4Network | IPv6Network
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE_UNITS = {
@@ -25,6 +34,11 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
+_PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
+# Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
+_TLS_OPTIONS = frozenset(
+    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
+)
 _LONGEST = 365 * 86400
 _LARGEST = 2**46
 _DURATION_HELP = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
@@ -38,10 +52,10 @@ def _duration(value: object) -> float:
     return float(seconds)
 
 
-def _positive(seconds: float) -> float:
-    if seconds == 0:
+def _positive(quantity: _Number) -> _Number:
+    if quantity == 0:
         raise ValueError("must be more than 0")
-    return seconds
+    return quantity
 
 
 def _size(value: object) -> int:
@@ -83,24 +97,175 @@ def whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVal
     return BeforeValidator(parse)
 
 
-def _patterns(value: object) -> tuple[str, ...]:
-    """Regular expressions; in the environment as a JSON array."""
-    help_text = (
-        'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
-    )
+def _list(value: object, help_text: str) -> list[object]:
+    """A list; in the environment a JSON array."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise ValueError(help_text) from None
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list | tuple):
         raise ValueError(help_text)
-    for pattern in value:
+    return list(value)
+
+
+def _strings(value: object, help_text: str) -> tuple[str, ...]:
+    found = _list(value, help_text)
+    if not all(isinstance(item, str) for item in found):
+        raise ValueError(help_text)
+    return tuple(map(str, found))
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    patterns = _strings(
+        value, 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
+    )
+    for pattern in patterns:
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-    return tuple(value)
+    return patterns
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    """Hosts, domains, networks and origins (prerender/hosts.py)."""
+    entries = _strings(
+        value, 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
+    )
+    for entry in entries:
+        hosts.parse(entry)
+    return entries
+
+
+def words(*known: str) -> BeforeValidator:
+    """A list of some of the words ``known``."""
+    help_text = f"give a list of some of {json.dumps(known)}"
+
+    def parse(value: object) -> tuple[str, ...]:
+        found = _strings(value, help_text)
+        if not set(found) <= set(known):
+            raise ValueError(help_text)
+        return found
+
+    return BeforeValidator(parse)
+
+
+def _parameters(value: object) -> tuple[str, ...]:
+    names = _strings(
+        value, 'give a list of names of query parameters, for example ["utm_*", "ref"]'
+    )
+    for name in names:
+        if not _PARAMETER.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a query parameter; a * may stand at its end")
+    return names
+
+
+def _rules(value: object) -> tuple[tuple[str, float], ...]:
+    help_text = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
+    rules = []
+    for rule in _list(value, help_text):
+        if not isinstance(rule, dict) or set(rule) != {"path", "ttl"}:
+            raise ValueError(f"{help_text}, each with path and ttl")
+        path, ttl = rule["path"], rule["ttl"]
+        if not isinstance(path, str) or not path.startswith(("/", "*")):
+            raise ValueError(f"{path!r}: a path begins with / or *, which stands for anything")
+        try:
+            rules.append((path, 0.0 if ttl == "never" else _duration(ttl)))
+        except ValueError as error:
+            raise ValueError(f'{path}: ttl: {error}, or "never"') from None
+    return tuple(rules)
+
+
+def _page_patterns(value: object) -> tuple[str, ...]:
+    patterns = _strings(value, 'give a list of patterns, for example ["/news/*", "*?print=1"]')
+    for pattern in patterns:
+        if not pattern.startswith(("/", "*")):
+            raise ValueError(f"{pattern!r}: a path begins with / or *, which stands for anything")
+    return patterns
+
+
+def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
+    help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
+    found: list[tuple[CrawlerClass, str]] = []
+    for item in _list(value, help_text):
+        if not isinstance(item, dict) or set(item) != {"class", "name"}:
+            raise ValueError(f"{help_text}, each with class and name")
+        if item["class"] not in CLASSES:
+            raise ValueError(f"{item['class']!r} is no class: give {', '.join(CLASSES)}")
+        name = item["name"]
+        # Less would match people's browsers.
+        if not isinstance(name, str) or not name.isprintable() or len(name.strip("^ ")) < 3:
+            raise ValueError(f"{name!r}: give at least 3 characters of the crawler's User-Agent")
+        found.append((item["class"], name))
+    return tuple(found)
+
+
+def _action(value: object) -> str:
+    if value not in ("forward", "render", "refuse"):
+        raise ValueError('give "forward", "render" or "refuse"')
+    return str(value)
+
+
+def _store_url(value: str) -> str:
+    """Where snapshots are kept."""
+    try:
+        url = urlsplit(value)
+        known = value.isprintable() and " " not in value and _is_store(url)
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(
+            'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
+            'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
+        )
+    return value
+
+
+def _is_store(url: SplitResult) -> bool:
+    options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
+    if url.fragment:
+        return False
+    match url.scheme:
+        case "memory":
+            return url.geturl() in ("memory:", "memory://")
+        case "file":
+            return not url.netloc and len(url.path) > 1 and not options
+        case "redis" | "rediss":
+            allowed = _TLS_OPTIONS if url.scheme == "rediss" else frozenset()
+            database = re.fullmatch(r"/?|/[0-9]{1,5}", url.path, re.ASCII)
+            return bool(url.hostname and url.port != 0 and database) and options.keys() <= allowed
+        case "unix":
+            database = re.fullmatch(r"[0-9]{1,5}", options.get("db", "0"), re.ASCII)
+            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
+    return False
+
+
+def _token(value: str) -> str:
+    if value and not re.fullmatch(r"[!-~]{16,}", value, re.ASCII):
+        raise ValueError("give at least 16 characters, ASCII without spaces")
+    return value
+
+
+def _networks(value: object) -> tuple[Network, ...]:
+    """Networks, or single addresses; in the environment as a JSON array."""
+    help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError(help_text) from None
+    if not isinstance(value, list | tuple):
+        raise ValueError(help_text)
+    networks = []
+    for item in value:
+        if not isinstance(item, str | IPv4Network | IPv6Network):
+            raise ValueError(help_text)
+        try:
+            networks.append(ip_network(item))
+        except ValueError as error:
+            raise ValueError(f"{item!r} is not a network: {error}") from None
+    return tuple(networks)
 
 
 def _flag(value: object) -> bool:
@@ -143,10 +308,20 @@ def _site_url_or_nothing(value: str) -> str:
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
+PositiveSize = Annotated[Size, AfterValidator(_positive)]
 SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
+CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
+TriggerAction = Annotated[Action, BeforeValidator(_action)]
+Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
+StoreURL = Annotated[str, AfterValidator(_store_url)]
+Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
+Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

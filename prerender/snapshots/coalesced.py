@@ -69,6 +69,14 @@ class Coalesced(Generic[T]):
                 self._forget(key, shared)
                 shared.task.cancel()
 
+    def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+        """Begin ``work()`` if it is not running already. It is done even if nobody waits for it."""
+        shared = self._running.get(key)
+        if shared is None:
+            shared = self._running[key] = self._start(key, work)
+        shared.stage.begun = True
+        return shared.task
+
     async def close(self) -> None:
         """Cancel what is running and wait for its end."""
         tasks = list(self._tasks)
