@@ -42,6 +42,7 @@ from prerender.rendering.page import SerializeOptions
 from prerender.rendering.policy import Policy
 from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
+from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial
 from prerender.rendering.visit import VisitLimits
 from prerender.snapshots.cached import CachedSnapshots
@@ -53,6 +54,9 @@ from prerender.snapshots.tracking import Tracking
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 2
+# What a browser may take, and each of its pages: measured, they take half of it.
+_BROWSER_BYTES = 512 * 1024**2
+_PAGE_BYTES = 256 * 1024**2
 _BACKLOG = 1024
 
 log = structlog.get_logger(__name__)
@@ -86,6 +90,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             Gateway.open(settings.public_url, upstream, third_parties, rules)
         )
         sandbox = _sandbox(settings)
+        await asyncio.to_thread(chromium.remove_leftovers)
 
         async def launch() -> Chromium:
             program = chromium.find(settings.browser.path)
@@ -96,6 +101,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
                 launch,
                 size=_pages(settings),
                 queue=settings.browser.queue,
+                limits=_browser_limits(settings),
                 try_out=trial(gateway, settings.public_url),
             )
         )
@@ -265,6 +271,14 @@ def _sandbox(settings: Settings) -> bool:
 def _pages(settings: Settings) -> int:
     pages = settings.browser.pages
     return max(1, round(_PAGES_PER_CPU * _cpus())) if pages == "auto" else pages
+
+
+def _browser_limits(settings: Settings) -> BrowserLimits:
+    browser = settings.browser
+    memory = browser.max_memory
+    if memory == "auto":
+        memory = _BROWSER_BYTES + _PAGE_BYTES * _pages(settings)
+    return BrowserLimits(browser.max_renders, browser.max_age, memory)
 
 
 def _cpus() -> float:

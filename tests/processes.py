@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from prerender.rendering import guardian
+from prerender.rendering.processes import kind_of
 
 SECONDS = 10.0
 
@@ -37,24 +38,14 @@ def members(session: int) -> list[psutil.Process]:
 
 def kind(process: psutil.Process) -> str:
     """What a process of a browser's session is there for."""
-    command = _command(process)
-    if guardian.__file__ in command:
-        return "guardian"
-    if "sh" in Path(command[0]).name.split("."):
-        return "wrapper"
-    for argument in command:
-        if argument.startswith("--utility-sub-type="):
-            return argument.partition("=")[2].partition(".")[0]
-        if argument.startswith("--type=") and argument != "--type=utility":
-            return argument.partition("=")[2]
-    return "browser"
+    return kind_of(_command(process))
 
 
 def of_kind(session: int, wanted: str) -> list[psutil.Process]:
     """The processes of a session that are there for ``wanted``."""
     found = []
     for process in members(session):
-        with suppress(psutil.Error, IndexError):
+        with suppress(psutil.Error):
             if kind(process) == wanted:
                 found.append(process)
     return found

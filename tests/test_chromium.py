@@ -26,7 +26,7 @@ from yarl import URL
 
 from prerender import rendering
 from prerender.errors import BrowserGone
-from prerender.rendering import chromium
+from prerender.rendering import chromium, guardian
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.devtools import CommandFailed, Session
 from prerender.rendering.gateway import Gateway
@@ -247,8 +247,8 @@ def test_the_sandbox_is_known_to_work_or_not() -> None:
 
 
 DEATHS = {
-    "browser": r"exit status|connection lost",
-    "wrapper": r"exit status|connection lost",
+    "browser": r"exit status|connection lost|process died",
+    "wrapper": r"exit status|connection lost|process died",
     "guardian": r"exit status -9",
 }
 
@@ -264,7 +264,7 @@ async def test_a_killed_browser_is_noticed(gateway: Gateway, folder: Path, victi
             assert re.search(DEATHS[victim], await gone)
         started = time.monotonic()
         await browser.close()
-        assert time.monotonic() - started < chromium._CLOSE_SECONDS
+        assert time.monotonic() - started < guardian.TERM_SECONDS + 0.5
         assert processes.members(session) == []
         assert names_in(folder) == []
 
@@ -275,12 +275,12 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
         os.kill(process.pid, signal.SIGSTOP)
         waiting = asyncio.create_task(browser.devtools.call("Target.getTargets", 60.0))
         async with asyncio.timeout(10):
-            assert await browser.gone() == "no answer"
+            assert await browser.gone() in ("no answer", "connection lost")
         started = time.monotonic()
         with pytest.raises(BrowserGone):
             await waiting
         await browser.close()
-        assert time.monotonic() - started < chromium._CLOSE_SECONDS
+        assert time.monotonic() - started < guardian.TERM_SECONDS + 0.5
         assert processes.members(session) == []
         assert names_in(folder) == []
 
@@ -569,6 +569,16 @@ async def test_contract_the_window_grows(page: Opened) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_contract_garbage_is_collected(page: Opened) -> None:
+    await page.show("")
+    await page.session.evaluate("globalThis.kept = new Array(4e6).fill(0.5), 0")
+    await page.session.evaluate("delete globalThis.kept")
+    before = (await page.session.call("Runtime.getHeapUsage"))["usedSize"]
+    await page.session.call("HeapProfiler.collectGarbage")
+    after = (await page.session.call("Runtime.getHeapUsage"))["usedSize"]
+    assert before - after > 30_000_000
+
+
 async def test_contract_a_crash_is_told(page: Opened) -> None:
     neighbour = Opened(page.browser, page.gateway)
     await neighbour.open()
@@ -587,18 +597,10 @@ async def test_contract_a_crash_is_told(page: Opened) -> None:
     assert await neighbour.session.evaluate("1 + 1") == 2
 
 
-async def test_contract_close(gateway: Gateway) -> None:
-    async with launched(gateway) as (browser, session):
-        gone = asyncio.create_task(browser.gone())
-        await browser.devtools.call("Browser.close")
-        assert await asyncio.wait_for(gone, 3) in ("exit status 0", "connection lost")
-        await processes.all_gone([session])
-
-
 def test_the_contract_is_complete() -> None:
     """Every command and event that the code names has its test here."""
     name = re.compile(
-        r'"((?:Browser|Emulation|Inspector|Network|Page|Runtime|Storage|Target)\.\w+)"'
+        r'"((?:Browser|Emulation|HeapProfiler|Inspector|Network|Page|Runtime|Storage|Target)\.\w+)"'
     )
     sources = Path(inspect.getfile(rendering)).parent.glob("*.py")
     used = {found for source in sources for found in name.findall(source.read_text())}

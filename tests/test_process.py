@@ -235,6 +235,28 @@ async def test_killed_it_leaves_nothing(
     await command.nothing_left()
 
 
+async def test_killed_together_with_its_guardian(start: Start, client: ClientSession) -> None:
+    """No process is left; nobody is there to remove the profile, which the next start does."""
+    command = await start()
+    await command.ready(client)
+    os.kill(max(command.sessions), signal.SIGKILL)
+    command.process.kill()
+    assert await command.ended() == -signal.SIGKILL
+    await processes.all_gone(command.sessions, seconds=3)
+    (profile,) = command.folder.glob("prerender-*")
+    following = await start()
+    await following.ready(client)
+    assert not profile.exists()
+    # That of the running one is not touched by a third.
+    (profile,) = command.folder.glob("prerender-*")
+    third = await start()
+    await third.ready(client)
+    assert profile.exists()
+    for running in (following, third):
+        running.process.terminate()
+        assert await running.ended(5) == 0
+
+
 @pytest.mark.parametrize("name", ["SERVER", "ADMIN"])
 async def test_a_port_in_use(start: Start, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

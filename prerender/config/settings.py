@@ -26,6 +26,7 @@ from prerender.config.types import (
     SiteURL,
     SiteURLOrNothing,
     Size,
+    SizeOrAuto,
     StoreURL,
     Token,
     TriggerAction,
@@ -203,6 +204,18 @@ class Browser(_Section):
     )
     queue: Annotated[int, whole_number(0, 100_000)] = Field(
         100, description="Renders that may wait for a page; more get a 503."
+    )
+    max_renders: Annotated[int, whole_number(0, 10**9)] = Field(
+        10_000, description="Renders after which a browser is replaced; 0 stands for no limit."
+    )
+    max_age: Duration = Field(
+        6 * 3600, description="Age at which a browser is replaced; 0 stands for no limit."
+    )
+    max_memory: SizeOrAuto = Field(
+        "auto",
+        description="Memory of all processes of a browser at which it is replaced; a page that takes "
+        'as much alone is ended. 0 stands for no limit, "auto" for 512 MiB and 256 MiB more for each '
+        "page.",
     )
     sandbox: Literal["auto", "on", "off"] = Field(
         "auto",

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
@@ -63,6 +63,13 @@ def _size(value: object) -> int:
     if not 0 <= size <= _LARGEST:
         raise ValueError(f"must be from 0 to {_LARGEST // 1024**3}GiB")
     return round(size)
+
+
+def _size_or_auto(value: object) -> int | str:
+    try:
+        return "auto" if value == "auto" else _size(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or "auto"') from None
 
 
 def _quantity(value: object, units: Mapping[str, float], help_text: str) -> float:
@@ -302,6 +309,7 @@ Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
 PositiveSize = Annotated[Size, AfterValidator(_positive)]
+SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]

@@ -20,6 +20,7 @@ from prerender.errors import BrowserGone, RenderError
 from prerender.rendering import guardian
 from prerender.rendering.devtools import DevTools
 from prerender.rendering.gateway import Gateway
+from prerender.rendering.processes import Watch
 
 _NAMES = (
     "chromium-headless-shell",
@@ -29,11 +30,13 @@ _NAMES = (
     "google-chrome-stable",
     "google-chrome",
 )
+_PROFILE = "prerender-chromium-"
 _START_SECONDS = 20.0
-_CLOSE_SECONDS = 2.0
-_GUARDIAN_SECONDS = guardian.KILL_SECONDS + 1
-_PROBE_EVERY_SECONDS = 2.0
-_PROBE_SECONDS = 2.0
+_GUARDIAN_SECONDS = guardian.TERM_SECONDS + guardian.KILL_SECONDS + 1
+_PROBE_EVERY_SECONDS = 0.5
+_PROBE_SECONDS = 0.75
+# One unanswered probe can be this process's own fault, when its loop was busy.
+_PROBES = 2
 _LARGE_SHM_BYTES = 256 * 1024**2
 
 # With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
@@ -54,6 +57,8 @@ _DISABLED_FEATURES = (
 _FLAGS = (
     "--headless",
     "--remote-debugging-port=0",
+    # Only for its end: Chromium exits when the pipe closes (see guardian.py).
+    "--remote-debugging-pipe",
     "--disable-site-isolation-trials",
     "--disable-background-networking",
     "--disable-background-timer-throttling",
@@ -91,17 +96,21 @@ _TRY_NAMESPACES = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x7
 log = structlog.get_logger(__name__)
 
 
+class CannotStart(BrowserGone):
+    """No browser will start here before somebody mends something; others may have had bad luck."""
+
+
 def find(path: str = "") -> str:
     """The program to run: ``path`` if given, else the first of its usual names in PATH.
 
-    Raises BrowserGone with what to do about it.
+    Raises CannotStart with what to do about it.
     """
     for name in [path] if path else _NAMES:
         if found := shutil.which(name):
             return found
     if path:
-        raise BrowserGone(f"{path}: is not a program that can be run ([browser] path)")
-    raise BrowserGone(
+        raise CannotStart(f"{path}: is not a program that can be run ([browser] path)")
+    raise CannotStart(
         f"no Chromium found: install one of {', '.join(_NAMES)}, or set [browser] path"
     )
 
@@ -116,14 +125,22 @@ def sandbox_problem() -> str:
     return "user namespaces cannot be made here" if failed else ""
 
 
+def remove_leftovers() -> None:
+    """Remove the profiles of browsers that were killed together with their guardian and proxy."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PROFILE}*"):
+        if guardian.is_abandoned(str(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class Chromium:
     """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, profile: Path, devtools: DevTools
+        self, process: asyncio.subprocess.Process, profile: Path, devtools: DevTools, watch: Watch
     ) -> None:
         self._process = process
         self._profile = profile
+        self._watch = watch
         self.devtools = devtools
         self.started = time.monotonic()
 
@@ -141,9 +158,9 @@ class Chromium:
     ) -> "Chromium":
         """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then."""
         try:
-            profile = Path(tempfile.mkdtemp(prefix="prerender-chromium-"))
+            profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
         except OSError as error:
-            raise BrowserGone(f"no folder for the profile of a browser: {error}") from error
+            raise CannotStart(f"no folder for the profile of a browser: {error}") from error
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-S", guardian.__file__, str(profile),
@@ -157,19 +174,34 @@ class Chromium:
         except BaseException as error:
             shutil.rmtree(profile, ignore_errors=True)
             if isinstance(error, OSError):
-                raise BrowserGone(f"{program} cannot be started: {error}") from error
+                raise CannotStart(f"{program} cannot be started: {error}") from error
             raise
         tail = _Tail(process)
+        watch = Watch(process.pid)
         try:
             async with asyncio.timeout(start_seconds):
                 devtools = await _connect(profile, process)
         except BaseException as error:
-            await _end(process, profile)
+            await _end(process, profile, watch)
             if isinstance(error, TimeoutError | RenderError):
                 reason = str(error) or f"not ready in {start_seconds:g} s"
-                raise BrowserGone(f"{program}: {reason}; {await tail.text()}") from error
+                told = CannotStart if isinstance(error, CannotStart) else BrowserGone
+                raise told(f"{program}: {reason}; {await tail.text()}") from error
             raise
-        return cls(process, profile, devtools)
+        return cls(process, profile, devtools, watch)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what all its processes take together."""
+        return self._watch.memory_bytes
+
+    def kill_larger(self, most_bytes: int) -> None:
+        """Kill the pages that take more memory than that."""
+        self._watch.kill_larger(most_bytes)
+
+    async def look(self) -> None:
+        """Get to know all processes that the browser has at this moment."""
+        await self._watch.look()
 
     async def gone(self) -> str:
         """Wait until the browser is of no use any more, and say why.
@@ -177,6 +209,8 @@ class Chromium:
         From then on its calls fail, also those that it could still answer: what it has begun is
         repeated elsewhere.
         """
+        # At once when one of its processes dies: a page must not settle without it.
+        self._watch.died.add_done_callback(lambda _: self.devtools.abandon())
         reason = await self._lost()
         self.devtools.abandon()
         return reason
@@ -186,23 +220,31 @@ class Chromium:
         closed = asyncio.create_task(self.devtools.closed.wait(), name="browser connection")
         try:
             while True:
-                done, _ = await asyncio.wait(
+                await asyncio.wait(
                     {exited, closed},
                     timeout=_PROBE_EVERY_SECONDS,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                if exited in done:
+                answers = await self._answers()
+                if exited.done():
                     return f"exit status {self._process.returncode}"
-                if closed in done:
-                    return "connection lost"
-                try:
-                    # The connection can be deaf while it looks alive.
-                    await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
-                except RenderError:
+                if closed.done():
+                    died = self._watch.died
+                    return died.result() if died.done() else "connection lost"
+                if not answers:
                     return "no answer"
         finally:
             exited.cancel()
             closed.cancel()
+
+    async def _answers(self) -> bool:
+        """Whether anything comes from the browser: its connection can be deaf while it looks alive."""
+        asked = time.monotonic()
+        for _ in range(_PROBES):
+            with suppress(RenderError):
+                await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
+                return True
+        return self.devtools.heard > asked
 
     async def close(self) -> None:
         """End the browser with everything it started. Safe to call when it is gone already.
@@ -217,10 +259,8 @@ class Chromium:
             raise
 
     async def _close(self) -> None:
-        with suppress(RenderError):
-            await self.devtools.call("Browser.close", _CLOSE_SECONDS)
         await self.devtools.close()
-        await _end(self._process, self._profile)
+        await _end(self._process, self._profile, self._watch)
 
 
 def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
@@ -268,10 +308,13 @@ async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> s
             port, path = file.read_text(encoding="ascii").split("\n")[:2]
             return f"ws://127.0.0.1:{int(port)}{path}"
         await asyncio.sleep(0.01)
-    raise BrowserGone(f"exit status {process.returncode}")
+    status = process.returncode
+    # 0 and what is told of signals are the end of a browser that had begun to work.
+    told = CannotStart if 0 < status < 128 else BrowserGone
+    raise told(f"exit status {status}")
 
 
-async def _end(process: asyncio.subprocess.Process, profile: Path) -> None:
+async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:
     """Let the guardian end the session, and end it ourselves when the guardian cannot."""
     assert process.stdin is not None
     process.stdin.close()
@@ -283,6 +326,8 @@ async def _end(process: asyncio.subprocess.Process, profile: Path) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         status = await process.wait()
+    finally:
+        await watch.stop()
     if status < 0:
         # It was killed itself, and its session and profile are left.
         await asyncio.to_thread(guardian.clean_up, process.pid, str(profile))

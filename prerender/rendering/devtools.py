@@ -19,6 +19,7 @@ mended here, and each mend has a test against a fake DevTools server:
 import asyncio
 import inspect
 import json
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
@@ -78,6 +79,7 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
         self._connected = False
         self._sends: set[asyncio.Task[None]] = set()
         self.closed = asyncio.Event()
+        self.heard = 0.0  # when the last message came, on the monotonic clock
 
     @classmethod
     async def connect(cls, url: str, timeout: float = COMMAND_SECONDS) -> Self:
@@ -110,6 +112,7 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
             self._lose()
 
     def _on_text(self, text: str | bytes) -> None:
+        self.heard = time.monotonic()
         message = json.loads(text)
         if "id" in message:
             self._on_response(message)

@@ -1,16 +1,15 @@
-"""The pages that render, and the browser they live in.
+"""The pages that render: who gets one, and what becomes of it afterwards.
 
-One browser at a time, watched: when it dies or goes silent its pages are dropped and another is
-started, with a growing and jittered delay while that fails. ``page()`` lends a page, or waits in a
-bounded queue for one. Every page that is lent comes back, whatever happened to it.
+``place()`` admits a render to the queue, ``page()`` lends it a page when its turn comes. Every place
+and every page that is lent comes back, whatever happened to it. Where the pages come from, and what
+happens to their browser, is the supervisor's (supervisor.py).
 """
 
 import asyncio
-import random
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -18,19 +17,29 @@ import structlog
 from prerender.errors import BrowserGone, PoolBusy, RenderError
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.page import Page
+from prerender.rendering.queue import FairQueue, Place
+from prerender.rendering.supervisor import Limits, Supervisor
 from prerender.rendering.trial import Trial
 
-_FIRST_DELAY_SECONDS = 0.1
-_LONGEST_DELAY_SECONDS = 15.0
-_HEALTHY_SECONDS = 10.0
+# A page's process can die while it starts, as at any other time.
+_OPEN_ATTEMPTS = 2
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Stock:
+    """A browser, its pages that nobody has, and how often any of its pages was lent."""
+
+    browser: Chromium
+    idle: deque[Page] = field(default_factory=deque)
+    lent: int = 0
 
 
 class Pool:
     """``size`` pages of the browser that ``launch`` starts, each tried out by ``try_out``.
 
-    Use it with ``async with``.
+    ``queue`` renders may wait for one. Use it with ``async with``.
     """
 
     def __init__(
@@ -40,101 +49,125 @@ class Pool:
         size: int,
         queue: int,
         try_out: Trial,
+        limits: Limits,
     ) -> None:
-        self._launch = launch
         self._try_out = try_out
         self._size = size
-        self._queue = queue
-        self._browser: Chromium | None = None
-        self._idle: deque[Page] = deque()
-        self._busy: set[Page] = set()
-        self._waiters: deque[asyncio.Future[Page]] = deque()
+        self._queue = FairQueue(queue)
+        # The browser whose pages are lent, and the one that is being made ready to follow it.
+        self._stock: _Stock | None = None
+        self._next: _Stock | None = None
+        self._busy: dict[Page, _Stock] = {}
+        self._returned = asyncio.Event()
         self._problem = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_number = 0
-        self.browsers_started = 0
+        self._supervisor = Supervisor(self, launch, limits)
 
     def __repr__(self) -> str:
+        idle = len(self._stock.idle) if self._stock else 0
+        browser = self._stock.browser if self._stock else "no browser"
         return (
-            f"<Pool of {self._size}: {len(self._idle)} idle, {len(self._busy)} busy, "
-            f"{len(self._waiters)} waiting, {self._browser or 'no browser'}>"
+            f"<Pool of {self._size}: {idle} idle, {len(self._busy)} busy, "
+            f"{len(self._queue)} waiting, {browser}>"
         )
 
     async def __aenter__(self) -> "Pool":
-        self._spawn(self._supervise(), "browser supervisor")
+        self.spawn(self._supervisor.run(), "browser supervisor")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._fail("the proxy is shutting down")
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self.fail("the proxy is shutting down")
+        while tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._busy.clear()
 
     @property
     def ready(self) -> bool:
         """Whether a page can be had, now or when one comes back."""
-        return bool(self._idle or self._busy)
+        return bool(self._stock and (self._stock.idle or self._stock in self._busy.values()))
+
+    @property
+    def browsers_started(self) -> int:
+        """How many browsers there have been."""
+        return self._supervisor.browsers_started
 
     @asynccontextmanager
-    async def page(self, timeout: float) -> AsyncIterator[Page]:
-        """Borrow a page, waiting at most ``timeout`` seconds.
+    async def place(self, section: str = "") -> AsyncIterator[Place]:
+        """Be admitted to the queue, as a render of a section of the site (queue.section_of).
 
-        Raises PoolBusy when the queue is full or the wait too long, BrowserGone when no browser can
-        be started.
+        Raises PoolBusy when the queue is full, also later when the place has to be given up for
+        another section, and BrowserGone when no browser can be started.
         """
-        page = await self._borrow(timeout)
+        if self._problem:
+            raise BrowserGone(self._problem)
+        place = self._queue.enter(section, room=max(0, self._size - len(self._busy)))
+        try:
+            async with place.limit:
+                yield place
+        except TimeoutError:
+            if place.given_up:
+                raise PoolBusy("its place in the queue was needed for another section") from None
+            raise
+        finally:
+            self._queue.leave(place)
+
+    @asynccontextmanager
+    async def page(self, place: Place, timeout: float) -> AsyncIterator[Page]:
+        """Borrow a page, waiting at most ``timeout`` seconds for it; perhaps again, with the next one.
+
+        Raises PoolBusy when the wait was too long, BrowserGone when no browser can be started.
+        """
+        page = await self._borrow(place, timeout)
         try:
             yield page
         finally:
             # In the background: the snapshot does not wait until the page is clean again.
-            self._spawn(self._take_back(page), f"take back {page!r}")
+            self.spawn(self._take_back(page), f"take back {page!r}")
 
-    async def _borrow(self, timeout: float) -> Page:
-        while self._idle:
-            page = self._idle.pop()  # the one used last: its caches are warm
-            # The supervisor hears of a lost browser a little later.
-            page.broken = page.broken or page.devtools.closed.is_set()
-            if not page.broken:
-                self._busy.add(page)
-                return page
-            self._spawn(self._take_back(page), f"replace {page!r}")
+    async def _borrow(self, place: Place, timeout: float) -> Page:
         if self._problem:
             raise BrowserGone(self._problem)
-        if len(self._waiters) >= self._queue:
-            raise PoolBusy(f"{self._queue} renders are waiting already")
-        waiter: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+        turn = self._queue.wait(place)
+        self._lend()
         try:
             async with asyncio.timeout(timeout):
-                return await waiter
+                return await turn
         except BaseException as error:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+            self._queue.leave(place)
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 # Handed over in the moment in which the caller stopped waiting.
-                self._offer(waiter.result())
-            elif waiter in self._waiters:
-                self._waiters.remove(waiter)
+                self._put_back(turn.result())
             if isinstance(error, TimeoutError):
                 raise PoolBusy(f"no page came free in {timeout:.1f} s") from None
             raise
 
-    def _offer(self, page: Page) -> None:
-        """Give a clean page to whoever has waited longest, or keep it for the next."""
-        if page.broken:
-            self._spawn(self._take_back(page), f"replace {page!r}")
-            return
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                self._busy.add(page)
-                waiter.set_result(page)
-                return
-        self._busy.discard(page)
-        self._idle.append(page)
+    def _lend(self) -> None:
+        """Bring together those who wait and the pages that are free."""
+        # While a browser is replaced, the pages that are lent can be those of two.
+        while self._stock and self._stock.idle and len(self._busy) < self._size and self._queue:
+            stock = self._stock
+            page = stock.idle.pop()  # the one used last: its caches are warm
+            # The supervisor hears of a lost browser a little later.
+            page.broken = page.broken or page.devtools.closed.is_set()
+            if page.broken:
+                self._busy[page] = stock
+                self.spawn(self._take_back(page), f"replace {page!r}")
+            elif (place := self._queue.next()) is None:
+                stock.idle.append(page)
+            else:
+                assert place.turn is not None
+                stock.lent += 1
+                self._busy[page] = stock
+                place.turn.set_result(page)
 
     async def _take_back(self, page: Page) -> None:
-        browser = self._browser
-        if not page.broken and not page.worn:
+        stock = self._busy.get(page)
+        if stock is None:
+            return  # its browser is gone
+        if stock is self._stock and not page.broken and not page.worn:
             try:
                 await page.clean()
             except RenderError as error:
@@ -142,74 +175,107 @@ class Pool:
             except Exception:
                 page.broken = True
                 log.exception("page not cleaned", page=repr(page))
-        if page.broken or page.worn:
-            self._busy.discard(page)
-            if browser is not None and page.devtools is browser.devtools:
-                await page.close()
-                await self._open_page(browser)
-        elif browser is self._browser and page in self._busy:
-            self._offer(page)
-
-    async def _open_page(self, browser: Chromium) -> None:
-        self._last_number += 1
-        try:
-            page = await Page.open(browser.devtools, self._last_number)
-            await self._try_out(page)
-        except RenderError as error:
-            # A browser without a page that works is not worth keeping.
-            log.warning("no page can be opened", error=str(error))
-            browser.devtools.abandon()
-            return
-        if browser is self._browser:
-            self._offer(page)
+        if stock is not self._stock or page.broken or page.worn:
+            await self._replace(page, stock)
         else:
-            await page.close()
+            self._put_back(page)
 
-    async def _supervise(self) -> None:
-        delay = _FIRST_DELAY_SECONDS
-        while True:
-            started = time.monotonic()
-            try:
-                await self._run_browser()
-            except BrowserGone as error:
-                self._fail(str(error))
-                log.error("browser not started", error=str(error))
-            except Exception as error:
-                # A fault of ours must not leave the proxy without a browser for ever.
-                self._fail(repr(error))
-                log.exception("browser given up")
-            if time.monotonic() - started > _HEALTHY_SECONDS:
-                delay = _FIRST_DELAY_SECONDS
-            await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
-            delay = min(delay * 2, _LONGEST_DELAY_SECONDS)
+    def _put_back(self, page: Page) -> None:
+        """A clean page is free again."""
+        if stock := self._free(page):
+            stock.idle.append(page)
+        self._lend()
 
-    async def _run_browser(self) -> None:
-        """Start a browser, lend its pages until it is gone, and clear up behind it."""
-        browser = await self._launch()
-        self.browsers_started += 1
-        log.info("browser started", browser=repr(browser))
+    async def _replace(self, page: Page, stock: _Stock) -> None:
+        """Close a page, and open another one in its place if its browser is still in use."""
         try:
-            self._browser, self._problem = browser, ""
-            await asyncio.gather(*(self._open_page(browser) for _ in range(self._size)))
-            reason = await browser.gone()
-            log.warning("browser gone", browser=repr(browser), reason=reason)
+            if stock is self._stock:
+                await page.close()
+                await self._open_page(stock)
         finally:
-            self._browser = None
-            for page in (*self._idle, *self._busy):
-                page.broken = True
-            self._idle.clear()
-            self._busy.clear()
-            await browser.close()
+            self._free(page)
+            self._lend()
 
-    def _fail(self, problem: str) -> None:
+    def _free(self, page: Page) -> _Stock | None:
+        """Give back the slot that a page takes."""
+        self._returned.set()
+        return self._busy.pop(page, None)
+
+    async def _open_page(self, stock: _Stock) -> None:
+        devtools = stock.browser.devtools
+        for _ in range(_OPEN_ATTEMPTS):
+            if devtools.closed.is_set():
+                return
+            self._last_number += 1
+            try:
+                page = await Page.open(devtools, self._last_number)
+                await self._try_out(page)
+                # Before the page is lent, its browser's processes have to be known.
+                await stock.browser.look()
+            except Exception as error:
+                log.warning("no page can be opened", error=repr(error))
+            else:
+                stock.idle.append(page)
+                self._lend()
+                return
+        # A browser without a page that works is not worth keeping.
+        devtools.abandon()
+
+    # What the supervisor tells.
+
+    async def take_in(self, browser: Chromium) -> None:
+        """Open the pages of a new browser, and lend those instead of another one's.
+
+        Raises BrowserGone when it does not work; then the other one's are lent as before.
+        """
+        stock = self._next = _Stock(browser)
+        if self._stock is None:
+            self._stock, self._problem = stock, ""
+        # One by itself, so that it is there soon.
+        await self._open_page(stock)
+        others = [self._open_page(stock) for _ in range(self._size - 1)]
+        if self._stock is stock:
+            for opening in others:
+                self.spawn(opening, "open a page")
+        else:
+            await asyncio.gather(*others)
+        if browser.devtools.closed.is_set():
+            raise BrowserGone("the browser died while its pages were opened")
+        self._stock, self._problem = stock, ""
+        self._lend()
+
+    def drop(self, browser: Chromium) -> None:
+        """The browser is gone: its pages are lent no more, and those that are lent take no slot."""
+        for page in [page for page, stock in self._busy.items() if stock.browser is browser]:
+            page.broken = True
+            self._free(page)
+        if self._next and self._next.browser is browser:
+            self._next = None
+        if self._stock and self._stock.browser is browser:
+            self._stock = self._next
+            self._lend()
+
+    async def drained(self, browser: Chromium) -> None:
+        """Wait until no page of this browser is lent any more. The caller sets a limit."""
+        while any(stock.browser is browser for stock in self._busy.values()):
+            self._returned.clear()
+            await self._returned.wait()
+
+    def lent(self, browser: Chromium) -> int:
+        """How often pages of this browser, which is the one in use, were lent."""
+        stock = self._stock
+        return stock.lent if stock and stock.browser is browser else 0
+
+    def fail(self, problem: str) -> None:
         """No browser for now: whoever waits is told at once, and so is whoever asks."""
         self._problem = problem
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_exception(BrowserGone(problem))
+        while place := self._queue.next():
+            assert place.turn is not None
+            place.turn.set_exception(BrowserGone(problem))
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run work of the pool's beside it; it ends with the pool."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

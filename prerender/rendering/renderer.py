@@ -13,11 +13,16 @@ from prerender.rendering.gateway import Gateway
 from prerender.rendering.judge import Judge
 from prerender.rendering.page import Departed, Rendered, SerializeOptions
 from prerender.rendering.pool import Pool
+from prerender.rendering.queue import Place, section_of
 from prerender.rendering.visit import Document, Visit
+from prerender.snapshots.coalesced import begun
 from prerender.snapshots.snapshot import Answer, Target, Timings
 from prerender.upstream import Upstream
 
 _ATTEMPTS = 2
+_PAUSE_SECONDS = 0.2
+# Of the time that is left, what may be spent on waiting for a page.
+_WAITING_SHARE = 0.75
 # Left for reading the DOM, out of the limit of a whole render.
 _RESERVE_SECONDS = 1.0
 
@@ -58,25 +63,23 @@ class Renderer:
         """Render a target. Raises RenderError, OriginError or NotRenderable."""
         started = time.monotonic()
         deadline = started + self._settings.timeout
-        try:
-            async with asyncio.timeout(self._settings.timeout):
-                page = await document.fetch(
-                    self._upstream, self._public, target.path, self._settings.max_bytes
-                )
-        except TimeoutError:
-            raise RenderTimeout(f"{target.url}: the document took too long") from None
-        fetched = time.monotonic()
-        if page.status // 100 == 3:
-            snapshot = self._judge.redirect(page.status, page.headers["Location"], time.time())
-            return Answer(snapshot, timings=Timings(document=fetched - started))
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                rendered, visit, queue = await self._render(target, page, deadline)
-                break
-            except BrowserGone as error:
-                if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
-                    raise
-                log.info("render repeated", url=target.url, reason=str(error))
+        # Before the origin is asked: who is not admitted costs it nothing and is told at once.
+        async with self._pool.place(section_of(target.url)) as place:
+            page = await self._fetch(target)
+            fetched = time.monotonic()
+            if page.status // 100 == 3:
+                snapshot = self._judge.redirect(page.status, page.headers["Location"], time.time())
+                return Answer(snapshot, timings=Timings(document=fetched - started))
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    rendered, visit, queue = await self._render(place, target, page, deadline)
+                    break
+                except BrowserGone as error:
+                    if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
+                        raise
+                    log.info("render repeated", url=target.url, reason=str(error))
+                    # The end of a page may be the first sign of the end of its browser.
+                    await asyncio.sleep(_PAUSE_SECONDS)
         if isinstance(rendered, Departed):
             snapshot = self._judge.departure(target, rendered, time.time())
         else:
@@ -101,11 +104,22 @@ class Renderer:
         )
         return Answer(snapshot, timings=timings)
 
+    async def _fetch(self, target: Target) -> Document:
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                return await document.fetch(
+                    self._upstream, self._public, target.path, self._settings.max_bytes
+                )
+        except TimeoutError:
+            raise RenderTimeout(f"{target.url}: the document took too long") from None
+
     async def _render(
-        self, target: Target, page_document: Document, deadline: float
+        self, place: Place, target: Target, page_document: Document, deadline: float
     ) -> tuple[Rendered | Departed, Visit, float]:
         asked = time.monotonic()
-        async with self._pool.page(self._left(deadline)) as page:
+        # A page that is had at the last moment is of no use.
+        async with self._pool.page(place, self._left(deadline) * _WAITING_SHARE) as page:
+            begun()
             queue = time.monotonic() - asked
             with self._gateway.visit(page.number, page_document) as visit:
                 rendered = await page.render(

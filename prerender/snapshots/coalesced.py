@@ -2,16 +2,48 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
+@dataclass(eq=False, slots=True)
+class _Stage:
+    """How far a piece of work is, and how many wait for it."""
+
+    begun: bool = False
+    waiting: int = 0
+
+
+_STAGE: ContextVar[_Stage] = ContextVar("stage of shared work")
+
+
+def begun() -> None:
+    """Said by work that has only waited until now: from here on it is done, whoever leaves.
+
+    A crawler that gave up will ask again, and then finds what was made for it.
+    """
+    if stage := _STAGE.get(None):
+        stage.begun = True
+
+
+@dataclass(eq=False, slots=True)
+class _Shared(Generic[T]):
+    task: asyncio.Task[T]
+    stage: _Stage
+
+
 class Coalesced(Generic[T]):
-    """Shares running work by key. The work outlives whoever asked first."""
+    """Shares running work by key. The work outlives whoever asked first.
+
+    When the last of those who asked leaves, work that has not ``begun()`` is cancelled.
+    """
 
     def __init__(self) -> None:
-        self._running: dict[str, asyncio.Task[T]] = {}
+        self._running: dict[str, _Shared[T]] = {}
+        self._tasks: set[asyncio.Task[T]] = set()
 
     def __len__(self) -> int:
         return len(self._running)
@@ -22,26 +54,54 @@ class Coalesced(Generic[T]):
         The second value tells whether it was running already. A caller that is cancelled leaves the
         work to the others; an exception of the work is raised to each of them.
         """
-        joined = key in self._running
-        return await asyncio.shield(self.start(key, work)), joined
+        shared = self._running.get(key)
+        joined = shared is not None
+        if shared is None:
+            shared = self._running[key] = self._start(key, work)
+        stage = shared.stage
+        stage.waiting += 1
+        try:
+            return await asyncio.shield(shared.task), joined
+        finally:
+            stage.waiting -= 1
+            if not stage.waiting and not stage.begun:
+                # Whoever asks from now on must not get what is being cancelled.
+                self._forget(key, shared)
+                shared.task.cancel()
 
     def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """Begin ``work()`` if it is not running already, without waiting for its end."""
-        task = self._running.get(key)
-        if task is None:
-            task = asyncio.create_task(work(), name=f"render {key}")
-            self._running[key] = task
-            task.add_done_callback(lambda done: self._finished(key, done))
-        return task
+        """Begin ``work()`` if it is not running already. It is done even if nobody waits for it."""
+        shared = self._running.get(key)
+        if shared is None:
+            shared = self._running[key] = self._start(key, work)
+        shared.stage.begun = True
+        return shared.task
 
     async def close(self) -> None:
         """Cancel what is running and wait for its end."""
-        tasks = list(self._running.values())
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _finished(self, key: str, task: asyncio.Task[T]) -> None:
-        self._running.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # seen here, in case everybody who asked has left
+    def _start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> _Shared[T]:
+        stage = _Stage()
+        token = _STAGE.set(stage)  # the task takes it over
+        try:
+            task = asyncio.create_task(work(), name=f"render {key}")
+        finally:
+            _STAGE.reset(token)
+        shared = _Shared(task, stage)
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._finished(key, shared))
+        return shared
+
+    def _finished(self, key: str, shared: _Shared[T]) -> None:
+        self._forget(key, shared)
+        self._tasks.discard(shared.task)
+        if not shared.task.cancelled():
+            shared.task.exception()  # seen here, in case everybody who asked has left
+
+    def _forget(self, key: str, shared: _Shared[T]) -> None:
+        if self._running.get(key) is shared:
+            del self._running[key]

@@ -1,0 +1,148 @@
+"""What the tests of the pool share: a pool of a real browser, callers of it, and a site to crawl."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from yarl import URL
+
+from prerender.rendering import chromium
+from prerender.rendering.chromium import Chromium
+from prerender.rendering.gateway import Gateway
+from prerender.rendering.pool import Pool
+from prerender.rendering.supervisor import Limits
+from prerender.rendering.trial import trial
+from prerender.upstream import Upstream, open_session
+from tests.conftest import Proxy, StartOrigin, StartProxy
+
+if TYPE_CHECKING:
+    from prerender.rendering.page import Page
+
+SECONDS = 15.0
+
+
+@asynccontextmanager
+async def pool_of(
+    size: int, queue: int = 10, failing: Collection[int] = (), limits: Limits = Limits()
+) -> AsyncIterator[Pool]:
+    """A pool of pages of a real browser. Launches fail whose number, from 1, is in ``failing``."""
+    public = URL("https://www.example.com")
+    launches = 0
+    async with (
+        open_session(1, 1) as session,
+        Gateway.open(public, Upstream(session, URL("http://127.0.0.1:9")), session) as gateway,
+    ):
+
+        async def launch() -> Chromium:
+            nonlocal launches
+            launches += 1
+            if failing and launches == max(failing):
+                raise ValueError("a fault of ours")
+            program = "/nonexistent" if launches in failing else chromium.find()
+            return await Chromium.launch(program, gateway, sandbox=False)
+
+        async with Pool(
+            launch, size=size, queue=queue, limits=limits, try_out=trial(gateway, public)
+        ) as pool:
+            yield pool
+
+
+async def state(pool: Pool, wanted: str) -> None:
+    """Wait until the pool tells this of itself."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            while f": {wanted}, <Chromium" not in repr(pool):
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"{pool!r} is not: {wanted}") from None
+
+
+class Borrower:
+    """A caller that holds a page until it is told to give it back."""
+
+    def __init__(self, pool: Pool, timeout: float = SECONDS, section: str = "") -> None:
+        self._pool = pool
+        self._section = section
+        self._timeout = timeout
+        self._release = asyncio.Event()
+        self.page: Page | None = None
+        self.task = asyncio.create_task(self._borrow())
+
+    async def _borrow(self) -> None:
+        async with (
+            self._pool.place(self._section) as place,
+            self._pool.page(place, self._timeout) as self.page,
+        ):
+            await self._release.wait()
+
+    async def has_page(self) -> "Page":
+        """Wait until it holds a page."""
+        async with asyncio.timeout(SECONDS):
+            while self.page is None:
+                await asyncio.sleep(0.01)
+        return self.page
+
+    async def give_back(self) -> None:
+        self._release.set()
+        await self.task
+
+
+PAGE = """<!DOCTYPE html><title>Page</title><p id="out"></p><script>
+  fetch("/text?" + location.hash.slice(2)).then((answer) => answer.text()).then((text) => {
+    document.getElementById("out").textContent = text;
+  });
+</script>"""
+
+
+class Shop:
+    """An origin that can hold back what its pages fetch."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.held = 0
+        self.asked: list[str] = []
+
+    async def page(self, _: web.Request) -> web.Response:
+        return web.Response(text=PAGE, content_type="text/html")
+
+    async def text(self, request: web.Request) -> web.Response:
+        self.asked.append(request.query_string)
+        self.held += 1
+        try:
+            await self.open.wait()
+        finally:
+            self.held -= 1
+        return web.Response(text=f"text of {request.query_string}")
+
+    async def holds(self, number: int) -> None:
+        async with asyncio.timeout(SECONDS):
+            while self.held < number:
+                await asyncio.sleep(0.01)
+
+
+async def shop_and_proxy(
+    start_origin: StartOrigin, start_proxy: StartProxy, pages: int, **browser: object
+) -> tuple[Shop, Proxy]:
+    shop = Shop()
+    application = web.Application()
+    application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])
+    origin = await start_origin(application)
+    proxy = await start_proxy(
+        origin.url,
+        {"browser": {"pages": pages} | browser, "site": {"url": "https://www.example.com"}},
+    )
+    return shop, proxy
+
+
+async def crawl(proxy: Proxy, state: object) -> int:
+    """Crawl a state of the page: the status, with 200 only if the snapshot is whole."""
+    answer = await proxy.crawl(f"/#!{state}")
+    if answer.status == 200:
+        assert f">text of {state}<" in answer.text
+    else:
+        assert answer.status == 503
+        assert "Retry-After" in answer.headers
+    return answer.status

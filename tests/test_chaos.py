@@ -1,0 +1,28 @@
+"""Crawlers at work while one process of the browser after the other is killed (see chaos.py)."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests import chaos
+from tests.conftest import StartOrigin, StartProxy
+from tests.pools import shop_and_proxy
+
+
+async def test_every_answer_is_a_snapshot_or_a_refusal(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    _, proxy = await shop_and_proxy(start_origin, start_proxy, 2)
+    outcome = await chaos.run(proxy, pages=2, clients=3, seconds=6, seed=20, merciful=True)
+    assert outcome.wrong == []
+    # There are not many on a slow machine.
+    assert len(outcome.refused) <= 2 + 0.05 * len(outcome.snapshots)
+    assert outcome.browsers > 1
+    assert outcome.after == outcome.before
+    assert len(os.listdir(tmp_path)) == 1
