@@ -57,6 +57,8 @@ class Forwarder:
         upgrade = is_upgrade(request)
         if self._forwarding.is_loop(request.headers):
             raise LoopDetected(f"{request.target}: came back to this proxy")
+        if request.headers.get("expect", "100-continue").lower() != "100-continue":
+            raise BadMessage("nobody knows that expectation", 417)  # RFC 9110 section 10.1.1
         head = self._request_head(request, target or request.target, upgrade=upgrade)
         # The origin may be closing a kept connection just now. So only what may be sent a second time
         # goes over one (RFC 9110 section 9.2.2); all else would be lost, or be done twice.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _HALF_CLOSED_SECONDS = 1.0
 # How long what a refused client still sends is thrown away, so that it can read why.
 _LINGER_SECONDS = 1.0
+# How long a shutdown waits for the first request of a connection.
+_FIRST_SECONDS = 0.5
 _LAST_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -133,7 +135,7 @@ class ClientConnection(Connection):
         self.trusted = False
         self.busy = False
         self.on_drain: Callable[[], None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._request: Request | None = None
 
     @property
@@ -147,7 +149,7 @@ class ClientConnection(Connection):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.remote, self.trusted = _peer(str(peer[0]), self.limits.trusted)
-        self._task = self._loop.create_task(self._serve(), name=f"client {self.remote}")
+        self.task = self._loop.create_task(self._serve(), name=f"client {self.remote}")
 
     def eof_received(self) -> bool | None:
         super().eof_received()
@@ -163,20 +165,22 @@ class ClientConnection(Connection):
 
     def cancel(self) -> None:
         """Give up the request that is being answered."""
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     def drain_now(self) -> None:
         """Answer what is being answered, and nothing more."""
         if self.on_drain is not None:
             self.on_drain()
-        elif not self.busy and not self.buffer:
-            self.close(_LAST_SECONDS)
+        elif self._request is None:
+            # It has just been opened for a request, which is on its way.
+            self._loop.call_later(_FIRST_SECONDS, self._close_if_idle)
+        else:
+            self._close_if_idle()
 
-    async def finished(self) -> None:
-        """Wait for the end of the task."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
+    def _close_if_idle(self) -> None:
+        if not self.busy and not self.buffer:
+            self.close(_LAST_SECONDS)
 
     async def _serve(self) -> None:
         try:
@@ -198,11 +202,11 @@ class ClientConnection(Connection):
         head = await self._head()
         if head is None:
             return False
-        self.busy = True
         request = self._request = Request(parse_request(head), self)
+        self.busy = True
         await self._server.handler(request)
         self.busy = False
-        if not request.body.done:
+        if not request.keep_alive and (self.buffer or not request.body.done):
             await self._linger()
         return request.keep_alive
 
@@ -213,7 +217,7 @@ class ClientConnection(Connection):
                 del self.buffer[:2]
             if len(self.buffer) > 1:
                 break
-            if self.draining and not self.buffer:
+            if self.draining and not self.buffer and self._request is not None:
                 return None
             # The first request is due at once, the next ones need never come.
             wait = self.limits.head if self._request is None else self.limits.idle
@@ -228,7 +232,7 @@ class ClientConnection(Connection):
             raise BadMessage("the request took too long", 408) from error
 
     async def _refuse(self, error: BadMessage) -> None:
-        if self._request is not None and self.busy and self._request.started:
+        if self.busy and self._request is not None and self._request.started:
             self.abort()
             return
         response = error_response(BadRequest(error.status, str(error)))
@@ -284,8 +288,9 @@ class Server:
         for connection in remaining:
             connection.cancel()
             connection.abort()
-        for connection in remaining:
-            await connection.finished()
+        tasks = [connection.task for connection in remaining if connection.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone."""
