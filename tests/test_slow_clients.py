@@ -2,9 +2,14 @@
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 
+import psutil
 import pytest
 
+from prerender.http1.connection import Sweeper
+from prerender.http1.server import Limits, Request, Server
+from prerender.responses import WholeResponse
 from tests import raw
 from tests.conftest import StartForwarding
 
@@ -134,3 +139,29 @@ async def test_many_pipelined_requests_are_not_read_ahead(
             go_on.set()
             for _ in range(3000):
                 assert (await client.answer()).endswith(b"ok")
+
+
+async def test_slow_readers_of_one_answer_share_it() -> None:
+    """A snapshot that is waiting to be taken is not there once for each client."""
+    body = bytes(20_000_000)
+
+    async def handler(request: Request) -> None:
+        await request.answer(WholeResponse(200, b"X: y\r\n", body))
+
+    with Sweeper() as sweeper:
+        server = Server(handler, Limits(head=5, body=5, write=1, idle=5), sweeper)
+        await server.listen("127.0.0.1", 0, 100)
+        before = psutil.Process().memory_info().rss
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(raw.client(server.port, limit=1000))
+                for _ in range(20)
+            ]
+            for client in clients:
+                await client.send(GET)
+                await client.until(b"\r\n\r\n")
+            assert psutil.Process().memory_info().rss - before < 60_000_000
+            async with asyncio.timeout(raw.SECONDS):
+                while server.connections:  # none of them takes anything
+                    await asyncio.sleep(0.05)
+        await server.close(0)

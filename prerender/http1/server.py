@@ -25,6 +25,8 @@ _LINGER_SECONDS = 1.0
 # How long a shutdown waits for the first request of a connection.
 _FIRST_SECONDS = 0.5
 _LAST_SECONDS = 2.0
+# More than that is not copied to be sent at once with its head: large answers are shared by clients.
+_JOINED_BYTES = 65536
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +96,12 @@ class Request:
         Raises CutShort, as ``write`` does.
         """
         self.started = True
-        await self.write(b"".join((head, self._connection_line(), b"\r\n", first)))
+        head = b"".join((head, self._connection_line(), b"\r\n"))
+        if len(first) > _JOINED_BYTES:
+            self.connection.write(head)
+            await self.write(first)
+        else:
+            await self.write(head + first)
 
     async def write(self, data: bytes) -> None:
         """Write some of the answer's body. Raises CutShort when the client takes no more."""
