@@ -14,7 +14,7 @@ from prerender.headers import Forwarding, end_to_end_lines
 from prerender.http1.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http1.client import OriginConnection, OriginConnections
 from prerender.http1.head import BadMessage, Fields, ResponseHead, members, parse_response
-from prerender.http1.server import Request
+from prerender.http1.request import Request
 from prerender.responses import date_line
 from prerender.tunnel import is_upgrade, tunnel
 

@@ -13,7 +13,7 @@ from prerender.errors import PrerenderError, RenderError
 from prerender.snapshots.snapshot import Answer, Timings
 
 if TYPE_CHECKING:
-    from prerender.http1.server import Request
+    from prerender.http1.request import Request
 
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10

@@ -12,7 +12,7 @@ from math import inf
 
 from prerender.http1.connection import Connection
 from prerender.http1.head import members
-from prerender.http1.server import Request
+from prerender.http1.request import Request
 
 _GOING_AWAY = (1001).to_bytes(2, "big")
 _CLOSE_SECONDS = 2.0

@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from prerender.http1.connection import Sweeper
-from prerender.http1.server import Limits, Request, Server
+from prerender.http1.request import Request
+from prerender.http1.server import Limits, Server
 from prerender.responses import WholeResponse
 from tests import raw
 from tests.conftest import StartForwarding
