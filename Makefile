@@ -15,7 +15,7 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
-TEST_PROGRAMS := headless-shell nginx
+TEST_PROGRAMS := headless-shell nginx redis-server
 
 .PHONY: run test lint install clean
 

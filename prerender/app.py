@@ -2,8 +2,8 @@
 
 client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ origin
                              └─ Render ──▶ CachedSnapshots ─▶ Renderer ─▶ Pool ─▶ Page ─▶ Chromium
-                                                                 │                          │
-                                                        document.fetch                   Gateway
+                                              │                  │                          │
+                                            Store       document.fetch                   Gateway
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import structlog
 from aiohttp import web
 
 from prerender.admin import health
+from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -37,7 +38,10 @@ from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.trial import trial
 from prerender.snapshots.cached import CachedSnapshots
-from prerender.snapshots.memory import BoundedMemoryCache
+from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.stores.opening import open_store
+from prerender.snapshots.stores.store import Store
+from prerender.snapshots.tracking import Tracking
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 2
@@ -53,7 +57,7 @@ class Running:
     public_port: int
     admin_port: int
     pool: Pool
-    cache: BoundedMemoryCache
+    store: Store
     draining: bool = False
 
 
@@ -89,6 +93,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
         render = RenderSettings(
             timeout=settings.render.timeout,
             budget=settings.render.budget,
+            patience=settings.render.patience,
             max_bytes=settings.render.max_bytes,
             options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
             volatile=settings.snapshot.volatile,
@@ -105,14 +110,19 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     _raise_file_limit()
     async with AsyncExitStack() as stack:
         _, pool, renderer = await stack.enter_async_context(rendering(settings))
-        cache = BoundedMemoryCache(settings.cache.max_bytes)
-        snapshots = CachedSnapshots(renderer, cache, settings.cache.ttl)
+        store = await open_store(settings)
+        stack.push_async_callback(store.close)
+        snapshots = CachedSnapshots(renderer, store, _freshness(settings), settings.render.timeout)
         stack.push_async_callback(snapshots.close)
+        tracking = Tracking(settings.cache.tracking_parameters)
         sweeper = stack.enter_context(Sweeper())
-        handler = Handler(settings.public_url, snapshots, _forwarder(settings, sweeper))
-        running = Running(0, 0, pool, cache)
+        handler = Handler(settings.public_url, tracking, snapshots, _forwarder(settings, sweeper))
+        running = Running(0, 0, pool, store)
 
-        admin = web.AppRunner(health.make_app(pool, lambda: running.draining), access_log=None)
+        purging = Purging(store, settings.public_url, tracking, settings.admin.token)
+        admin = web.AppRunner(
+            health.make_app(pool, lambda: running.draining, purging), access_log=None
+        )
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):
@@ -171,6 +181,20 @@ def _limits(settings: Settings) -> Limits:
         write=server.write_timeout,
         idle=server.idle_timeout,
         trusted=server.trusted_proxies,
+    )
+
+
+def _freshness(settings: Settings) -> Freshness:
+    cache = settings.cache
+    return Freshness(
+        ttl=cache.ttl,
+        error_ttl=cache.error_ttl,
+        rules=tuple(Rule(path, ttl) for path, ttl in cache.rules),
+        page_ttl=cache.page_ttl,
+        obey_origin=cache.obey_origin,
+        stale=cache.stale,
+        stale_if_error=cache.stale_if_error,
+        deploys=cache.deploys,
     )
 
 

@@ -1,26 +1,31 @@
-"""The command line: ``prerender serve`` and ``prerender render URL``."""
+"""The command line: ``prerender serve``, ``prerender render URL`` and ``prerender purge``."""
 
 import argparse
 import asyncio
 import os
 import signal
-import string
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 import uvloop
 from yarl import URL
 
 from prerender import __version__, app, logs
-from prerender.ajax_crawling import PrettyURL, ugly_to_pretty
+from prerender.addresses import pretty_of
+from prerender.admin import client
 from prerender.config import Settings, load
-from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
+from prerender.errors import AdminError, ConfigError, NotRenderable, OriginError, PrerenderError
 from prerender.snapshots.snapshot import Snapshot, Target
 
 _FAILED = 1
 _USAGE = 2
+_PURGES = {
+    "url": "the snapshot of a page, by its pretty or ugly URL",
+    "prefix": "of all pages whose URLs begin like this",
+    "pattern": "of all pages with such a URL; * stands for anything",
+    "tag": "of all pages with this tag",
+}
 _INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
@@ -31,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "serve":
             return _serve(load(options.config))
+        if options.command == "purge":
+            return _purge(options)
         return _render(options.url, options.config)
     except ConfigError as error:
         _say("\n".join(["prerender cannot start:", *error.problems]))
@@ -61,7 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="run the proxy")
     render = commands.add_parser("render", help="print the snapshot of one page and exit")
     render.add_argument("url", help="the page's URL, pretty (#!) or ugly")
-    for command in (serve, render):
+    purge = commands.add_parser("purge", help="have a running proxy make snapshots anew")
+    for word, help_text in _PURGES.items():
+        purge.add_argument(f"--{word}", action="append", default=[], help=help_text)
+    purge.add_argument("--all", action="store_true", help="all snapshots")
+    purge.add_argument("--soft", action="store_true", help="show them until there are new ones")
+    for command in (serve, render, purge):
         command.add_argument(
             "--config", type=Path, metavar="FILE", help="a TOML file with settings"
         )
@@ -90,8 +102,24 @@ def _serve(settings: Settings) -> int:
     return 0
 
 
+def _purge(options: argparse.Namespace) -> int:
+    what: dict[str, object] = {word: getattr(options, word) for word in _PURGES}
+    try:
+        count = client.purge(
+            load(options.config), what | {"all": options.all, "soft": options.soft}
+        )
+    except AdminError as error:
+        _say(f"prerender: {error}")
+        return _FAILED
+    print(f"purged: {count}")
+    return 0
+
+
 def _render(text: str, config: Path | None) -> int:
-    pretty = _pretty(text)
+    try:
+        pretty = pretty_of(text)
+    except ValueError as error:
+        raise ConfigError([f"URL: {error}"]) from error
     settings = _settings_to_render(text, config)
     target = Target.of(settings.public_url, pretty)
     # The ordinary course of things is for the log of a server.
@@ -109,31 +137,6 @@ def _render(text: str, config: Path | None) -> int:
         headers = "".join(f", {name}: {value}" for name, value in snapshot.headers)
         _say(f"prerender: {target.url}: status {snapshot.status}{headers}")
     return _write(snapshot.body)
-
-
-def _pretty(text: str) -> PrettyURL:
-    """The pretty URL, without its host, of a pretty or ugly URL as people write them.
-
-    Raises ConfigError when it is not the absolute URL of a page.
-    """
-    try:
-        url = URL(text, encoded=True)
-        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
-    except ValueError:
-        absolute = False
-    if not absolute or not text.isprintable() or "@" in url.raw_authority:
-        raise ConfigError(
-            ["URL: give the absolute URL of a page, http or https, without user and password"]
-        )
-    after_host = text.partition("://")[2]
-    start = min((i for i in map(after_host.find, "/?#") if i >= 0), default=len(after_host))
-    rest = after_host[start:]
-    path, _, fragment = (rest if rest.startswith("/") else f"/{rest}").partition("#")
-    # What cannot stand in a request is escaped as browsers do it; all else stays as it was given.
-    path = quote(path, safe=string.punctuation)
-    if ugly := ugly_to_pretty(path):
-        return ugly
-    return PrettyURL(path, fragment.removeprefix("!") if fragment.startswith("!") else "")
 
 
 def _settings_to_render(text: str, config: Path | None) -> Settings:

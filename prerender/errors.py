@@ -7,6 +7,10 @@
     │   └── LoopDetected         508  it is this proxy again
     ├── BadRequest               4xx, 501, 505: the client's message is not taken
     ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
+    ├── BadEntry                 (a store holds what is no entry of this version: a miss)
+    ├── StoreError               (one operation of a store failed: a miss)
+    │   └── StoreGone            (the store cannot be reached: it is left alone for a while)
+    ├── AdminError               (the command line cannot reach the proxy, or it refuses)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
         ├── EmptyPage
@@ -66,7 +70,30 @@ class BadRequest(PrerenderError):
 
 
 class NotRenderable(PrerenderError):
-    """The origin's answer for the target is not an HTML page, so there is nothing to render."""
+    """The origin's answer for the target is not an HTML page, so there is nothing to render.
+
+    ``origin_failed``: because it is an error of the origin's (5xx).
+    """
+
+    def __init__(self, reason: str, *, origin_failed: bool = False) -> None:
+        super().__init__(reason)
+        self.origin_failed = origin_failed
+
+
+class BadEntry(PrerenderError):
+    """Bytes that are no entry of this version, or not a whole one."""
+
+
+class StoreError(PrerenderError):
+    """One operation of a store failed; the next one may succeed."""
+
+
+class StoreGone(StoreError):
+    """The store cannot be reached: asking again at once is no use."""
+
+
+class AdminError(PrerenderError):
+    """The admin listener is not there, or refuses."""
 
 
 class RenderError(PrerenderError):

@@ -15,6 +15,7 @@ from prerender.http1.request import Request
 from prerender.responses import error_response, snapshot_response
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.tracking import Tracking
 
 _REMEMBERED_TARGETS = 1024
 
@@ -24,9 +25,12 @@ log = structlog.get_logger(__name__)
 class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours."""
 
-    def __init__(self, public: URL, snapshots: CachedSnapshots, forwarder: Forwarder) -> None:
+    def __init__(
+        self, public: URL, tracking: Tracking, snapshots: CachedSnapshots, forwarder: Forwarder
+    ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
-        self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(partial(Target.of, public))
+        target_of = partial(Target.of, public, tracking=tracking)
+        self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
         self._snapshots = snapshots
         self._forwarder = forwarder
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from prerender import conditional
 from prerender.conditional import Outcome, format_http_date
 from prerender.errors import PrerenderError, RenderError
+from prerender.snapshots.encodings import accepted
 from prerender.snapshots.snapshot import Answer, Timings
 
 if TYPE_CHECKING:
@@ -63,13 +64,14 @@ def _date_line(seconds: int) -> bytes:
 def snapshot_response(request: "Request", answer: Answer) -> WholeResponse:
     """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so."""
     snapshot = answer.snapshot
-    fields = snapshot.fields + _fields_of(answer)
+    chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
+    fields = chosen.fields + _fields_of(answer)
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
     if snapshot.status == 200:
         outcome = conditional.evaluate(
             request.method,
             request.headers,
-            etag=snapshot.etag,
+            etag=chosen.etag,
             last_modified=snapshot.last_modified,
             now=time.time(),
         )
@@ -77,12 +79,11 @@ def snapshot_response(request: "Request", answer: Answer) -> WholeResponse:
             return WholeResponse(304, fields, None)
         if outcome is Outcome.PRECONDITION_FAILED:
             return WholeResponse(412, fields, b"")
-    fields += b"Content-Type: text/html; charset=utf-8\r\nAccept-Ranges: none\r\n"
-    return WholeResponse(snapshot.status, fields, snapshot.body)
+    return WholeResponse(snapshot.status, fields + chosen.content_fields, chosen.body)
 
 
 def _fields_of(answer: Answer) -> bytes:
-    freshness = f"max-age={math.floor(answer.ttl)}" if answer.ttl else "no-cache"
+    freshness = f"max-age={math.floor(answer.ttl)}" if answer.ttl > 0 else "no-cache"
     text = (
         f"Cache-Control: {freshness}\r\n"
         f"Cache-Status: {cache_status(answer)}\r\n"
@@ -96,7 +97,8 @@ def _fields_of(answer: Answer) -> bytes:
 def cache_status(answer: Answer) -> str:
     """The Cache-Status field of an answer (RFC 9211)."""
     if answer.how == "hit":
-        return f"{CACHE_NAME}; hit; ttl={math.floor(answer.ttl)}"
+        detail = f"; detail={answer.detail}" if answer.detail else ""
+        return f"{CACHE_NAME}; hit; ttl={math.floor(answer.ttl)}{detail}"
     parts = [CACHE_NAME, "fwd=stale" if answer.how == "kept" else "fwd=miss"]
     details = [answer.detail] if answer.detail else []
     if answer.how == "coalesced":

@@ -121,6 +121,8 @@ class Proxy:
         """Any request; redirects are not followed."""
         url = URL(self.url + path, encoded=True)
         options = {"allow_redirects": False} | options
+        # Ours would be aiohttp's own, and the bodies compressed.
+        options["headers"] = {"Accept-Encoding": "identity"} | dict(options.get("headers") or {})
         async with self.client.request(method, url, **options) as response:
             return Reply(response.status, response.headers, await response.read())
 

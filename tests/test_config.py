@@ -19,7 +19,7 @@ from prerender.errors import ConfigError
 EXAMPLE = Path(__file__).parent.parent / "config.example.toml"
 ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
 # Whoever lists them here says that empty means something.
-MAY_BE_EMPTY = {("site", "url"), ("browser", "path")}
+MAY_BE_EMPTY = {("site", "url"), ("browser", "path"), ("admin", "token")}
 
 
 def all_settings() -> dict[tuple[str, str], str]:
@@ -116,6 +116,12 @@ A_FLAG = "give true or false"
 PATTERNS = 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
 NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
 HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
+PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
+RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
+A_STORE = (
+    'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
+    'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
+)
 AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"'
 
 
@@ -152,6 +158,55 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[cache] ttl", "1979-05-27", "datetime.date(1979, 5, 27)", A_DURATION),
         ("[render] timeout", "0", "0", "must be more than 0"),
         ("[render] budget", "'0s'", "'0s'", "must be more than 0"),
+        ("[cache] stale", "-1", "-1", "must be from 0 to 365d"),
+        ("[cache] timeout", "0", "0", "must be more than 0"),
+        ("[cache] page_ttl", "1", "1", A_FLAG),
+        ("[cache] url", "'memory'", "***", A_STORE),
+        ("[cache] url", "'memory://x'", "***", A_STORE),
+        ("[cache] url", "'file://x/y'", "***", A_STORE),
+        ("[cache] url", "'file:///'", "***", A_STORE),
+        ("[cache] url", "'file:///x?y=1'", "***", A_STORE),
+        ("[cache] url", "'redis:///0'", "***", A_STORE),
+        ("[cache] url", "'redis://h/x'", "***", A_STORE),
+        ("[cache] url", "'redis://h:0/1'", "***", A_STORE),
+        ("[cache] url", "'redis://h:x'", "***", A_STORE),
+        ("[cache] url", "'redis://h?password=s3cret'", "***", A_STORE),
+        ("[cache] url", "'redis://h#!'", "***", A_STORE),
+        ("[cache] url", "'unix:///s?db=x'", "***", A_STORE),
+        ("[cache] url", "'memcached://h'", "***", A_STORE),
+        ("[cache] tracking_parameters", "'utm_*'", "'utm_*'", PARAMETERS),
+        ("[cache] tracking_parameters", "[1]", "[1]", PARAMETERS),
+        (
+            "[cache] tracking_parameters",
+            "['a*b']",
+            "['a*b']",
+            "'a*b' is no name of a query parameter; a * may stand at its end",
+        ),
+        ("[cache] rules", "'/x'", "'/x'", RULES),
+        (
+            "[cache] rules",
+            "[{ path = '/x' }]",
+            "[{'path': '/x'}]",
+            f"{RULES}, each with path and ttl",
+        ),
+        (
+            "[cache] rules",
+            "[{ path = 'x', ttl = 1 }]",
+            "[{'path': 'x', 'ttl': 1}]",
+            "'x': a path begins with / or *, which stands for anything",
+        ),
+        (
+            "[cache] rules",
+            "[{ path = '/', ttl = 'no' }]",
+            "[{'path': '/', 'ttl': 'no'}]",
+            f'/: ttl: {A_DURATION}, or "never"',
+        ),
+        (
+            "[admin] token",
+            "'too-short'",
+            "***",
+            "give at least 16 characters, ASCII without spaces",
+        ),
         ("[cache] max_bytes", "'10 apples'", "'10 apples'", A_SIZE),
         ("[cache] max_bytes", "-1", "-1", "must be from 0 to 65536GiB"),
         ("[cache] max_bytes", "inf", "inf", "must be from 0 to 65536GiB"),
@@ -383,6 +438,33 @@ def test_patterns(tmp_path: Path) -> None:
     for pattern in ("(", "a{99999999999}"):
         said = problem(None, ORIGIN | {name: json.dumps([pattern])})
         assert f": '{pattern}' is not a regular expression: " in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory://",
+        "file:///var/cache/prerender",
+        "redis://localhost",
+        "redis://user:p%40ss%2F@redis.internal:6380/15",
+        "redis://[::1]:6379/0",
+        "rediss://:secret@redis:6379/0?ssl_ca_certs=/ca.pem",
+        "unix:///run/redis.sock",
+        "unix://user:secret@/run/redis.sock?db=2",
+    ],
+)
+def test_stores(url: str) -> None:
+    settings = load(None, ORIGIN | {"PRERENDER_CACHE_URL": url})
+    assert settings.cache.url == url
+    assert url not in repr(settings) or url == "memory://"
+
+
+def test_rules(tmp_path: Path) -> None:
+    text = '[[cache.rules]]\npath = "/a*"\nttl = "5m"\n[[cache.rules]]\npath = "*"\nttl = "never"'
+    rules = (("/a*", 300.0), ("*", 0.0))
+    assert load(written(tmp_path, text), ORIGIN).cache.rules == rules
+    variable = '[{"path": "/a*", "ttl": 300}, {"path": "*", "ttl": "never"}]'
+    assert load(None, ORIGIN | {"PRERENDER_CACHE_RULES": variable}).cache.rules == rules
 
 
 @given(

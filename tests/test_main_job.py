@@ -104,7 +104,7 @@ async def test_unchanged_content_keeps_its_date(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     origin = await pages(start_origin, {"/": "<p>the same"})
-    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05, "stale": 0}})
     first = await proxy.crawl("/")
     async with asyncio.timeout(10):
         while origin.count("/") < 3:

@@ -46,7 +46,7 @@ async def test_failed_requests_of_the_page(
     </script>"""
     )
     origin = await start_origin(site.application())
-    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05, "stale": 0}})
     good = await proxy.crawl("/")
     assert "answer" in good.text
     site.api_status = 500
@@ -72,20 +72,24 @@ async def test_a_first_snapshot_with_failed_requests_is_shown(
 async def test_pages_that_have_shrunk(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     site = _Changing()
     origin = await start_origin(site.application())
-    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05, "stale": 0}})
     good = await proxy.crawl("/")
     site.page = "<p>loading"
     kept = await _next_render(proxy)
     assert kept.body == good.body
     assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=shrunken"
-    # Until it is looked at again, what was kept is a hit.
-    assert (await proxy.crawl("/")).headers["Cache-Status"].startswith("prerender; hit; ttl=2")
+    # Until it is looked at again, what was kept is shown at once.
+    again = await proxy.crawl("/")
+    assert again.headers["Cache-Status"] == "prerender; hit; ttl=-1; detail=stale-if-error"
+    assert again.headers["Cache-Control"] == "no-cache"
 
 
 async def test_partial_pages(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     site = _Changing()
     origin = await start_origin(site.application())
-    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}, "render": {"timeout": 3}})
+    proxy = await start_proxy(
+        origin.url, {"cache": {"ttl": 0.05, "stale": 0}, "render": {"timeout": 3}}
+    )
     good = await proxy.crawl("/")
     site.page = GOOD + "<script>setTimeout(() => { for (;;); }, 50)</script>"
     kept = await _next_render(proxy)
@@ -98,7 +102,7 @@ async def test_a_page_that_is_gone_is_gone(
 ) -> None:
     site = _Changing()
     origin = await start_origin(site.application())
-    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05, "stale": 0}})
     await proxy.crawl("/")
     site.page = '<head><meta name="prerender-status-code" content="404"></head>not found'
     answer = await _next_render(proxy)

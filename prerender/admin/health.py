@@ -1,4 +1,4 @@
-"""Liveness and readiness.
+"""The admin listener: liveness and readiness, and purges (purge.py).
 
 ``/healthz``: the loop runs. ``/readyz``: a page can be had, and no shutdown is under way. Plain
 proxying works without either.
@@ -8,19 +8,21 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from prerender.admin.purge import Purging
 from prerender.rendering.pool import Pool
 
 POOL: web.AppKey[Pool] = web.AppKey("pool", Pool)
 DRAINING: web.AppKey[Callable[[], bool]] = web.AppKey("draining", Callable)  # type: ignore[arg-type]
 
 
-def make_app(pool: Pool, draining: Callable[[], bool]) -> web.Application:
+def make_app(pool: Pool, draining: Callable[[], bool], purging: Purging) -> web.Application:
     """The application of the admin listener."""
     app = web.Application()
     app[POOL] = pool
     app[DRAINING] = draining
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/readyz", _readyz)
+    app.router.add_post("/purge", purging.__call__)
     return app
 
 

@@ -160,7 +160,15 @@ def _explain(detail: ErrorDetails, sources: Mapping[tuple[str, ...], str]) -> st
     if detail["type"] == "missing":
         return f"{name}: is required; set it in the file or as {_variable(section, key)}"
     message = detail["msg"].removeprefix("Value error, ")
-    return f"{name}{source}: {_shown(detail['input'])}: {message[:1].lower()}{message[1:]}"
+    hidden = detail["input"] and _is_secret(section, key)
+    shown = "***" if hidden else _shown(detail["input"])
+    return f"{name}{source}: {shown}: {message[:1].lower()}{message[1:]}"
+
+
+def _is_secret(section: str, key: str) -> bool:
+    """Whether a setting is one that is not printed with the others either."""
+    field = _section_model(Settings.model_fields[section].annotation).model_fields.get(key)
+    return field is not None and not field.repr
 
 
 def _shown(value: object) -> str:

@@ -14,12 +14,16 @@ from prerender.config.types import (
     Duration,
     Flag,
     Networks,
+    Parameters,
     Patterns,
     Port,
     PositiveDuration,
+    Rules,
     SiteURL,
     SiteURLOrNothing,
     Size,
+    StoreURL,
+    Token,
     whole_number,
 )
 
@@ -31,6 +35,12 @@ _PRIVATE = (
     "::1/128",
     "fc00::/7",
 )
+# Of campaigns and clicks, as the big networks and mailers add them.
+TRACKING_PARAMETERS = (
+    "utm_*", "gclid", "gclsrc", "gbraid", "wbraid", "dclid", "srsltid", "_ga", "_gl",
+    "fbclid", "igsh", "igshid", "msclkid", "yclid", "ysclid", "twclid", "ttclid", "li_fat_id", "epik",
+    "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok",
+)  # fmt: skip
 
 
 class _Section(BaseModel):
@@ -86,17 +96,61 @@ class Server(_Section):
 
 
 class Admin(_Section):
-    """The listener for health checks. Keep it off the public network."""
+    """The listener for health checks and purges. Keep it off the public network."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
+    token: Token = Field(
+        "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+    )
 
 
 class Cache(_Section):
-    """Where snapshots are kept."""
+    """Where snapshots are kept, and for how long."""
 
+    url: StoreURL = Field(
+        "memory://",
+        repr=False,
+        description='"memory://", "file:///a/folder", "redis://user:password@host:6379/0", '
+        '"rediss://...", "unix:///a/socket?db=0".',
+    )
     ttl: Duration = Field(3600, description="How long a snapshot is fresh; 0 keeps none.")
+    error_ttl: Duration = Field(
+        60, description="How long the snapshot of a missing page (404, 410) is fresh, at most."
+    )
+    rules: Rules = Field(
+        (),
+        description="Other times for some pages, the first that matches counts: "
+        '[{ path = "/news/*", ttl = "5m" }, { path = "/#!/my/*", ttl = "never" }].',
+    )
+    page_ttl: Flag = Field(
+        False, description="A page may say its own in seconds: <meta name=prerender-cache-ttl>."
+    )
+    obey_origin: Flag = Field(
+        True, description="Keep no page whose Cache-Control says no-store or private."
+    )
+    stale: Duration = Field(
+        3600, description="How long after that a snapshot is served while a new one is made."
+    )
+    stale_if_error: Duration = Field(
+        86400, description="How long after that a snapshot is served when no new one can be made."
+    )
+    deploys: Flag = Field(
+        False,
+        description="When a page comes with other scripts or styles than last time, take the "
+        "snapshots of all pages that had the same ones for stale.",
+    )
+    tracking_parameters: Parameters = Field(
+        TRACKING_PARAMETERS,
+        description="Query parameters that make no difference to a page and are left out.",
+    )
     max_bytes: Size = Field(256 * 1024**2, description="Bound of the memory that snapshots take.")
+    file_max_bytes: Size = Field(
+        2 * 1024**3, description="Bound of the disk space that snapshots take (file://)."
+    )
+    timeout: PositiveDuration = Field(
+        0.5, description="Longest wait for Redis before it is done without."
+    )
 
 
 class Browser(_Section):
@@ -123,6 +177,11 @@ class Render(_Section):
     )
     budget: PositiveDuration = Field(
         10, description="Virtual time that a page's timers may use before it is taken as done."
+    )
+    patience: PositiveDuration = Field(
+        4,
+        description="How long a request of the page may be silent and still be waited for; "
+        "raise it for slow interfaces.",
     )
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
@@ -28,6 +29,11 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
+_PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
+# Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
+_TLS_OPTIONS = frozenset(
+    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
+)
 _LONGEST = 365 * 86400
 _LARGEST = 2**46
 _DURATION_HELP = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
@@ -79,24 +85,101 @@ def whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVal
     return BeforeValidator(parse)
 
 
-def _patterns(value: object) -> tuple[str, ...]:
-    """Regular expressions; in the environment as a JSON array."""
-    help_text = (
-        'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
-    )
+def _list(value: object, help_text: str) -> list[object]:
+    """A list; in the environment a JSON array."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise ValueError(help_text) from None
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list | tuple):
         raise ValueError(help_text)
-    for pattern in value:
+    return list(value)
+
+
+def _strings(value: object, help_text: str) -> tuple[str, ...]:
+    found = _list(value, help_text)
+    if not all(isinstance(item, str) for item in found):
+        raise ValueError(help_text)
+    return tuple(map(str, found))
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    patterns = _strings(
+        value, 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
+    )
+    for pattern in patterns:
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-    return tuple(value)
+    return patterns
+
+
+def _parameters(value: object) -> tuple[str, ...]:
+    names = _strings(
+        value, 'give a list of names of query parameters, for example ["utm_*", "ref"]'
+    )
+    for name in names:
+        if not _PARAMETER.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a query parameter; a * may stand at its end")
+    return names
+
+
+def _rules(value: object) -> tuple[tuple[str, float], ...]:
+    help_text = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
+    rules = []
+    for rule in _list(value, help_text):
+        if not isinstance(rule, dict) or set(rule) != {"path", "ttl"}:
+            raise ValueError(f"{help_text}, each with path and ttl")
+        path, ttl = rule["path"], rule["ttl"]
+        if not isinstance(path, str) or not path.startswith(("/", "*")):
+            raise ValueError(f"{path!r}: a path begins with / or *, which stands for anything")
+        try:
+            rules.append((path, 0.0 if ttl == "never" else _duration(ttl)))
+        except ValueError as error:
+            raise ValueError(f'{path}: ttl: {error}, or "never"') from None
+    return tuple(rules)
+
+
+def _store_url(value: str) -> str:
+    """Where snapshots are kept."""
+    try:
+        url = urlsplit(value)
+        known = value.isprintable() and " " not in value and _is_store(url)
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(
+            'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
+            'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
+        )
+    return value
+
+
+def _is_store(url: SplitResult) -> bool:
+    options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
+    if url.fragment:
+        return False
+    match url.scheme:
+        case "memory":
+            return url.geturl() in ("memory:", "memory://")
+        case "file":
+            return not url.netloc and len(url.path) > 1 and not options
+        case "redis" | "rediss":
+            allowed = _TLS_OPTIONS if url.scheme == "rediss" else frozenset()
+            database = re.fullmatch(r"/?|/[0-9]{1,5}", url.path, re.ASCII)
+            return bool(url.hostname and url.port != 0 and database) and options.keys() <= allowed
+        case "unix":
+            database = re.fullmatch(r"[0-9]{1,5}", options.get("db", "0"), re.ASCII)
+            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
+    return False
+
+
+def _token(value: str) -> str:
+    if value and not re.fullmatch(r"[!-~]{16,}", value, re.ASCII):
+        raise ValueError("give at least 16 characters, ASCII without spaces")
+    return value
 
 
 def _networks(value: object) -> tuple[Network, ...]:
@@ -163,6 +246,10 @@ Size = Annotated[int, BeforeValidator(_size)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
+StoreURL = Annotated[str, AfterValidator(_store_url)]
+Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]

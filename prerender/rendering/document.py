@@ -43,7 +43,7 @@ async def fetch(upstream: Upstream, public: URL, target: str, max_bytes: int) ->
             kept["Location"] = fields.publish(kept["Location"], upstream.base, public)
             return Document(response.status, kept, b"")
         if reason := _not_a_page(response):
-            raise NotRenderable(reason)
+            raise NotRenderable(reason, origin_failed=response.status >= 500)
         try:
             body = await _read(response, max_bytes)
         except TimeoutError as error:

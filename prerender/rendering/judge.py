@@ -14,6 +14,9 @@ from prerender.ajax_crawling import ugly_to_pretty
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.rendering.page import Departed, Rendered
 from prerender.rendering.visit import Document, Exchange, Visit
+from prerender.snapshots.freshness import page_ttl
+from prerender.snapshots.purges import tags_of
+from prerender.snapshots.shell import shell_of
 from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target, etag_of
 
 # What a page may say about itself with <meta name="prerender-header">. Anything else would let what
@@ -65,6 +68,9 @@ class Judge:
             last_modified=int(now),
             storable=may_be_stored(document),
             facts=facts,
+            ttl=page_ttl(rendered.cache_ttls),
+            tags=tags_of([*document.headers.getall("Cache-Tag", ()), *rendered.cache_tags]),
+            shell=shell_of(document.body),
         )
 
     def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:

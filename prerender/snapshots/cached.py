@@ -1,139 +1,195 @@
-"""Snapshots kept for a time: what is fresh, what may be kept, and when content last changed."""
+"""Snapshots kept for a time: which is shown, when it is made anew, and what replaces it."""
 
-import time
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
+from prerender.errors import NotRenderable, OriginError, PrerenderError, RenderError
+from prerender.snapshots import clock as steady
 from prerender.snapshots.coalesced import Coalesced
-from prerender.snapshots.memory import BoundedMemoryCache
+from prerender.snapshots.encodings import encoded
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.freshness import (
+    DOUBT_SECONDS,
+    MOST_REFUSALS,
+    PARTIAL,
+    Freshness,
+    worse_than,
+)
+from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Answer, Snapshot, Snapshots, Target
-
-# A page that is missing may appear soon; one that is wrongly missing must not stay so for long.
-NOT_FOUND_SECONDS = 60.0
-# A snapshot that may not be right is looked at again so soon.
-DOUBT_SECONDS = 30.0
-# What remains of a page's text when something went wrong with it; but content that stays short when
-# it is looked at again is the content.
-PARTIAL = "partial"
-SHRUNKEN = 0.2
-MOST_REFUSALS = 3
+from prerender.snapshots.stores.store import Store
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A kept snapshot; ``stored`` and ``expires`` on the monotonic clock, in seconds.
+class _Job:
+    """What a render has to know: the entry it may replace, the last purge before it, its lease."""
 
-    ``refusals``: how often a worse one was refused in its favour.
-    """
-
-    snapshot: Snapshot
-    stored: float
-    expires: float
-    refusals: int = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes in memory."""
-        return self.snapshot.size_bytes
+    target: Target
+    old: Entry | None
+    generation: int
+    fence: int = 0
 
 
 class CachedSnapshots:
-    """Keeps the snapshots of ``inner`` in ``cache`` for ``ttl`` seconds; renders each once.
+    """Keeps the snapshots of ``inner`` in ``store``; renders each once at a time.
 
-    An entry stays in the cache past its time, until the room is needed, because what comes next is
-    compared with it: the same content keeps its Last-Modified.
+    ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
+    makes it. An entry stays in the store past its time, because what comes next is compared with it:
+    the same content keeps its validators.
     """
 
     def __init__(
         self,
         inner: Snapshots,
-        cache: BoundedMemoryCache,
-        ttl: float,
-        clock: Callable[[], float] = time.monotonic,
+        store: Store,
+        freshness: Freshness,
+        patience: float,
+        clock: Callable[[], float] = steady.now,
     ) -> None:
         self._inner = inner
-        self._cache = cache
-        self._ttl = ttl
+        self._store = store
+        self._freshness = freshness
+        self._patience = patience
         self._clock = clock
         self._renders: Coalesced[Answer] = Coalesced()
 
     def fresh(self, target: Target) -> Answer | None:
         """The kept snapshot if it is fresh. Costs microseconds: most requests end here."""
-        entry = self._cache.peek(target.key)
-        if not isinstance(entry, Entry):
-            return None
         now = self._clock()
-        if entry.expires <= now:
+        entry = self._store.peek(target.key, now)
+        if entry is None or entry.expires <= now:
             return None
         return Answer(entry.snapshot, "hit", age=now - entry.stored, ttl=entry.expires - now)
 
     async def snapshot(self, target: Target) -> Answer:
-        """A fresh snapshot, kept or new. Raises RenderError, OriginError or NotRenderable."""
+        """A kept snapshot or a new one. Raises RenderError, OriginError or NotRenderable."""
         if answer := self.fresh(target):
             return answer
-        answer, joined = await self._renders.run(target.key, lambda: self._render(target))
-        return replace(answer, how="coalesced") if joined else answer
+        if not self._freshness.ordinary(target.page):
+            return await self._shared(target, lambda: self._inner.snapshot(target))
+        old = await self._store.get(target.key)
+        job = _Job(target, old, self._store.generation)
+        if old is not None:
+            now = self._clock()
+            if now < old.expires:
+                return self._hit(old, now)
+            if now < old.expires + self._freshness.stale:
+                if now >= old.retry:
+                    self._renders.start(target.key, lambda: self._render_if_nobody_does(job, 0))
+                return self._hit(old, now, "stale")
+            if now < min(old.retry, old.expires + self._freshness.stale_if_error):
+                return self._hit(old, now, "stale-if-error")
+        return await self._shared(target, lambda: self._render_if_nobody_does(job, self._patience))
 
     async def close(self) -> None:
         """Stop the renders that are under way."""
         await self._renders.close()
 
-    async def _render(self, target: Target) -> Answer:
-        answer = await self._inner.snapshot(target)
-        old = self._cache.peek(target.key)
+    def _hit(self, entry: Entry, now: float, detail: str = "") -> Answer:
+        age = max(0.0, now - entry.stored)
+        return Answer(entry.snapshot, "hit", age=age, ttl=entry.expires - now, detail=detail)
+
+    async def _shared(
+        self, target: Target, work: Callable[[], Coroutine[Any, Any, Answer]]
+    ) -> Answer:
+        answer, joined = await self._renders.run(target.key, work)
+        return replace(answer, how="coalesced") if joined and answer.how == "miss" else answer
+
+    async def _render_if_nobody_does(self, job: _Job, patience: float) -> Answer:
+        """Render, or have what another replica renders, if that takes no longer than ``patience``."""
+        key = job.target.key
+        async with self._store.lease(key, patience) as fence:
+            if fence is None and not patience and job.old is not None:
+                return self._hit(job.old, self._clock())
+            # Whoever had the lease before, or was sooner in this process, may have kept something.
+            entry = await self._store.get(key, again=True)
+            now = self._clock()
+            if entry is not None and now < entry.expires:
+                return replace(self._hit(entry, now), how="coalesced")
+            return await self._render(replace(job, old=entry or job.old, fence=fence or 0))
+
+    async def _render(self, job: _Job) -> Answer:
+        try:
+            answer = await self._inner.snapshot(job.target)
+        except NotRenderable as reason:
+            if not reason.origin_failed:
+                # What was here is no page any more.
+                await self._store.delete(job.target.key)
+                raise
+            return await self._despite(reason, job)
+        except (RenderError, OriginError) as error:
+            return await self._despite(error, job)
+        return await self._keep(answer, job)
+
+    async def _despite(self, error: PrerenderError, job: _Job) -> Answer:
+        """The old snapshot although there is no new one. Raises ``error`` if it is too old."""
+        old, now = job.old, self._clock()
+        if old is None or now >= old.expires + self._freshness.stale_if_error:
+            raise error
+        log.warning("snapshot not renewed", url=job.target.url, reason=str(error))
+        return await self._stay(replace(old, retry=now + DOUBT_SECONDS), job, "failed")
+
+    async def _stay(self, old: Entry, job: _Job, why: str) -> Answer:
+        """Keep the old snapshot, with a note on when to try again."""
+        old = replace(old, fence=max(old.fence, job.fence))
+        await self._store.set(job.target.key, old, self._freshness.kept(self._freshness.ttl))
+        return replace(self._hit(old, self._clock()), how="kept", detail=why)
+
+    async def _keep(self, answer: Answer, job: _Job) -> Answer:
+        target, old, snapshot = job.target, job.old, answer.snapshot
         now = self._clock()
-        new = Entry(answer.snapshot, now, now + self._ttl_of(answer.snapshot))
-        if isinstance(old, Entry):
-            worse = worse_than(old.snapshot, new.snapshot)
-            if worse == PARTIAL or (worse and old.refusals < MOST_REFUSALS):
-                log.warning("snapshot not replaced", url=target.url, reason=worse)
-                await self._cache.set(
-                    target.key, replace(old, expires=now + DOUBT_SECONDS, refusals=old.refusals + 1)
-                )
-                return replace(
-                    answer, snapshot=old.snapshot, how="kept", age=now - old.stored, detail=worse
-                )
-            if old.snapshot.etag == new.snapshot.etag:
-                same = replace(new.snapshot, last_modified=old.snapshot.last_modified)
-                # What came out the same twice is not in doubt any more.
-                new = replace(new, snapshot=same, expires=now + self._ttl_of(same, doubt=False))
-        ttl = new.expires - now
-        stored = ttl > 0 and await self._cache.set(target.key, new)
+        if old is not None and (refused := self._refused(old, snapshot, now)):
+            log.warning("snapshot not replaced", url=target.url, reason=refused)
+            old = replace(old, retry=now + DOUBT_SECONDS, refusals=old.refusals + 1)
+            kept = await self._stay(old, job, refused)
+            return replace(kept, timings=answer.timings)
+        same = old is not None and old.snapshot.etag == snapshot.etag
+        if same and old is not None:
+            snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
+        # What came out the same twice is not in doubt any more.
+        ttl = self._freshness.lifetime(target.page, snapshot, doubt=not same)
+        detail = PARTIAL if snapshot.facts.partial else ""
+        if not ttl:
+            if old is not None and not snapshot.facts.partial:
+                # It may not be kept any more, or it is gone.
+                await self._store.delete(target.key)
+            return replace(answer, snapshot=snapshot, detail=detail)
+        if old is not None and same and old.snapshot.body == snapshot.body:
+            snapshot = replace(snapshot, encoded=old.snapshot.encoded)
+        else:
+            codings = await asyncio.to_thread(encoded, snapshot.body)
+            snapshot = replace(snapshot, encoded=codings)
+        await self._watch_for_deploys(old, snapshot)
+        entry = Entry(
+            target.page,
+            snapshot,
+            stored=now,
+            expires=now + ttl,
+            generation=job.generation,
+            fence=job.fence,
+        )
+        stored = await self._store.set(target.key, entry, self._freshness.kept(ttl))
         return replace(
-            answer,
-            snapshot=new.snapshot,
-            stored=bool(stored),
-            ttl=ttl if stored else 0.0,
-            detail=PARTIAL if new.snapshot.facts.partial else "",
+            answer, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
         )
 
-    def _ttl_of(self, snapshot: Snapshot, *, doubt: bool = True) -> float:
-        if not snapshot.storable or snapshot.facts.partial:
-            return 0.0
-        if snapshot.status == 200:
-            facts = snapshot.facts
-            lacking = bool(facts.failed_requests or facts.unanswered_requests)
-            return min(self._ttl, DOUBT_SECONDS) if lacking and doubt else self._ttl
-        if snapshot.status in (404, 410):
-            return min(self._ttl, NOT_FOUND_SECONDS)
-        return 0.0
+    def _refused(self, old: Entry, new: Snapshot, now: float) -> str:
+        """Why a new snapshot must not replace an old one, or ''."""
+        if now >= old.expires + self._freshness.stale_if_error:
+            return ""
+        worse = worse_than(old.snapshot, new)
+        lasting = worse == PARTIAL or new.status >= 500
+        return worse if lasting or old.refusals < MOST_REFUSALS else ""
 
-
-def worse_than(old: Snapshot, new: Snapshot) -> str:
-    """In what a new snapshot is so much worse than the old one that it should not replace it, or ''.
-
-    Only pages that are there are compared: one that is gone is gone.
-    """
-    if old.status != 200 or new.status != 200:
-        return ""
-    if new.facts.partial:
-        return PARTIAL
-    if new.facts.failed_requests and not old.facts.failed_requests:
-        return "failed-requests"
-    if new.facts.text_length < old.facts.text_length * SHRUNKEN:
-        return "shrunken"
-    return ""
+    async def _watch_for_deploys(self, old: Entry | None, new: Snapshot) -> None:
+        """Take all snapshots of the last deploy for stale when a page is seen to be of another one."""
+        before = old.snapshot.shell if old is not None else ""
+        if self._freshness.deploys and before and new.shell and before != new.shell:
+            log.info("a deploy is seen: snapshots of the old one are stale", shell=before)
+            await self._store.purge(Purge("shell", before, soft=True))

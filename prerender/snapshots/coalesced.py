@@ -22,13 +22,17 @@ class Coalesced(Generic[T]):
         The second value tells whether it was running already. A caller that is cancelled leaves the
         work to the others; an exception of the work is raised to each of them.
         """
+        joined = key in self._running
+        return await asyncio.shield(self.start(key, work)), joined
+
+    def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+        """Begin ``work()`` if it is not running already, without waiting for its end."""
         task = self._running.get(key)
-        joined = task is not None
         if task is None:
             task = asyncio.create_task(work(), name=f"render {key}")
             self._running[key] = task
             task.add_done_callback(lambda done: self._finished(key, done))
-        return await asyncio.shield(task), joined
+        return task
 
     async def close(self) -> None:
         """Cancel what is running and wait for its end."""

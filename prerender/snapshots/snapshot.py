@@ -1,6 +1,7 @@
 """The values that pass between the layers. Frozen: what is stored cannot be changed by a reader."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Literal, Protocol
@@ -9,6 +10,8 @@ from yarl import URL
 
 from prerender.ajax_crawling import PrettyURL
 from prerender.conditional import format_http_date
+from prerender.snapshots.encodings import IDENTITY
+from prerender.snapshots.tracking import NO_TRACKING, Tracking
 
 Header = tuple[str, str]
 
@@ -17,19 +20,22 @@ Header = tuple[str, str]
 class Target:
     """The page to render: its path and query as the crawler sent them, and its fragment.
 
-    ``url`` is the public URL that the browser opens. ``key`` names the target in every store: two
-    targets have the same key only if they are the same page.
+    ``url`` is the public URL that the browser opens, ``page`` the part of it after the host. ``key``
+    names the target in every store: two targets have the same key only if they are the same page.
     """
 
     path: str
     url: str
+    page: str = field(repr=False)
     key: str = field(repr=False)
 
     @classmethod
-    def of(cls, public: URL, pretty: PrettyURL) -> "Target":
-        """The target of a pretty URL on the site with the public URL ``public``."""
-        url = f"{public.origin()}{pretty}"
-        return cls(pretty.path, url, _digest(url.encode("utf-8", "surrogateescape")))
+    def of(cls, public: URL, pretty: PrettyURL, tracking: Tracking = NO_TRACKING) -> "Target":
+        """The target of a pretty URL, less ``tracking``, on the site with the public URL ``public``."""
+        pretty = replace(pretty, path=tracking.without(pretty.path))
+        page = str(pretty)
+        url = f"{public.origin()}{page}"
+        return cls(pretty.path, url, page, _digest(url.encode("utf-8", "surrogateescape")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +67,28 @@ class Facts:
     errors: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """A snapshot in one content coding, ready to be sent.
+
+    ``fields`` are the header lines of every answer, ``content_fields`` those of answers with ``body``.
+    """
+
+    etag: str
+    fields: bytes
+    content_fields: bytes
+    body: bytes
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """What a crawler gets for a target.
 
     ``headers`` are those of the page itself, without validators and framing. ``last_modified`` (Unix
     seconds) is when the content last changed, which may be long before it was last rendered.
-    ``storable``: the origin allows that it is kept.
+    ``storable``: the origin allows that it is kept. ``ttl`` (seconds) and ``tags`` are the page's own
+    word on how long and under what names, ``shell`` tells which scripts and styles it came with.
+    ``encoded``: the body by content coding.
     """
 
     status: int
@@ -77,21 +98,50 @@ class Snapshot:
     last_modified: int
     storable: bool = True
     facts: Facts = Facts()
+    ttl: float | None = None
+    tags: tuple[str, ...] = ()
+    shell: str = ""
+    encoded: tuple[tuple[str, bytes], ...] = ()
 
     @cached_property
-    def fields(self) -> bytes:
-        """The header fields that are the same in every 200 of this snapshot, as they are sent."""
+    def representations(self) -> dict[str, Representation]:
+        """What can be sent, by content coding; identity is always there."""
+        bodies = ((IDENTITY, self.body), *self.encoded)
+        return {coding: self._representation(coding, body) for coding, body in bodies}
+
+    def best(self, codings: Iterable[str]) -> Representation:
+        """The representation for a client that takes ``codings``, best first, identity among them."""
+        representations = self.representations
+        for coding in codings:
+            if representation := representations.get(coding):
+                return representation
+        return representations[IDENTITY]
+
+    def _representation(self, coding: str, body: bytes) -> Representation:
+        # Other bytes are another representation, with a validator of its own (section 8.8.3.3).
+        etag = self.etag if coding == IDENTITY else f'{self.etag[:-1]}-{coding}"'
         lines = [
             *(f"{name}: {value}" for name, value in self.headers),
-            f"ETag: {self.etag}",
+            f"ETag: {etag}",
             f"Last-Modified: {format_http_date(self.last_modified)}",
+            "Vary: Accept-Encoding",
         ]
-        return "".join(f"{line}\r\n" for line in lines).encode("utf-8", "surrogateescape")
+        of_content = ["Content-Type: text/html; charset=utf-8", "Accept-Ranges: none"]
+        if coding != IDENTITY:
+            of_content.append(f"Content-Encoding: {coding}")
+        return Representation(etag, _field_lines(lines), _field_lines(of_content), body)
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in memory."""
-        return len(self.body) + sum(len(name) + len(value) for name, value in self.headers) + 512
+        bodies = len(self.body) + sum(len(body) for _, body in self.encoded)
+        words = sum(len(name) + len(value) for name, value in self.headers)
+        # Each body comes with its header lines, which repeat those words.
+        return bodies + (1 + len(self.encoded)) * (words + 512) + 1024
+
+
+def _field_lines(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\r\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def etag_of(status: int, headers: tuple[Header, ...], body: bytes) -> str:
@@ -108,7 +158,8 @@ def _digest(data: bytes) -> str:
 class Answer:
     """A snapshot, and how it was come by. ``age`` and ``ttl`` (what is left of it) in seconds.
 
-    "kept": the old snapshot, because the new one was worse; ``detail`` says in what.
+    "hit" with a negative ``ttl``: a stale one, while a new one is made. "kept": the old snapshot,
+    because the new one was worse or could not be made; ``detail`` says why.
     """
 
     snapshot: Snapshot

@@ -1,0 +1,34 @@
+"""Pages as people write them, on the command line and to the admin listener."""
+
+import string
+from urllib.parse import quote
+
+from yarl import URL
+
+from prerender.ajax_crawling import PrettyURL, ugly_to_pretty
+
+
+def pretty_of(text: str) -> PrettyURL:
+    """The pretty URL, without its host, of an absolute pretty or ugly URL. Raises ValueError."""
+    try:
+        url = URL(text, encoded=True)
+        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        absolute = False
+    if not absolute or not text.isprintable() or "@" in url.raw_authority:
+        raise ValueError(
+            "give the absolute URL of a page, http or https, without user and password"
+        )
+    path, _, fragment = after_host(text).partition("#")
+    # What cannot stand in a request is escaped as browsers do it; all else stays as it was given.
+    path = quote(path, safe=string.punctuation)
+    if ugly := ugly_to_pretty(path):
+        return ugly
+    return PrettyURL(path, fragment.removeprefix("!") if fragment.startswith("!") else "")
+
+
+def after_host(text: str) -> str:
+    """Path, query and fragment of an absolute URL, as they were given."""
+    rest = text.partition("://")[2]
+    start = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
+    return rest[start:] if rest[start:].startswith("/") else f"/{rest[start:]}"

@@ -1,0 +1,33 @@
+"""Asks a running proxy by its admin listener, for the command line."""
+
+import http.client
+import json
+from collections.abc import Mapping
+
+from prerender.config import Settings
+from prerender.errors import AdminError
+
+_TIMEOUT_SECONDS = 30.0
+# What a server listens on is not always what a client can connect to.
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+def purge(settings: Settings, what: Mapping[str, object]) -> int:
+    """Purge; how many purges it was. Raises AdminError."""
+    host = _LOOPBACK.get(settings.admin.host, settings.admin.host)
+    connection = http.client.HTTPConnection(host, settings.admin.port, timeout=_TIMEOUT_SECONDS)
+    headers = {
+        "Authorization": f"Bearer {settings.admin.token}",
+        "Content-Type": "application/json",
+    }
+    try:
+        connection.request("POST", "/purge", json.dumps(what), headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise AdminError(f"[admin] {host}:{settings.admin.port}: {error}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise AdminError(f"[admin] {host}:{settings.admin.port}: {answer['error']}")
+    return int(answer["purged"])

@@ -1,0 +1,110 @@
+"""Purging by the admin listener: ``POST /purge`` with JSON and ``Authorization: Bearer <token>``.
+
+The JSON has one or more of ``url``, ``prefix``, ``pattern`` and ``tag``, each a text or a list of
+texts, or ``"all": true``; and perhaps ``"soft": true``. Pages are pretty or ugly URLs of the site,
+or what follows the host in them.
+"""
+
+import hmac
+import json
+from typing import Any
+
+import structlog
+from aiohttp import web
+from yarl import URL
+
+from prerender.addresses import pretty_of
+from prerender.snapshots.purges import Purge, tags_of
+from prerender.snapshots.snapshot import Target
+from prerender.snapshots.stores.store import Store
+from prerender.snapshots.tracking import Tracking
+
+_MOST_AT_ONCE = 1000
+_WORDS = ("url", "prefix", "pattern", "tag")
+
+log = structlog.get_logger(__name__)
+
+
+class Purging:
+    """Answers requests to purge from ``store``. With an empty ``token`` nobody may."""
+
+    def __init__(self, store: Store, public: URL, tracking: Tracking, token: str) -> None:
+        self._store = store
+        self._public = public
+        self._site = str(public.origin())
+        self._tracking = tracking
+        self._token = token.encode()
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        if not self._token:
+            return _refusal(403, "nobody may purge: [admin] token is not set")
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        known = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token)
+        if scheme.lower() != "bearer" or not known:
+            response = _refusal(401, "the token is wrong or missing")
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
+        try:
+            purges = self._asked_for(await request.read())
+        except ValueError as error:
+            return _refusal(400, str(error))
+        told = [await self._store.purge(purge) for purge in purges]
+        log.info("purged", count=len(purges), first=str(purges[0]))
+        if not all(told):
+            return _refusal(503, "purged here only: the store is away, other replicas do not know")
+        return web.json_response({"purged": len(purges)})
+
+    def _asked_for(self, body: bytes) -> list[Purge]:
+        """The purges of a request, at least one. Raises ValueError with what is wrong."""
+        try:
+            asked = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ValueError("the body is not JSON") from None
+        if not isinstance(asked, dict) or not asked.keys() <= {*_WORDS, "all", "soft"}:
+            raise ValueError(f"give an object with {', '.join(_WORDS)} or all, and perhaps soft")
+        for word in ("all", "soft"):
+            if not isinstance(asked.get(word, False), bool):
+                raise ValueError(f"{word}: give true or false")
+        soft = asked.get("soft", False)
+        found = [Purge("all", soft=soft)] if asked.get("all") else []
+        for word in _WORDS:
+            for text in _texts(asked, word):
+                found.append(self._purge_of(word, text, soft=soft))
+        if not 0 < len(found) <= _MOST_AT_ONCE:
+            raise ValueError(f"give from 1 to {_MOST_AT_ONCE} things to purge")
+        return found
+
+    def _purge_of(self, word: str, text: str, *, soft: bool) -> Purge:
+        if word == "tag":
+            if tags_of([text]) != (text,):
+                raise ValueError(
+                    f"tag: {text!r}: give 1 to 128 ASCII characters without , and space"
+                )
+            return Purge("tag", text, soft)
+        path = text.removeprefix(self._site) or "/"
+        allowed = ("/", "*") if word == "pattern" else ("/",)
+        if not path.startswith(allowed):
+            raise ValueError(
+                f"{word}: {text!r}: give a URL of {self._site}, or what follows the host"
+            )
+        if word == "prefix":
+            return Purge("prefix", path, soft)
+        if word == "pattern":
+            return Purge("pattern", path, soft)
+        try:
+            pretty = pretty_of(f"{self._site}{path}")
+        except ValueError as error:
+            raise ValueError(f"url: {text!r}: {error}") from None
+        return Purge("url", Target.of(self._public, pretty, self._tracking).page, soft)
+
+
+def _texts(asked: dict[str, Any], word: str) -> list[str]:
+    value = asked.get(word, [])
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(f"{word}: give a text or a list of texts")
+    return texts
+
+
+def _refusal(status: int, reason: str) -> web.Response:
+    return web.json_response({"error": reason}, status=status)

@@ -1,0 +1,188 @@
+"""Snapshots in Redis or Valkey, behind aiocache's interface, for any number of replicas.
+
+aiocache's own Redis store is not used: it ignores user names, does not decode passwords, knows no TLS,
+and its pool fails where ours waits. Nothing that is read is ever unpickled; see entry.py.
+
+Keys, each after the namespace: a target's own for its snapshot, ``lease:`` and that for the lease,
+``purges`` for a hash of purges with their numbers, the last number under the empty name. Numbers are
+microseconds of Redis's clock, the only one that all replicas share. A counter would not do: it may be
+evicted, and then begin anew.
+"""
+
+import ssl
+from collections.abc import Awaitable
+from typing import Any, TypeVar, cast
+
+from aiocache.base import BaseCache
+from aiocache.serializers import NullSerializer
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+
+from prerender.errors import StoreError, StoreGone
+from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
+
+# Each is held for one round trip only: more would not be quicker, and each has to be made.
+_CONNECTIONS = 16
+_LEASE_MILLISECONDS = 5000
+
+_NOW = """
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+"""
+# A snapshot does not replace one that was rendered under a later lease. The first twelve bytes are the
+# format and the fence (entry.py); what is of another format or another type is replaced.
+_SET = """
+local old = redis.pcall('GETRANGE', KEYS[1], 0, 11)
+if type(old) == 'string' and #old == 12 and old:sub(1, 4) == ARGV[1]:sub(1, 4)
+    and old:sub(5, 12) > ARGV[1]:sub(5, 12) then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+_ACQUIRE = f"""{_NOW}
+if redis.call('SET', KEYS[1], now, 'NX', 'PX', ARGV[1]) then return now end
+return false
+"""
+_EXTEND = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+"""
+_RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+"""
+_PURGE = f"""{_NOW}
+local last = redis.call('HGET', KEYS[1], '')
+if last and tonumber(last) >= tonumber(now) then now = string.format('%.0f', last + 1) end
+redis.call('HSET', KEYS[1], '', now, ARGV[1], now)
+return redis.call('HGETALL', KEYS[1])
+"""
+_PURGES = """
+if (redis.call('HGET', KEYS[1], '') or '0') == ARGV[1] then return false end
+return redis.call('HGETALL', KEYS[1])
+"""
+
+T = TypeVar("T")
+
+
+class RedisCache(BaseCache):  # type: ignore[misc]
+    """Keeps bytes in the Redis at ``url``; keys begin with ``namespace``. Faults are StoreErrors.
+
+    ``timeout_seconds`` is for each operation, connecting included.
+    """
+
+    NAME = "redis"
+    shared = True
+
+    def __init__(self, url: str, namespace: str, timeout_seconds: float) -> None:
+        super().__init__(
+            serializer=NullSerializer(encoding=None), namespace=namespace, timeout=None
+        )
+        self.timeout_seconds = timeout_seconds
+        self._namespace = namespace
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            timeout=timeout_seconds,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            protocol=2,
+            # The one retry is for a connection that was closed while it was idle.
+            retry=Retry(NoBackoff(), 1),
+        )
+        self._redis = Redis.from_pool(pool)
+        scripts = (_SET, _ACQUIRE, _EXTEND, _RELEASE, _PURGE, _PURGES)
+        self._scripts = {script: self._redis.register_script(script) for script in scripts}
+
+    async def check(self) -> None:
+        """Ask whether it is there and lets us in. Raises StoreError."""
+        await self._result(self._redis.ping())
+
+    async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
+        try:
+            return cast("bytes | None", await self._result(self._redis.get(key)))
+        except StoreError as error:
+            if "WRONGTYPE" in str(error):
+                return None  # foreign; it is overwritten
+            raise
+
+    async def _set(
+        self,
+        key: str,
+        value: bytes,
+        ttl: float | None = None,
+        _cas_token: Any = None,
+        _conn: Any = None,
+    ) -> bool:
+        milliseconds = round((365 * 86400.0 if ttl is None else ttl) * 1000)
+        if milliseconds <= 0:
+            return False
+        return bool(await self._call(_SET, key, value, milliseconds))
+
+    async def _exists(self, key: str, _conn: Any = None) -> bool:
+        return bool(await self._result(self._redis.exists(key)))
+
+    async def _delete(self, key: str, _conn: Any = None) -> int:
+        return int(await self._result(self._redis.unlink(key)))
+
+    async def purge(self, purge: Purge) -> Purges:
+        """Tell all replicas of a purge; all that are remembered."""
+        key = f"{self._namespace}purges"
+        found = await self._call(_PURGE, key, purge.dump())
+        purges = _purges_of(found)
+        if len(purges) > MOST_RECORDS:
+            await self._merge(key, purges)
+        return purges
+
+    async def _merge(self, key: str, purges: Purges) -> None:
+        merged = purges.merged()
+        new: dict[Any, Any] = {
+            purge.dump(): n for purge, n in merged.records.items() if purge.kind == "all"
+        }
+        gone = [purge.dump() for purge in purges.records if purge not in merged.records]
+        # In this order a purge is always remembered, by itself or in the sum.
+        await self._result(self._redis.hset(key, mapping=new))
+        await self._result(self._redis.hdel(key, *gone))
+
+    async def purges(self, generation: int) -> Purges | None:
+        """All purges; None if the last one has this number."""
+        found = await self._call(_PURGES, f"{self._namespace}purges", generation)
+        return None if found is None else _purges_of(found)
+
+    async def acquire(self, key: str) -> int | None:
+        """A fence if nobody else holds the lease of a key; None if somebody does."""
+        fence = await self._call(_ACQUIRE, self._lease(key), _LEASE_MILLISECONDS)
+        return None if fence is None else int(fence)
+
+    async def extend(self, key: str, fence: int) -> None:
+        """Hold a lease for some seconds more."""
+        await self._call(_EXTEND, self._lease(key), fence, _LEASE_MILLISECONDS)
+
+    async def release(self, key: str, fence: int) -> None:
+        """Give a lease back, if it is still held."""
+        await self._call(_RELEASE, self._lease(key), fence)
+
+    async def _close(self, *_: Any, **__: Any) -> None:
+        await self._redis.aclose()
+        await self._redis.connection_pool.aclose()
+
+    def _lease(self, key: str) -> str:
+        return f"{self._namespace}lease:{key}"
+
+    async def _call(self, script: str, key: str, *arguments: Any) -> Any:
+        return await self._result(self._scripts[script](keys=[key], args=list(arguments)))
+
+    @staticmethod
+    async def _result(command: Awaitable[T]) -> T:
+        try:
+            return await command
+        except ResponseError as error:
+            raise StoreError(str(error)) from error
+        except (RedisError, RedisConnectionError, OSError, ssl.SSLError, EOFError) as error:
+            raise StoreGone(str(error) or type(error).__name__) from error
+
+
+def _purges_of(found: list[bytes]) -> Purges:
+    """Of the names and values of the hash, one after the other."""
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return Purges.parse((name, int(number)) for name, number in pairs if name)

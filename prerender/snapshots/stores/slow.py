@@ -1,0 +1,44 @@
+"""What the stores behind the memory have in common: bytes by key, purges, and perhaps leases."""
+
+from typing import Protocol
+
+from prerender.snapshots.purges import Purge, Purges
+
+
+class SlowCache(Protocol):
+    """aiocache's interface for bytes, and a little more. Faults are StoreErrors.
+
+    ``shared``: others write to it too, so that a copy of what it holds may be out of date.
+    ``timeout_seconds`` is how long an operation may take.
+    """
+
+    shared: bool
+    timeout_seconds: float
+
+    async def get(self, key: str) -> bytes | None: ...
+
+    async def set(self, key: str, value: bytes, ttl: float) -> bool: ...
+
+    async def delete(self, key: str) -> int: ...
+
+    async def close(self) -> None: ...
+
+    async def purge(self, purge: Purge) -> Purges:
+        """Remember a purge; all that are remembered, this one with a number above all others."""
+        ...
+
+    async def purges(self, generation: int) -> Purges | None:
+        """All purges; None if the last of them has the number ``generation``."""
+        ...
+
+    async def acquire(self, key: str) -> int | None:
+        """A fence if nobody else holds the lease of a key; None if somebody does."""
+        ...
+
+    async def extend(self, key: str, fence: int) -> None:
+        """Hold a lease for some seconds more."""
+        ...
+
+    async def release(self, key: str, fence: int) -> None:
+        """Give a lease back, if it is still held."""
+        ...

@@ -1,0 +1,69 @@
+"""A Redis of the test's own, on a free port and a socket, that can be stopped and started again."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+SECONDS = 10.0
+
+
+class RedisServer:
+    """``client`` talks to it without what is under test."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.socket = folder / "redis.sock"
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._options = options
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self.client: Any = Redis(unix_socket_path=str(self.socket))
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *("redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""),
+            *("--unixsocket", str(self.socket), "--dir", str(self._folder), *self._options),
+            stdout=subprocess.DEVNULL,
+        )
+        async with asyncio.timeout(SECONDS):
+            while True:
+                try:
+                    await self.client.ping()
+                except (RedisError, OSError):
+                    await asyncio.sleep(0.01)
+                else:
+                    return
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    async def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        if self._process is not None and self._process.returncode is None:
+            self.signal(signal.SIGKILL)
+            await self._process.wait()
+        await self.client.connection_pool.disconnect()
+
+
+@asynccontextmanager
+async def redis_server(folder: Path, *options: str) -> AsyncIterator[RedisServer]:
+    """A running server; it is killed at the end."""
+    server = RedisServer(folder, *options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.kill()
+        await server.client.aclose()

@@ -1,0 +1,73 @@
+"""A layer of snapshots that does what a test says, in place of the browser."""
+
+import asyncio
+
+from yarl import URL
+
+from prerender.ajax_crawling import PrettyURL
+from prerender.snapshots.snapshot import Answer, Facts, Snapshot, Target, etag_of
+
+PUBLIC = URL("https://www.example.com")
+
+
+def target(page: str = "/") -> Target:
+    return Target.of(PUBLIC, PrettyURL(page, ""))
+
+
+class Renders:
+    """Renders ``text``, or raises ``error``; ``gate`` holds renders up while it is cleared."""
+
+    def __init__(self, text: str = "content") -> None:
+        self.text = text
+        self.status = 200
+        self.storable = True
+        self.facts = Facts(text_length=100)
+        self.tags: tuple[str, ...] = ()
+        self.shell = ""
+        self.error: Exception | None = None
+        self.count = 0
+        self.running = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def snapshot(self, wanted: Target) -> Answer:
+        self.count += 1
+        self.running += 1
+        try:
+            await self.gate.wait()
+        finally:
+            self.running -= 1
+        if self.error is not None:
+            raise self.error
+        body = f"<p>{self.text} of {wanted.page}".encode()
+        return Answer(
+            Snapshot(
+                self.status,
+                (),
+                body,
+                etag_of(self.status, (), body),
+                last_modified=self.count,
+                storable=self.storable,
+                facts=self.facts,
+                tags=self.tags,
+                shell=self.shell,
+            )
+        )
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def until(condition: object, seconds: float = 10.0) -> None:
+    """Let others run until a condition holds."""
+    assert callable(condition)
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.001)

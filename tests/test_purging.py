@@ -1,0 +1,170 @@
+"""Purging a running proxy: by the admin listener and by the command line."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+
+TOKEN = "a-token-of-enough-length"
+SETTINGS = {
+    "site": {"url": "https://www.example.com"},
+    "admin": {"token": TOKEN},
+    "cache": {"stale": "1h"},
+}
+TAGS = '<head><meta name="prerender-cache-tags" content="shop, lamps"></head>'
+
+
+async def shop(start_origin: StartOrigin) -> Site:
+    """Three pages; one has tags of its own, one gets them from the server."""
+    tagged = web.Response(
+        body=b"<p>by the server", content_type="text/html", headers={"Cache-Tag": "shop,tables"}
+    )
+    return await pages(start_origin, {"/": "<p>home", "/a": f"{TAGS}<p>a", "/b": tagged})
+
+
+async def purge(proxy: Proxy, what: object, token: str = TOKEN) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {token}"}
+    data = what if isinstance(what, bytes) else json.dumps(what)
+    async with proxy.client.post(f"{proxy.admin_url}/purge", data=data, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def hits(proxy: Proxy) -> set[str]:
+    """Which of the pages are hits; asks for all of them."""
+    found = set()
+    for page in ("/", "/a", "/b"):
+        status = (await proxy.crawl(page)).headers["Cache-Status"]
+        if status.startswith("prerender; hit;") and "stale" not in status:
+            found.add(page)
+    return found
+
+
+@pytest.mark.parametrize("soft", [False, True])
+async def test_purges_of_all_kinds(
+    start_origin: StartOrigin, start_proxy: StartProxy, soft: bool
+) -> None:
+    proxy = await start_proxy((await shop(start_origin)).url, SETTINGS)
+    everything = {"/", "/a", "/b"}
+    await hits(proxy)
+    assert await hits(proxy) == everything
+    asked: list[tuple[dict[str, object], int, set[str]]] = [
+        ({"url": "https://www.example.com/a"}, 1, {"/a"}),
+        ({"url": "/a?utm_source=x"}, 1, {"/a"}),
+        ({"url": "/a?_escaped_fragment_="}, 1, {"/a"}),
+        ({"url": ["/a", "/b"]}, 2, {"/a", "/b"}),
+        ({"url": "/a#!x"}, 1, set()),
+        ({"prefix": "/a"}, 1, {"/a"}),
+        ({"prefix": "https://www.example.com/"}, 1, everything),
+        ({"pattern": "*b"}, 1, {"/b"}),
+        ({"pattern": "/?"}, 1, set()),
+        ({"tag": "shop"}, 1, {"/a", "/b"}),
+        ({"tag": ["tables", "lamps"]}, 2, {"/a", "/b"}),
+        ({"all": True}, 1, everything),
+    ]
+    for what, count, gone in asked:
+        assert await purge(proxy, what | {"soft": soft}) == (200, {"purged": count})
+        assert await hits(proxy) == everything - gone
+        async with asyncio.timeout(10):
+            while await hits(proxy) != everything:
+                pass
+
+
+REFUSED: list[tuple[object, str]] = [
+    (b"", "the body is not JSON"),
+    (b"[" * 99999, "the body is not JSON"),
+    ([], "give an object with url, prefix, pattern, tag or all, and perhaps soft"),
+    ({"urls": "/"}, "give an object with url, prefix, pattern, tag or all, and perhaps soft"),
+    ({}, "give from 1 to 1000 things to purge"),
+    ({"all": False}, "give from 1 to 1000 things to purge"),
+    ({"all": 1}, "all: give true or false"),
+    ({"all": True, "soft": "yes"}, "soft: give true or false"),
+    ({"url": 1}, "url: give a text or a list of texts"),
+    ({"url": [""]}, "url: give a text or a list of texts"),
+    ({"url": ["/"] * 1001}, "give from 1 to 1000 things to purge"),
+    (
+        {"url": "https://other.example/"},
+        "url: 'https://other.example/': give a URL of https://www.example.com, or what follows "
+        "the host",
+    ),
+    (
+        {"prefix": "a"},
+        "prefix: 'a': give a URL of https://www.example.com, or what follows the host",
+    ),
+    (
+        {"url": "https://www.example.com.evil/"},
+        "url: 'https://www.example.com.evil/': give a URL of https://www.example.com, or what "
+        "follows the host",
+    ),
+    ({"tag": "a b"}, "tag: 'a b': give 1 to 128 ASCII characters without , and space"),
+]
+
+
+async def test_what_cannot_be_purged_is_said(start_proxy: StartProxy) -> None:
+    proxy = await start_proxy("http://127.0.0.1:9", SETTINGS)
+    for what, said in REFUSED:
+        assert await purge(proxy, what) == (400, {"error": said})
+
+
+async def test_who_may_purge(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await shop(start_origin)
+    proxy = await start_proxy(origin.url, SETTINGS)
+    for token in ("", "wrong", f"{TOKEN}x", TOKEN.upper(), "\udcff"):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with proxy.client.post(f"{proxy.admin_url}/purge", headers=headers) as answer:
+            assert answer.status == 401
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+    closed = await start_proxy(origin.url)
+    for token in ("", TOKEN):
+        status, answer = await purge(closed, {"all": True}, token)
+        assert (status, answer) == (403, {"error": "nobody may purge: [admin] token is not set"})
+    # The public listener knows nothing of it.
+    public = await proxy.request("POST", "/purge", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert public.status == 404
+    assert origin.count("/purge") == 1
+
+
+async def command(*arguments: str) -> tuple[int | None, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "prerender", "purge", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_the_command_line(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    proxy = await start_proxy((await shop(start_origin)).url, SETTINGS)
+    await hits(proxy)
+    port = proxy.admin_url.rpartition(":")[2]
+    file = tmp_path / "settings.toml"
+
+    def configured(token: str, port: str) -> None:
+        file.write_text(
+            f'[origin]\nurl = "http://app"\n[admin]\nport = {port}\nhost = "0.0.0.0"\ntoken = "{token}"'
+        )
+
+    configured(TOKEN, port)
+    config = ("--config", str(file))
+    assert await command(*config, "--tag", "shop", "--url", "/a") == (0, "purged: 2\n", "")
+    assert await hits(proxy) == {"/"}
+    assert await command(*config, "--all", "--soft") == (0, "purged: 1\n", "")
+    assert await hits(proxy) == set()
+    at = f"prerender: [admin] 127.0.0.1:{port}: "
+    assert await command(*config) == (1, "", f"{at}give from 1 to 1000 things to purge\n")
+    configured("w" * 16, port)
+    assert await command(*config, "--all") == (1, "", f"{at}the token is wrong or missing\n")
+    configured(TOKEN, "1")
+    status, out, err = await command(*config, "--all")
+    assert (status, out) == (1, "")
+    assert err.startswith("prerender: [admin] 127.0.0.1:1: ")
+    assert "refused" in err

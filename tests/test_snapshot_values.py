@@ -1,0 +1,393 @@
+"""The pure parts of the snapshot store: rules, targets, codings, purges, and the format of entries."""
+
+import gzip
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from prerender.ajax_crawling import PrettyURL
+from prerender.config.settings import TRACKING_PARAMETERS
+from prerender.errors import BadEntry
+from prerender.snapshots.encodings import CODINGS, accepted, encoded
+from prerender.snapshots.entry import Entry, decode, encode
+from prerender.snapshots.freshness import Freshness, Rule, page_ttl, worse_than
+from prerender.snapshots.patterns import matches
+from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of
+from prerender.snapshots.shell import shell_of
+from prerender.snapshots.snapshot import Facts, Snapshot, Target, etag_of
+from prerender.snapshots.tracking import Tracking
+
+PUBLIC = URL("https://www.example.com")
+TRACKING = Tracking(TRACKING_PARAMETERS)
+HTML = b"<p>" + b"words and more words " * 100
+
+
+def snapshot(status: int = 200, body: bytes = b"<p>text", **values: object) -> Snapshot:
+    given_values = {"headers": (), "etag": etag_of(status, (), body), "last_modified": 1}
+    return Snapshot(status=status, body=body, **(given_values | values))  # type: ignore[arg-type]
+
+
+# ---- targets
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/", "/"),
+        ("/?", "/?"),
+        ("/?utm_source=a", "/"),
+        ("/?a=1&utm_source=a&b=2", "/?a=1&b=2"),
+        ("/?utm_source=a&utm_medium=b", "/"),
+        ("/?gclid=1&a=%20+&fbclid", "/?a=%20+"),
+        ("/?a=utm_source", "/?a=utm_source"),
+        ("/?&utm_x=1&&a=1&", "/?&&a=1&"),
+        ("/?a=1?utm_source=2", "/?a=1?utm_source=2"),
+        ("/?UTM_source=1", "/?UTM_source=1"),
+        ("/utm_source=1", "/utm_source=1"),
+        ("/?xgclid=1", "/?xgclid=1"),
+    ],
+)
+def test_tracking_parameters(path: str, kept: str) -> None:
+    assert TRACKING.without(path) == kept
+
+
+def test_every_parameter_can_be_left_out() -> None:
+    assert Tracking(["*"]).without("/a?b=1&c&d=2") == "/a"
+    assert Tracking(()).without("/a?utm_source=1") == "/a?utm_source=1"
+
+
+def test_what_the_browser_opens_has_no_tracking_parameters() -> None:
+    target = Target.of(PUBLIC, PrettyURL("/p?utm_source=x&a=1", "/s?utm_source=y"), TRACKING)
+    assert target.url == "https://www.example.com/p?a=1#!/s?utm_source=y"
+    assert target.path == "/p?a=1"
+    assert target.page == "/p?a=1#!/s?utm_source=y"
+    assert target == Target.of(PUBLIC, PrettyURL("/p?a=1&gclid=2", "/s?utm_source=y"), TRACKING)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (PrettyURL("/a?b", ""), PrettyURL("/a%3Fb", "")),
+        (PrettyURL("/%61", ""), PrettyURL("/a", "")),
+        (PrettyURL("/a", ""), PrettyURL("/a/", "")),
+        (PrettyURL("/A", ""), PrettyURL("/a", "")),
+        (PrettyURL("/a", "x"), PrettyURL("/a", "")),
+        (PrettyURL("/a?x=1&y=2", ""), PrettyURL("/a?y=2&x=1", "")),
+        (PrettyURL("/a;b", ""), PrettyURL("/a", "")),
+        (PrettyURL("/a%00.css", ""), PrettyURL("/a.css", "")),
+        (PrettyURL("/?", ""), PrettyURL("/", "")),
+    ],
+)
+def test_other_pages_have_other_keys(one: PrettyURL, other: PrettyURL) -> None:
+    assert Target.of(PUBLIC, one, TRACKING).key != Target.of(PUBLIC, other, TRACKING).key
+
+
+def test_other_sites_have_other_keys() -> None:
+    sites = ("http://a.example", "https://a.example", "https://b.example", "https://a.example:444")
+    assert len({Target.of(URL(site), PrettyURL("/", "")).key for site in sites}) == 4
+
+
+# ---- patterns and rules
+
+
+@pytest.mark.parametrize(
+    ("pattern", "page", "expected"),
+    [
+        ("/a", "/a", True),
+        ("/a", "/ab", False),
+        ("/a*", "/a", True),
+        ("/a*", "/abc/d?e#!f", True),
+        ("*", "", True),
+        ("*b", "/a/b", True),
+        ("*b", "/b/a", False),
+        ("/#!/items/*", "/#!/items/3", True),
+        ("/#!/items/*", "/", False),
+        ("/a*a", "/a", False),
+        ("/a*b*c", "/aXbYc", True),
+        ("/a*b*c", "/acb", False),
+        ("/a**c", "/abc", True),
+        ("/a.c", "/abc", False),
+        ("/a?c", "/abc", False),
+        ("/[ab]", "/a", False),
+        ("*x*x*", "x", False),
+    ],
+)
+def test_patterns(pattern: str, page: str, expected: bool) -> None:
+    assert matches(pattern, page) is expected
+
+
+@given(st.lists(st.text("ab/", max_size=3), min_size=1, max_size=5), st.text("ab/", max_size=3))
+def test_a_pattern_matches_whatever_stands_for_its_stars(parts: list[str], between: str) -> None:
+    assert matches("*".join(parts), between.join(parts))
+
+
+def test_a_pattern_is_quick_on_the_longest_page() -> None:
+    assert not matches("/" + "*a" * 50 + "*b", "/" + "a" * 8000)
+
+
+RULES = (Rule("/news/*", 300.0), Rule("/news/old*", 5.0), Rule("/my/*", 0.0))
+OWNER = Freshness(3600.0, 60.0, RULES)
+
+
+@pytest.mark.parametrize(
+    ("page", "seconds"),
+    [("/", 3600), ("/news/1", 300), ("/news/old", 300), ("/my/account", 0)],
+)
+def test_the_first_rule_that_matches_counts(page: str, seconds: float) -> None:
+    assert OWNER.lifetime(page, snapshot()) == seconds
+
+
+@pytest.mark.parametrize(
+    ("freshness", "made", "seconds"),
+    [
+        (OWNER, snapshot(404), 60),
+        (OWNER, snapshot(410), 60),
+        (Freshness(10, 60), snapshot(404), 10),
+        (OWNER, snapshot(500), 0),
+        (OWNER, snapshot(301), 0),
+        (OWNER, snapshot(storable=False), 0),
+        (Freshness(3600, obey_origin=False), snapshot(storable=False), 3600),
+        (OWNER, snapshot(facts=Facts(partial=True)), 0),
+        (OWNER, snapshot(facts=Facts(failed_requests=("/x",))), 30),
+        (OWNER, snapshot(ttl=5.0), 3600),
+        (Freshness(3600, page_ttl=True), snapshot(ttl=5.0), 5),
+        (Freshness(3600, page_ttl=True), snapshot(ttl=0.0), 0),
+        (Freshness(3600, 60, page_ttl=True), snapshot(404, ttl=600.0), 60),
+        (Freshness(0, page_ttl=True), snapshot(ttl=600.0), 0),
+    ],
+)
+def test_lifetimes(freshness: Freshness, made: Snapshot, seconds: float) -> None:
+    assert freshness.lifetime("/", made) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ((), None),
+        (("60",), 60),
+        (("0",), 0),
+        (("1h", "20"), 20),
+        (("-1",), None),
+        (("٣",), None),
+        (("999999999",), 365 * 86400),
+        (("9" * 400,), None),
+    ],
+)
+def test_a_pages_own_word_on_its_time(words: tuple[str, ...], seconds: float | None) -> None:
+    assert page_ttl(words) == seconds
+
+
+def test_what_is_worse() -> None:
+    good = snapshot(facts=Facts(text_length=100))
+    assert worse_than(good, snapshot(503)) == "status-503"
+    assert worse_than(good, snapshot(404)) == ""
+    assert worse_than(good, snapshot(facts=Facts(text_length=19))) == "shrunken"
+    assert worse_than(good, snapshot(facts=Facts(text_length=20))) == ""
+    assert worse_than(snapshot(404), snapshot(503)) == ""
+
+
+# ---- codings
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        ((), "identity"),
+        (("",), "identity"),
+        (("gzip",), "gzip"),
+        (("x-gzip",), "gzip"),
+        (("GZIP",), "gzip"),
+        (("gzip, deflate, br",), "br"),
+        (("gzip, br;q=0.9",), "gzip"),
+        (("gzip;q=0.5 , br ; q=0.50",), "br"),
+        (("gzip;q=0.1, zstd;q=0.2",), "zstd"),
+        (("gzip", "br"), "br"),
+        (("*",), "br"),
+        (("*;q=0.1, br;q=0",), "zstd"),
+        (("br;q=0, gzip;q=0, zstd;q=0, *",), "identity"),
+        (("identity, gzip;q=0.5",), "identity"),
+        (("identity;q=0, gzip;q=0.001",), "gzip"),
+        (("identity;q=0",), "identity"),
+        (("*;q=0",), "identity"),
+        (("deflate, compress",), "identity"),
+        (("gzip;q=2",), "identity"),
+        (("gzip;level=9",), "identity"),
+        (("gzip;q=0.1234",), "identity"),
+        (("gzip" + " " * 600,), "identity"),
+        ((",, ,gzip,",), "gzip"),
+    ],
+)
+def test_which_coding_a_client_gets(lines: tuple[str, ...], first: str) -> None:
+    codings = accepted(lines)
+    assert codings[0] == first
+    assert "identity" in codings
+
+
+@given(st.lists(st.text(max_size=60)))
+def test_whatever_is_accepted_there_is_something_to_send(lines: list[str]) -> None:
+    assert set(accepted(lines)) <= {*CODINGS, "identity"}
+    assert "identity" in accepted(lines)
+
+
+def test_the_codings_are_of_the_body() -> None:
+    made = dict(encoded(HTML))
+    assert set(made) == set(CODINGS)
+    assert brotli.decompress(made["br"]) == HTML
+    assert zstandard.ZstdDecompressor().decompress(made["zstd"]) == HTML
+    assert gzip.decompress(made["gzip"]) == HTML
+    assert encoded(HTML) == encoded(HTML)
+    assert encoded(b"<p>short") == ()
+
+
+def test_what_cannot_be_compressed_is_sent_as_it_is() -> None:
+    noise = bytes((i * i * 7919 >> 5) & 0xFF for i in range(4000))
+    for _, data in encoded(noise):
+        assert len(data) < len(noise)
+
+
+def test_each_representation_has_its_validator() -> None:
+    kept = snapshot(body=HTML, encoded=encoded(HTML), etag='"abc"')
+    found = kept.representations
+    assert {coding: one.etag for coding, one in found.items()} == {
+        "identity": '"abc"',
+        "br": '"abc-br"',
+        "zstd": '"abc-zstd"',
+        "gzip": '"abc-gzip"',
+    }
+    assert b"Content-Encoding: gzip\r\n" in found["gzip"].content_fields
+    assert b"Content-Encoding" not in found["identity"].content_fields
+    assert all(b"Vary: Accept-Encoding\r\n" in one.fields for one in found.values())
+    assert snapshot(etag='W/"abc"', encoded=(("br", b"x"),)).representations["br"].etag == (
+        'W/"abc-br"'
+    )
+
+
+# ---- the format
+
+ENTRY = Entry(
+    "/p\udcff?a=1#!b",
+    snapshot(
+        body=HTML,
+        headers=(("Link", "</x\udce9>"), ("X-Robots-Tag", "noindex")),
+        encoded=encoded(HTML),
+        facts=Facts(partial=False, text_length=7, failed_requests=("/api", "/x")),
+        ttl=60.0,
+        tags=("a", "b"),
+        shell="00ff",
+    ),
+    stored=1.5,
+    expires=2.5,
+    retry=3.5,
+    refusals=2,
+    generation=2**53,
+    fence=2**63 + 5,
+)
+
+
+def test_an_entry_is_read_as_it_was_written() -> None:
+    assert decode(encode(ENTRY)) == ENTRY
+    plain = Entry("/", snapshot(), 1.0, 2.0)
+    assert decode(encode(plain)) == plain
+
+
+@given(st.data())
+def test_an_entry_that_is_not_whole_is_a_bad_one(data: st.DataObject) -> None:
+    whole = encode(ENTRY)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(BadEntry):
+        decode(whole[:cut])
+    with pytest.raises(BadEntry):
+        decode(whole + b"\0")
+    place = data.draw(st.integers(0, len(whole) - 1).filter(lambda i: not 4 <= i < 12))
+    damaged = bytearray(whole)
+    damaged[place] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(BadEntry):
+        decode(bytes(damaged))
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda data: b"PRS1" + data))
+def test_foreign_bytes_are_a_bad_entry(data: bytes) -> None:
+    with pytest.raises(BadEntry):
+        decode(data)
+
+
+# ---- purges
+
+
+def test_purges_mean_what_they_say() -> None:
+    for purge in (
+        Purge("url", "/a?b#!c"),
+        Purge("prefix", "/a"),
+        Purge("pattern", "/*#!c"),
+        Purge("tag", "shop"),
+        Purge("shell", "00ff"),
+        Purge("all"),
+    ):
+        purges = Purges().with_(purge, 5.0)
+        assert purges.verdict("/a?b#!c", ("x", "shop"), "00ff", 0) == Verdict(False, 5.0)
+        assert purges.verdict("/a?b#!c", ("x", "shop"), "00ff", purges.generation) is None
+        other = purges.verdict("/b", ("y",), "11ff", 0)
+        assert other == (Verdict(False, 5.0) if purge.kind == "all" else None)
+
+
+def test_a_hard_purge_wins_over_a_soft_one() -> None:
+    purges = Purges().with_(Purge("url", "/a"), 1.0).with_(Purge("all", soft=True), 2.0)
+    assert purges.verdict("/a", (), "", 0) == Verdict(False, 1.0)
+    assert purges.verdict("/a", (), "", 1_000_000) == Verdict(True, 2.0)
+    assert purges.verdict("/b", (), "", 0) == Verdict(True, 2.0)
+
+
+def test_numbers_grow_although_the_clock_stands() -> None:
+    purges = Purges()
+    generations = []
+    for name in "abc":
+        purges = purges.with_(Purge("tag", name), 1.0)
+        generations.append(purges.generation)
+    assert generations == sorted(set(generations))
+
+
+def test_many_purges_become_one_of_everything() -> None:
+    purges = Purges()
+    for number in range(MOST_RECORDS + 1):
+        purges = purges.with_(Purge("url", f"/{number}", soft=True), number)
+    assert len(purges) <= MOST_RECORDS
+    for page in ("/0", f"/{MOST_RECORDS}"):
+        assert purges.verdict(page, (), "", 0) is not None
+    assert purges.verdict("/0", (), "", purges.generation) is None
+
+
+@given(
+    st.builds(
+        Purge,
+        st.sampled_from(["url", "prefix", "pattern", "tag", "all", "shell"]),
+        st.text(st.characters(exclude_categories=["Cs"])) | st.just("/\udcff"),
+        st.booleans(),
+    )
+)
+def test_a_purge_is_read_as_it_was_written(purge: Purge) -> None:
+    assert Purge.parse(purge.dump()) == purge
+
+
+@pytest.mark.parametrize("data", [b"", b"url", b"url:weak:/", b"word:hard:/", b"\xff"])
+def test_foreign_records_are_left_out(data: bytes) -> None:
+    assert len(Purges.parse([(data, 1)])) == 0
+
+
+def test_tags() -> None:
+    assert tags_of(["a, b", "b c,,d", "", "ü", "x" * 129]) == ("a", "b", "c", "d")
+
+
+def test_the_shell_is_what_the_scripts_and_styles_are() -> None:
+    shell = shell_of(b"<script src='/app.1.js'></script><link rel=stylesheet href=/a.css><p>x")
+    assert shell
+    assert shell == shell_of(
+        b'<link href="/icon" rel=icon><script defer src=/app.1.js></script>'
+        b'<link href="/a.css" rel="stylesheet"><h1>other'
+    )
+    assert shell != shell_of(b"<script src='/app.2.js'></script><link rel=stylesheet href=/a.css>")
+    assert shell_of(b"<script>1</script>") == ""
+    assert shell_of(b"<script " * 100_000) == ""

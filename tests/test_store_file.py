@@ -1,0 +1,334 @@
+"""The store in a file: restarts, kill -9, bounds, damage, a disk that cannot be written to."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from prerender.errors import ConfigError, StoreError
+from prerender.snapshots.cached import CachedSnapshots
+from prerender.snapshots.entry import Entry, decode
+from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.purges import MOST_RECORDS, Purge
+from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.stores.file import FILE_NAME, FileCache
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.opening import open_store
+from prerender.snapshots.stores.store import Store
+from tests.conftest import StartOrigin, StartProxy, pages, settings_for
+from tests.renders import Clock, Renders, target
+
+NO_MEMORY = 0
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, max_bytes: int = 10**8, namespace: str = "a:"
+) -> AsyncIterator[FileCache]:
+    file = FileCache(folder, namespace, max_bytes)
+    await file.open()
+    try:
+        yield file
+    finally:
+        await file.close()
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def entry(size: int = 1000, page: str = "/") -> Entry:
+    body = (page.encode() * size)[:size]
+    return Entry(page, Snapshot(200, (), body, '"x"', 1), time.time(), time.time() + 100)
+
+
+async def test_it_is_a_cache_of_aiocache(tmp_path: Path) -> None:
+    async with opened(tmp_path / "new") as file:
+        assert await file.get("k") is None
+        assert await file.set("k", b"v", 60)
+        assert await file.get("k") == b"v"
+        assert await file.exists("k")
+        assert await file.set("k", b"w" * 100_000, 60)
+        assert await file.get("k") == b"w" * 100_000
+        assert await file.delete("k") == 1
+        assert await file.delete("k") == 0
+        assert not await file.exists("k")
+        assert file.used_bytes == 0
+        for ttl in (0, -1):
+            assert not await file.set("k", b"v", ttl)
+        assert await file.set("k", b"v", 0.02)
+        async with asyncio.timeout(10):
+            while await file.get("k") is not None:
+                pass
+        assert await file.set("k", b"v", 60)
+        await file.clear(namespace="other:")
+        assert await file.get("k") == b"v"
+        await file.clear(namespace="a:")
+        assert await file.get("k") is None
+
+
+async def test_two_sites_in_one_file(tmp_path: Path) -> None:
+    async with opened(tmp_path) as one, opened(tmp_path, namespace="b:") as other:
+        await one.set("k", b"one", 60)
+        await other.set("k", b"other", 60)
+        await one.purge(Purge("all"))
+        assert (await one.get("k"), await other.get("k")) == (b"one", b"other")
+        assert len(await one.purges(0) or ()) == 1
+        assert await other.purges(0) is None
+
+
+async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
+    tmp_path: Path,
+) -> None:
+    bound = 20_000_000
+    async with opened(tmp_path, bound) as file:
+        await file.set("hot", b"h" * 1000, 60)
+        for number in range(800):
+            await file.set(f"{number}", os.urandom(50_000), 60)
+            if number % 20 == 0:
+                assert await file.get("hot") is not None
+        assert file.used_bytes <= bound
+        kept = [number for number in range(800) if await file.exists(f"{number}")]
+        assert 200 < len(kept) < 400
+        assert kept == list(range(800 - len(kept), 800))
+        assert not await file.set("large", b"x" * (bound // 4 + 1), 60)
+    assert size_of(tmp_path) < bound * 1.3
+    async with opened(tmp_path, bound // 4) as file:
+        await file.set("one more", b"x", 60)
+        assert file.used_bytes <= bound // 4
+
+
+async def test_the_event_loop_does_not_wait(tmp_path: Path) -> None:
+    async with opened(tmp_path) as file:
+        other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            writing = asyncio.create_task(file.set("k", b"v", 60))
+            turns = 0
+            while not writing.done():
+                assert await file.get("other") is None
+                turns += 1
+            assert turns > 10
+            with pytest.raises(StoreError, match="locked"):
+                await writing
+        finally:
+            other.execute("ROLLBACK")
+            other.close()
+        assert await file.set("k", b"v", 60)
+
+
+async def test_snapshots_and_purges_survive_a_restart(tmp_path: Path) -> None:
+    clock = Clock(time.time())
+    renders = Renders()
+    page = target()
+    for expected in ("miss", "hit", "hit"):
+        async with opened(tmp_path) as file:
+            store = Store(BoundedMemoryCache(10**6), file, clock)
+            cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock)
+            answer = await cached.snapshot(page)
+            assert answer.how == expected
+            assert answer.snapshot.last_modified == 1
+    async with opened(tmp_path) as file:
+        await Store(BoundedMemoryCache(10**6), file, clock).purge(Purge("all"))
+    async with opened(tmp_path) as file:
+        store = Store(BoundedMemoryCache(10**6), file, clock)
+        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock)
+        assert (await cached.snapshot(page)).how == "miss"
+
+
+async def test_purges_are_bounded(tmp_path: Path) -> None:
+    async with opened(tmp_path) as file:
+        for number in range(3):
+            await file.purge(Purge("tag", str(number)))
+        found = await file.purges(0)
+        assert found is not None
+        assert len(found) == 3
+        with sqlite3.connect(tmp_path / FILE_NAME) as other:
+            other.executemany(
+                "INSERT INTO purges VALUES (?, ?, ?)",
+                [("a:", Purge("url", f"/{n}").dump(), n) for n in range(MOST_RECORDS)],
+            )
+        other.close()
+        assert len(await file.purge(Purge("tag", "last"))) <= MOST_RECORDS
+
+
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "another version", "middle"])
+async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / FILE_NAME
+    async with opened(tmp_path) as file:
+        for number in range(50):
+            await file.set(f"{number}", os.urandom(20_000), 60)
+    whole = path.read_bytes()
+    if damage == "garbage":
+        path.write_bytes(b"not a database, " * 1000)
+    elif damage == "truncated":
+        path.write_bytes(whole[: len(whole) // 2])
+    elif damage == "middle":
+        path.write_bytes(whole[:8192] + os.urandom(len(whole) - 8192))
+    else:
+        with sqlite3.connect(path) as other:
+            other.execute("PRAGMA user_version = 99")
+        other.close()
+    async with opened(tmp_path) as file:
+        store = Store(BoundedMemoryCache(NO_MEMORY), file)
+        for number in range(50):
+            assert await store.get(f"{number}") is None
+        async with asyncio.timeout(30):
+            while not await store.set("k", entry(), 60):
+                await asyncio.sleep(0.05)
+        assert await store.get("k") is not None
+
+
+async def test_a_bad_entry_is_a_miss_and_is_overwritten(tmp_path: Path) -> None:
+    async with opened(tmp_path) as file:
+        renders = Renders()
+        store = Store(BoundedMemoryCache(NO_MEMORY), file)
+        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0)
+        page = target()
+        await cached.snapshot(page)
+        whole = await file.get(page.key)
+        assert whole is not None
+        for count, bad in enumerate((b"", b"PRS0" + whole[4:], whole[:-1], b"\x80\x04.", b"{}"), 2):
+            await file.set(page.key, bad, 60)
+            assert (await cached.snapshot(page)).how == "miss"
+            assert store.counts["bad entries"] == count - 1
+            assert (await cached.snapshot(page)).how == "hit"
+            assert renders.count == count
+
+
+@given(bad=st.binary(max_size=100))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_any_bytes_in_the_file_are_at_most_a_miss(tmp_path: Path, bad: bytes) -> None:
+    async def check() -> None:
+        async with opened(tmp_path) as file:
+            await file.set("k", bad, 60)
+            store = Store(BoundedMemoryCache(10**6), file)
+            assert await store.get("k") is None
+
+    asyncio.run(check())
+
+
+async def test_entries_from_the_future_are_stale(tmp_path: Path) -> None:
+    async with opened(tmp_path) as file:
+        clock = Clock(time.time() + 86400)
+        renders = Renders()
+        ahead = Store(BoundedMemoryCache(NO_MEMORY), file, clock)
+        await CachedSnapshots(renders, ahead, Freshness(100.0), 5.0, clock).snapshot(target())
+        here = Store(BoundedMemoryCache(NO_MEMORY), file)
+        assert (
+            await CachedSnapshots(renders, here, Freshness(100.0), 5.0).snapshot(target())
+        ).how == ("miss")
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("missing/folder", "No such file or directory"),
+        ("occupied", "File exists"),
+        ("/proc/prerender", "No such file or directory"),
+    ],
+)
+async def test_a_folder_that_cannot_be_used_stops_the_start(
+    tmp_path: Path, place: str, reason: str
+) -> None:
+    (tmp_path / "occupied").write_text("x")
+    url = f"file://{tmp_path / place}"
+    with pytest.raises(ConfigError) as caught:
+        await open_store(settings_for("http://app:1", {"cache": {"url": url}}))
+    assert caught.value.problems == [f"[cache] url: {url}: cannot be written to: {reason}"]
+
+
+async def test_a_file_in_place_of_the_database_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+    with pytest.raises(ConfigError, match="cannot be written to: unable to open database file"):
+        await open_store(settings_for("http://app:1", {"cache": {"url": f"file://{tmp_path}"}}))
+
+
+async def test_a_full_disk_costs_no_answer(tmp_path: Path) -> None:
+    async with opened(tmp_path) as file:
+        renders = Renders("x" * 100_000)
+        store = Store(BoundedMemoryCache(NO_MEMORY), file)
+        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0)
+        await cached.snapshot(target("/before"))
+        # What SQLite says when the disk is full, at the same place.
+        pages_now = file._writer.execute("PRAGMA page_count").fetchone()[0]  # type: ignore[union-attr]
+        file._writer.execute(f"PRAGMA max_page_count = {pages_now}")  # type: ignore[union-attr]
+        answers = [await cached.snapshot(target(f"/{number}")) for number in range(5)]
+        assert [answer.how for answer in answers] == ["miss"] * 5
+        assert store.counts["set"] > 0
+        assert (await cached.snapshot(target("/before"))).how == "hit"
+        file._writer.execute("PRAGMA max_page_count = 1000000")  # type: ignore[union-attr]
+        await cached.snapshot(target("/after"))
+        assert (await cached.snapshot(target("/after"))).how == "hit"
+
+
+_WRITER = """
+import asyncio, os, sys
+from pathlib import Path
+from prerender.snapshots.entry import encode
+from prerender.snapshots.stores.file import FileCache
+from tests.test_store_file import entry
+
+async def main():
+    file = FileCache(Path(sys.argv[1]), "a:", 5_000_000)
+    await file.open()
+    print("open", flush=True)
+    number = 0
+    while True:
+        number += 1
+        await file.set(str(number % 97), encode(entry(1000 + number * 977 % 90_000, f"/{number}")), 600)
+
+asyncio.run(main())
+"""
+
+
+async def test_kill_9_during_writes(tmp_path: Path) -> None:
+    times = int(os.environ.get("TIMES", "5"))
+    read = 0
+    for number in range(times):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _WRITER, tmp_path), stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            assert await process.stdout.readline() == b"open\n"
+        await asyncio.sleep(0.02 + 0.01 * (number % 7))  # how long it writes; nothing waits for it
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        async with opened(tmp_path, 5_000_000) as file:
+            for key in range(97):
+                data = await file.get(str(key))
+                if data is not None:
+                    found = decode(data)
+                    body = found.snapshot.body
+                    assert body == entry(len(body), found.page).snapshot.body
+                    read += 1
+            assert file.used_bytes <= 5_000_000
+    assert read > times
+
+
+async def test_the_whole_proxy_on_a_file(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    origin = await pages(start_origin, {"/": f"<p>{'kept ' * 300}"})
+    cache = {"cache": {"url": f"file://{tmp_path}"}, "site": {"url": "https://www.example.com"}}
+    first = await start_proxy(origin.url, cache)
+    made = await first.crawl("/", headers={"Accept-Encoding": "br"})
+    second = await start_proxy(origin.url, cache)
+    found = await second.crawl("/", headers={"Accept-Encoding": "br"})
+    assert found.headers["Cache-Status"].startswith("prerender; hit;")
+    assert found.body == made.body
+    assert found.headers["ETag"] == made.headers["ETag"]
+    assert origin.count("/") == 1
+    other = await start_proxy(origin.url, cache | {"snapshot": {"add_canonical": True}})
+    assert (await other.crawl("/")).headers["Cache-Status"].startswith("prerender; fwd=miss")
