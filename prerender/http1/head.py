@@ -135,7 +135,7 @@ def parse_request(head: bytes) -> RequestHead:
     if not _TARGET.fullmatch(path):
         raise BadMessage("the request target has octets that cannot stand there")
     if host is not None and not _HOST.fullmatch(host):
-        raise BadMessage("the Host is none")
+        raise BadMessage("the Host is not a host")
     length, chunked, _ = _framing(fields)
     keep_alive = _keep_alive(fields, minor)
     if chunked and minor == 0:
@@ -156,7 +156,7 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
     first, *lines = head.split(b"\r\n")
     match = _STATUS_LINE.fullmatch(first)
     if match is None:
-        raise BadMessage("the status line is none")
+        raise BadMessage("the status line is not one")
     _check_octets(head, len(lines))
     status = int(match[2])
     fields = Fields(_field_lines(lines))
