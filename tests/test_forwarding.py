@@ -14,8 +14,9 @@ from yarl import URL
 
 from prerender.headers import Forwarding
 from prerender.http1.head import Fields, parse_fields
+from prerender.http1.server import peer
 from tests import raw
-from tests.conftest import StartForwarding
+from tests.conftest import StartForwarding, settings_for
 from tests.test_nginx import make_certificate
 
 GET = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -579,6 +580,22 @@ def test_an_ipv6_client_is_quoted() -> None:
     assert told("", trusted=False, remote="2001:db8::1")[-1].startswith(
         'Forwarded: for="[2001:db8::1]";'
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", ("127.0.0.1", True)),
+        ("::ffff:127.0.0.1", ("127.0.0.1", True)),
+        ("fe80::1%eth0", ("fe80::1", False)),
+        ("fd00::1", ("fd00::1", True)),
+        ("8.8.8.8", ("8.8.8.8", False)),
+        ("2001:db8::1", ("2001:db8::1", False)),
+    ],
+)
+def test_addresses_of_clients(address: str, expected: tuple[str, bool]) -> None:
+    default = settings_for("http://a").server.trusted_proxies
+    assert peer(address, default) == expected
 
 
 async def test_trusted_proxies(start_forwarding: StartForwarding) -> None:

@@ -15,6 +15,7 @@ from prerender.http1.connection import Connection, Sweeper
 
 # Node closes a connection that was idle for 5 s, others later: after this one is not used again.
 _KEPT_SECONDS = 4.0
+_MOST_KEPT = 256
 # RFC 8305 section 5: the next address is tried when the first one has not answered by then.
 _NEXT_ADDRESS_SECONDS = 0.25
 
@@ -68,7 +69,7 @@ class OriginConnections:
             return
         connection.kept_until = self._loop.time() + _KEPT_SECONDS
         self._kept.append(connection)
-        while not self._kept[0].usable:
+        while len(self._kept) > _MOST_KEPT or not self._kept[0].usable:
             self._kept.popleft().close(0)
 
     async def connect(self) -> OriginConnection:

@@ -66,9 +66,9 @@ class ClientConnection(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._server.connections.add(self)
-        peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple):
-            self.remote, self.trusted = _peer(str(peer[0]), self.limits.trusted)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.remote, self.trusted = peer(str(name[0]), self.limits.trusted)
         self.task = self._loop.create_task(self._serve(), name=f"client {self.remote}")
 
     def eof_received(self) -> bool | None:
@@ -218,7 +218,8 @@ class Server:
         self._one_less.set()
 
 
-def _peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:
+def peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:
+    """A client's address in its usual form, and whether it is in one of the networks."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
