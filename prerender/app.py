@@ -12,6 +12,7 @@ import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -22,6 +23,9 @@ from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
+from prerender.crawling.robots import OptOut
+from prerender.crawling.triggers import Paths, Triggers
+from prerender.crawling.user_agents import CLASSES, CrawlerClass
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
 from prerender.handler import Handler
@@ -39,6 +43,7 @@ from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.trial import trial
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
@@ -109,14 +114,21 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     """
     _raise_file_limit()
     async with AsyncExitStack() as stack:
-        _, pool, renderer = await stack.enter_async_context(rendering(settings))
+        upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         snapshots = CachedSnapshots(renderer, store, _freshness(settings), settings.render.timeout)
         stack.push_async_callback(snapshots.close)
         tracking = Tracking(settings.cache.tracking_parameters)
+        triggers = _triggers(settings)
         sweeper = stack.enter_context(Sweeper())
-        handler = Handler(settings.public_url, tracking, snapshots, _forwarder(settings, sweeper))
+        handler = Handler(
+            partial(Target.of, settings.public_url, tracking=tracking),
+            triggers,
+            OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
+            snapshots,
+            _forwarder(settings, sweeper, triggers),
+        )
         running = Running(0, 0, pool, store)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
@@ -167,10 +179,27 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _forwarder(settings: Settings, sweeper: Sweeper) -> Forwarder:
+def _triggers(settings: Settings) -> Triggers:
+    triggers = settings.triggers
+    more: dict[CrawlerClass, tuple[str, ...]] = {}
+    for known, name in triggers.more:
+        more[known] = (*more.get(known, ()), name)
+    return Triggers(
+        actions={known: getattr(triggers, known) for known in CLASSES},
+        more=more,
+        paths=Paths(triggers.include, triggers.exclude),
+    )
+
+
+def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
     origin = settings.origin
     connections = OriginConnections(settings.origin_url, origin.connect_timeout, sweeper)
-    return Forwarder(connections, Forwarding(settings.origin_url), origin.timeout)
+    return Forwarder(
+        connections,
+        Forwarding(settings.origin_url),
+        origin.timeout,
+        pages_vary=triggers.by_user_agent,
+    )
 
 
 def _limits(settings: Settings) -> Limits:

@@ -8,15 +8,13 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession, DummyCookieJar, web
+from aiohttp import web
 
-from prerender import app
-from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, settings_for
+from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, proxied
 from tests.corpus import origin as corpus
 
 SITE: dict[str, dict[str, object]] = {"site": {"url": "https://www.example.com"}}
@@ -85,22 +83,8 @@ def settle_seconds(answer: Reply) -> float:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def one_proxy() -> AsyncIterator[Proxy]:
     """The corpus behind one proxy for all pages: starting it for each would take most of the time."""
-    async with AsyncExitStack() as stack:
-        runner = web.AppRunner(corpus.application(), access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        origin_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        running = await stack.enter_async_context(app.serving(settings_for(origin_url, SITE)))
-        client = await stack.enter_async_context(
-            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False)
-        )
-        yield Proxy(
-            f"http://127.0.0.1:{running.public_port}",
-            f"http://127.0.0.1:{running.admin_port}",
-            running,
-            client,
-        )
+    async with proxied(corpus.application(), SITE) as proxy:
+        yield proxy
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -11,9 +11,11 @@ from yarl import URL
 
 from prerender.config.types import (
     Address,
+    CrawlerNames,
     Duration,
     Flag,
     Networks,
+    PagePatterns,
     Parameters,
     Patterns,
     Port,
@@ -24,6 +26,7 @@ from prerender.config.types import (
     Size,
     StoreURL,
     Token,
+    TriggerAction,
     whole_number,
 )
 
@@ -102,6 +105,41 @@ class Admin(_Section):
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
     token: Token = Field(
         "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+    )
+
+
+class Triggers(_Section):
+    """Who gets a snapshot beside those who ask by ugly URLs. Classes: see the list of crawlers."""
+
+    search: TriggerAction = Field("forward", description="Search engines: Googlebot, bingbot, ...")
+    ai_search: TriggerAction = Field(
+        "forward", description="Search engines that answer with a text: OAI-SearchBot, ..."
+    )
+    ai_training: TriggerAction = Field(
+        "forward", description="Collectors of texts to train models with: GPTBot, CCBot, ..."
+    )
+    ai_user: TriggerAction = Field(
+        "forward", description="Assistants that were asked about a page: ChatGPT-User, ..."
+    )
+    social: TriggerAction = Field(
+        "forward", description="Makers of link previews: facebookexternalhit, Slackbot, ..."
+    )
+    seo_tool: TriggerAction = Field(
+        "forward", description="Tools that look at sites: AhrefsBot, Chrome-Lighthouse, ..."
+    )
+    more: CrawlerNames = Field(
+        (),
+        description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
+    )
+    include: PagePatterns = Field(
+        (), description="Only pages that match one of these are rendered; * is any text. None: all."
+    )
+    exclude: PagePatterns = Field(
+        (), description="Pages that match one of these are never rendered, but forwarded."
+    )
+    robots_opt_out: Flag = Field(
+        False,
+        description='Forward ugly URLs that robots.txt forbids ("Disallow: /*_escaped_fragment_").',
     )
 
 
@@ -223,6 +261,7 @@ class Settings(_Section):
     site: Site = Site()
     server: Server = Server()
     admin: Admin = Admin()
+    triggers: Triggers = Triggers()
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()

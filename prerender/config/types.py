@@ -14,6 +14,9 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
+from prerender.crawling.triggers import Action
+from prerender.crawling.user_agents import CLASSES, CrawlerClass
+
 Network = IPv4Network | IPv6Network
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -142,6 +145,36 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
     return tuple(rules)
 
 
+def _page_patterns(value: object) -> tuple[str, ...]:
+    patterns = _strings(value, 'give a list of patterns, for example ["/news/*", "*?print=1"]')
+    for pattern in patterns:
+        if not pattern.startswith(("/", "*")):
+            raise ValueError(f"{pattern!r}: a path begins with / or *, which stands for anything")
+    return patterns
+
+
+def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
+    help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
+    found: list[tuple[CrawlerClass, str]] = []
+    for item in _list(value, help_text):
+        if not isinstance(item, dict) or set(item) != {"class", "name"}:
+            raise ValueError(f"{help_text}, each with class and name")
+        if item["class"] not in CLASSES:
+            raise ValueError(f"{item['class']!r} is no class: give {', '.join(CLASSES)}")
+        name = item["name"]
+        # Less would match people's browsers.
+        if not isinstance(name, str) or not name.isprintable() or len(name.strip("^ ")) < 3:
+            raise ValueError(f"{name!r}: give at least 3 characters of the crawler's User-Agent")
+        found.append((item["class"], name))
+    return tuple(found)
+
+
+def _action(value: object) -> str:
+    if value not in ("forward", "render", "refuse"):
+        raise ValueError('give "forward", "render" or "refuse"')
+    return str(value)
+
+
 def _store_url(value: str) -> str:
     """Where snapshots are kept."""
     try:
@@ -247,6 +280,9 @@ Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
+CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
+TriggerAction = Annotated[Action, BeforeValidator(_action)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]

@@ -41,6 +41,8 @@ UNKNOWN_MS = 3000.0
 WIDTH, HEIGHT = 1280, 1024
 HIGHEST_WINDOW = 20_000
 MOST_SHOWINGS = 4
+# What is shown may need time of its own: a page's loops may have used up the budget by then.
+SHOWN_MS = 2000.0
 # Intervals and animation loops may cost this much real time: so much if they change nothing, so much
 # if they go on changing the page. Cheap ones run to the end of the virtual budget, where a page that
 # changes for ever is the same each time.
@@ -148,9 +150,12 @@ class Settler:
                 # What began just when the slice ended, it did not wait for: a short one tells.
                 state = await self._run(CONFIRMING_SLICE_MS)
             reason = self._finished(state)
-            if reason and not await self._show_more(state):
+            if not reason:
+                slice_ms = self._next_slice(slice_ms, state)
+            elif await self._show_more(state):
+                slice_ms = FIRST_SLICE_MS
+            else:
                 return self._settled(reason)
-            slice_ms = self._next_slice(slice_ms, state)
 
     async def _run(self, slice_ms: float) -> _State | None:
         """Use up a slice of the budget, then wait for work that needs real time."""
@@ -171,11 +176,12 @@ class Settler:
         scroll, and in pages that grow with their window (sections as high as it), in a window of the
         ordinary height.
         """
-        if state is None or state.ready or not state.unseen or self._budget_left_ms <= 0:
+        if state is None or state.ready or not state.unseen:
             return False
         if self._showings == MOST_SHOWINGS:
             return False
         self._showings += 1
+        self._budget_left_ms = max(self._budget_left_ms, SHOWN_MS)
         height = min(await self._height(), HIGHEST_WINDOW)
         if height > self._window_height and not self._grows_with_window:
             await self._resize(height)
