@@ -62,8 +62,8 @@ class Fields:
         self.names = dict(lines)
         self._repeated = len(self.names) < len(lines)
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self.names
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self.names
 
     def values(self, name: str) -> list[bytes]:
         """The values of all lines of that name, which is in lower case."""
@@ -190,6 +190,7 @@ def members(value: str) -> frozenset[str]:
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
 
 
+@lru_cache(maxsize=16)
 def _minor(version: bytes) -> int:
     match = _VERSION.fullmatch(version)
     if match is None:
