@@ -30,17 +30,20 @@ from prerender.errors import ConfigError
 from prerender.forward import Forwarder
 from prerender.handler import Handler
 from prerender.headers import Forwarding
+from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
 from prerender.http1.connection import Sweeper
 from prerender.http1.server import Limits, Server
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.guard import PublicResolver
+from prerender.rendering.gateway import Gateway, NetworkRules
+from prerender.rendering.guard import Guard, GuardedResolver
 from prerender.rendering.page import SerializeOptions
+from prerender.rendering.policy import Policy
 from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.trial import trial
+from prerender.rendering.visit import VisitLimits
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.snapshot import Target
@@ -75,11 +78,12 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
+        rules = _rules(settings)
         third_parties = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout, PublicResolver())
+            open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
         gateway = await stack.enter_async_context(
-            Gateway.open(settings.public_url, upstream, third_parties)
+            Gateway.open(settings.public_url, upstream, third_parties, rules)
         )
         sandbox = _sandbox(settings)
 
@@ -224,6 +228,27 @@ def _freshness(settings: Settings) -> Freshness:
         stale=cache.stale,
         stale_if_error=cache.stale_if_error,
         deploys=cache.deploys,
+    )
+
+
+def _rules(settings: Settings) -> NetworkRules:
+    network = settings.network
+    allow, deny = Hosts(network.allow), Hosts(network.deny)
+    return NetworkRules(
+        guard=Guard(allow, deny, only_listed=network.third_parties == "listed"),
+        policy=Policy(
+            allow=allow,
+            deny=deny,
+            block_trackers=network.block_trackers,
+            block_types=network.block_types,
+        ),
+        limits=VisitLimits(
+            network.max_requests,
+            network.max_bytes,
+            network.max_response_bytes,
+            network.request_timeout,
+        ),
+        cache_bytes=network.cache_bytes,
     )
 
 

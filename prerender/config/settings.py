@@ -14,12 +14,14 @@ from prerender.config.types import (
     CrawlerNames,
     Duration,
     Flag,
+    HostList,
     Networks,
     PagePatterns,
     Parameters,
     Patterns,
     Port,
     PositiveDuration,
+    PositiveSize,
     Rules,
     SiteURL,
     SiteURLOrNothing,
@@ -28,6 +30,7 @@ from prerender.config.types import (
     Token,
     TriggerAction,
     whole_number,
+    words,
 )
 
 _PRIVATE = (
@@ -224,6 +227,50 @@ class Render(_Section):
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
 
 
+class Network(_Section):
+    """What pages may reach while they are rendered. The site itself they always may."""
+
+    third_parties: Literal["public", "listed"] = Field(
+        "public",
+        description='Who else. "public": the public Internet and those in allow; "listed": only those.',
+    )
+    allow: HostList = Field(
+        (),
+        description="Who may be reached even on a private address: hosts, domains (*.example.com), "
+        "networks (10.1.0.0/16), origins (http://app.internal:3001; only these name other ports).",
+    )
+    deny: HostList = Field(
+        (), description="Who is left out: hosts, domains and networks. Goes before allow."
+    )
+    block_trackers: Flag = Field(
+        True,
+        description="Leave out analytics, tag managers, ads and session recorders that are well known; "
+        "allow brings single ones back.",
+    )
+    block_types: Annotated[tuple[str, ...], words("image", "font", "media")] = Field(
+        (),
+        description="Kinds of files to leave out, of image, font and media. Pages get stand-ins, which "
+        "have other sizes and lengths.",
+    )
+    max_requests: Annotated[int, whole_number(1, 1_000_000)] = Field(
+        1000, description="Requests that one render may make; more are refused."
+    )
+    max_bytes: PositiveSize = Field(
+        100 * 1024**2, description="Bytes that one render may receive, as they are sent."
+    )
+    max_response_bytes: PositiveSize = Field(
+        32 * 1024**2, description="Bytes of one answer to a page."
+    )
+    request_timeout: PositiveDuration = Field(
+        15, description="How long one answer to a page may take; streams and sockets may go on."
+    )
+    cache_bytes: Size = Field(
+        64 * 1024**2,
+        description="Bound of the memory for scripts, styles, images and fonts that renders share as "
+        "their HTTP headers allow; 0 keeps none.",
+    )
+
+
 class Snapshot(_Section):
     """What is made of the finished page."""
 
@@ -265,6 +312,7 @@ class Settings(_Section):
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()
+    network: Network = Network()
     snapshot: Snapshot = Snapshot()
     log: Log = Log()
 

@@ -8,15 +8,17 @@ import json
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
+from prerender import hosts
 from prerender.crawling.triggers import Action
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
 
+_Number = TypeVar("_Number", int, float)
 Network = IPv4Network | IPv6Network
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -50,10 +52,10 @@ def _duration(value: object) -> float:
     return float(seconds)
 
 
-def _positive(seconds: float) -> float:
-    if seconds == 0:
+def _positive(quantity: _Number) -> _Number:
+    if quantity == 0:
         raise ValueError("must be more than 0")
-    return seconds
+    return quantity
 
 
 def _size(value: object) -> int:
@@ -117,6 +119,29 @@ def _patterns(value: object) -> tuple[str, ...]:
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
     return patterns
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    """Hosts, domains, networks and origins (prerender/hosts.py)."""
+    entries = _strings(
+        value, 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
+    )
+    for entry in entries:
+        hosts.parse(entry)
+    return entries
+
+
+def words(*known: str) -> BeforeValidator:
+    """A list of some of the words ``known``."""
+    help_text = f"give a list of some of {json.dumps(known)}"
+
+    def parse(value: object) -> tuple[str, ...]:
+        found = _strings(value, help_text)
+        if not set(found) <= set(known):
+            raise ValueError(help_text)
+        return found
+
+    return BeforeValidator(parse)
 
 
 def _parameters(value: object) -> tuple[str, ...]:
@@ -276,6 +301,7 @@ def _site_url_or_nothing(value: str) -> str:
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
+PositiveSize = Annotated[Size, AfterValidator(_positive)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
@@ -287,6 +313,7 @@ Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

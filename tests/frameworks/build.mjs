@@ -25,7 +25,7 @@ const angular = () => {
     transform: {
       filter: { id: /@angular.*\.mjs$/ },
       handler: async (code, filename) => {
-        const { code: linked } = await transformAsync(code, { filename, plugins: [linker], configFile: false });
+        const { code: linked } = await transformAsync(code, { filename, plugins: [linker], configFile: false, compact: true });
         return { code: linked, map: null };
       },
     },
@@ -38,7 +38,7 @@ const renderedOnTheServer = async (name, outDir) => {
   const server = here(`built/${name}-server`);
   await build({
     ...shared(name), plugins: [react()], ssr: { noExternal: true },
-    build: { ssr: "server.jsx", outDir: server, minify: false },
+    build: { ssr: "server.jsx", outDir: server, emptyOutDir: true, minify: false },
   });
   const { render } = await import(pathToFileURL(`${server}/server.js`));
   const index = `${outDir}/index.html`;

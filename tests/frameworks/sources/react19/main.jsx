@@ -51,7 +51,7 @@ function Ready() {
   const [done, setDone] = useState(false);
   useEffect(() => {
     window.prerenderReady = false;
-    const poll = setInterval(() => load("/api/words/de"), 500);
+    const poll = setInterval(() => load("/api/words/de"), 3000);
     setTimeout(async () => {
       await load("/api/birds");
       setDone(true);
