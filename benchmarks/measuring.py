@@ -1,0 +1,182 @@
+"""What the benchmarks of the proxy's own speed share: servers as processes, nginx, and wrk."""
+
+import asyncio
+import getpass
+import os
+import re
+import socket
+import statistics
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+NGINX = """
+{user}
+daemon off;
+worker_processes 1;
+pid {folder}/{port}.pid;
+error_log stderr error;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  keepalive_requests 100000000;
+  client_body_temp_path {folder}/client_body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  {http}
+  server {{
+    listen 127.0.0.1:{port};
+    root {folder};
+    {server}
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A server under load, and the number of its process."""
+
+    url: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """What it has used so far, with its workers."""
+        process = psutil.Process(self.pid)
+        family = [process, *process.children()]
+        times = [one.cpu_times() for one in family if one.name() == process.name()]
+        return sum(time.user + time.system for time in times)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of wrk. The CPU time that a request takes hardly depends on what else is running."""
+
+    requests_per_second: float
+    p50_ms: float
+    cpu_us: float
+
+
+@asynccontextmanager
+async def started(*command: str, **environment: str) -> AsyncIterator[Side]:
+    """A server in a process of its own; its URL is read from what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=os.environ | environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        while line := (await process.stdout.readline()).decode():
+            if match := re.search(r"\burl=(http://[^\s\x1b]+)|\"url\": \"(http://[^\"]+)", line):
+                yield Side(match[1] or match[2], process.pid)
+                break
+        else:
+            raise RuntimeError(f"{command[0]} did not start")
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def proxy(origin: str, *pinned: str) -> AsyncIterator[Side]:
+    """This project's proxy; ``pinned`` is a command that starts it (taskset)."""
+    command = (*pinned, sys.executable, "-m", "prerender", "serve")
+    async with started(
+        *command, PRERENDER_ORIGIN_URL=origin, PRERENDER_SERVER_PORT="0", PRERENDER_ADMIN_PORT="0"
+    ) as side:
+        yield side
+
+
+@asynccontextmanager
+async def nginx(
+    folder: Path, *pinned: str, http: str = "", server: str = ""
+) -> AsyncIterator[Side]:
+    """nginx with one worker, which serves the files of a folder or what ``server`` says."""
+    port = free_port()
+    user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
+    config = folder / f"{port}.conf"
+    config.write_text(NGINX.format(user=user, folder=folder, port=port, http=http, server=server))
+    process = await asyncio.create_subprocess_exec(*pinned, "nginx", "-c", str(config))
+    try:
+        await listening(port)
+        yield Side(f"http://127.0.0.1:{port}", process.pid)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+async def listening(port: int) -> None:
+    """Wait until somebody does."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                return
+
+
+async def wrk(
+    side: Side, path: str, seconds: int, connections: int, *pinned: str, header: str = ""
+) -> Measured:
+    """One run; fails if any answer was an error."""
+    command = [*pinned, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
+    if header:
+        command += ["-H", header]
+    before = side.cpu_seconds()
+    process = await asyncio.create_subprocess_exec(
+        *command, side.url + path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output = (await process.communicate())[0].decode()
+    used = side.cpu_seconds() - before
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
+    requests = re.search(r"(\d+) requests in", output)
+    if (
+        not rate
+        or not requests
+        or "Socket errors" in output
+        or ("Non-2xx" in output and not header)
+    ):
+        raise RuntimeError(output)
+    return Measured(float(rate[1]), _percentile(output, 50), used * 1e6 / int(requests[1]))
+
+
+def _percentile(output: str, wanted: int) -> float:
+    match = re.search(rf"^\s+{wanted}%\s+([\d.]+)(us|ms|s)$", output, re.MULTILINE)
+    assert match is not None
+    return float(match[1]) * {"us": 0.001, "ms": 1, "s": 1000}[match[2]]
+
+
+Measure = Callable[[], Awaitable[Measured]]
+
+
+async def in_turns(sides: Mapping[str, Measure], rounds: int) -> dict[str, list[Measured]]:
+    """Measure all sides in turns, so that a noisy machine hits them all."""
+    measured: dict[str, list[Measured]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, measure in sides.items():
+            measured[name].append(await measure())
+    return measured
+
+
+def median(values: Sequence[Measured], what: str) -> float:
+    """The median of one figure over all rounds."""
+    return statistics.median(getattr(value, what) for value in values)
