@@ -3,6 +3,7 @@
 # make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
 # make lint     ruff and mypy
 # make install  .venv with the package and all that its developers need
+# make frameworks  build tests/frameworks/built anew (needs Node and the npm registry)
 # make clean    remove everything that was made here
 #
 # PYTHON=/path/to/python is used for .venv instead of the first python3.11 or newer in PATH.
@@ -17,7 +18,7 @@ ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 TEST_PROGRAMS := headless-shell nginx redis-server
 
-.PHONY: run test lint install clean
+.PHONY: run test lint install frameworks clean
 
 run: .venv/run.stamp
 	@scripts/system-packages chromium
@@ -38,6 +39,10 @@ install: .venv/dev.stamp
 	$(PIP) install --editable .
 	@touch $@
 
+# Only needed to change the applications: what is built of them is kept with them.
+frameworks:
+	cd tests/frameworks && npm ci --no-audit --no-fund && npm run build
+
 # What the developers need includes what the proxy needs.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
 	$(PIP) install --editable '.[dev]'
@@ -49,5 +54,5 @@ install: .venv/dev.stamp
 	'$(PYTHON)' -m venv --clear .venv
 
 clean:
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/frameworks/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

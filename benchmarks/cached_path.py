@@ -1,26 +1,41 @@
-"""How fast are cached snapshots? Ours against a bare aiohttp answer of the same size, in one run.
+"""How fast are cached snapshots and 304s? Ours beside nginx's own cache and a bare aiohttp answer.
 
     .venv/bin/python benchmarks/cached_path.py [--seconds 3] [--rounds 3]
 
-Needs wrk and Chromium. Both sides get the same load in turns, so that a noisy machine hits both; the
-ratio is the figure to compare, the requests per second are of this machine at this moment.
+Needs wrk, nginx and Chromium. Each server is one process on one core, wrk has another one, if there is
+one. All sides get the same load in turns. Compare the ratios: the figures are of this machine at this
+moment. The CPU time of a request depends least on what else is running.
 """
 
 import argparse
 import asyncio
 import os
-import re
-import statistics
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
 
+import measuring
 import uvloop
 from aiohttp import ClientSession, web
+from measuring import Side, median
 
 BODY_BYTES = 20_000
 CONNECTIONS = 32
 PAGE = f"<!DOCTYPE html><title>Benchmark</title><p>{'x' * (BODY_BYTES - 100)}</p>"
+ETAG = '"benchmark"'
+UGLY = "/?_escaped_fragment_="
+
+NGINX_CACHE = "proxy_cache_path {folder}/cache keys_zone=pages:1m;"
+NGINX_CACHED = """
+location / {{
+  proxy_pass {origin};
+  proxy_cache pages;
+  proxy_cache_valid 200 1h;
+}}
+"""
 
 
 @asynccontextmanager
@@ -33,89 +48,66 @@ async def serving(server: web.Server) -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-@asynccontextmanager
-async def started(*command: str, **environment: str) -> AsyncIterator[str]:
-    """A server in a process of its own; its URL is read from what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *command,
-        env=os.environ | environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    assert process.stdout is not None
-    try:
-        while line := (await process.stdout.readline()).decode():
-            if match := re.search(r"\burl=(http://\S+)|\"url\": \"(http://[^\"]+)", line):
-                yield match[1] or match[2]
-                break
-    finally:
-        process.terminate()
-        await process.wait()
+async def page(_: web.BaseRequest) -> web.StreamResponse:
+    """The page that all sides have kept."""
+    return web.Response(text=PAGE, content_type="text/html", headers={"ETag": ETAG})
 
 
 async def bare() -> None:
-    """The other side: what aiohttp can do with nothing around it."""
-
-    async def answer(_: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(body=PAGE.encode(), content_type="text/html")
-
-    async with serving(web.Server(answer, access_log=None)) as url:
+    """What aiohttp can do with nothing around it."""
+    async with serving(web.Server(page, access_log=None)) as url:
         print(f"url={url}", flush=True)
         await asyncio.Event().wait()
 
 
-async def wrk(url: str, seconds: int, header: str = "") -> float:
-    """Requests per second; fails if any answer was an error."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s"]
-    if header:
-        command += ["-H", header]
-    process = await asyncio.create_subprocess_exec(
-        *command, url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    output = (await process.communicate())[0].decode()
-    if "Non-2xx" in output and not header:
-        raise RuntimeError(output)
-    match = re.search(r"Requests/sec:\s+([\d.]+)", output)
-    if match is None:
-        raise RuntimeError(output)
-    return float(match[1])
-
-
 async def main(seconds: int, rounds: int) -> None:
-    """Measure both sides in turns and print the medians with their ratios."""
-
-    async def page(_: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(text=PAGE, content_type="text/html")
-
+    """Measure all sides in turns and print the medians with their ratios."""
+    cores = sorted(os.sched_getaffinity(0))
+    first, last = (("taskset", "-c", str(core)) for core in (cores[0], cores[-1]))
     async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
         origin = await stack.enter_async_context(serving(web.Server(page, access_log=None)))
-        proxy = await stack.enter_async_context(
-            started(
-                "-m", "prerender", "serve",
-                PRERENDER_ORIGIN_URL=origin, PRERENDER_SERVER_PORT="0", PRERENDER_ADMIN_PORT="0",
+        ours = await stack.enter_async_context(measuring.proxy(origin, *first))
+        command = (*first, sys.executable, __file__, "--bare")
+        aiohttp = await stack.enter_async_context(measuring.started(*command))
+        nginx = await stack.enter_async_context(
+            measuring.nginx(
+                folder,
+                *first,
+                http=NGINX_CACHE.format(folder=folder),
+                server=NGINX_CACHED.format(origin=origin),
             )
-        )  # fmt: skip
-        other = await stack.enter_async_context(started(__file__, "--bare"))
-        ugly = f"{proxy}/?_escaped_fragment_="
-        async with ClientSession() as client, client.get(ugly) as first:
-            assert first.status == 200
-            size = len(await first.read())
-            etag = first.headers["ETag"]
-        sides = {
-            "bare aiohttp": (other, ""),
-            "cached snapshot": (ugly, ""),
-            "304": (ugly, f"If-None-Match: {etag}"),
+        )
+        sides: dict[str, tuple[Side, str, str]] = {
+            "snapshot, ours": (ours, UGLY, ""),
+            "snapshot, nginx": (nginx, UGLY, ""),
+            "snapshot, aiohttp": (aiohttp, UGLY, ""),
+            "304, ours": (ours, UGLY, f"If-None-Match: {await _etag(ours)}"),
+            "304, nginx": (nginx, UGLY, f"If-None-Match: {await _etag(nginx)}"),
         }
-        measured: dict[str, list[float]] = {name: [] for name in sides}
-        for _ in range(rounds):
-            for name, (url, header) in sides.items():
-                measured[name].append(await wrk(url, seconds, header))
-        print(f"{size} bytes, {CONNECTIONS} connections, one process each; requests per second")
-        floor = statistics.median(measured["bare aiohttp"])
-        for name, values in measured.items():
-            median = statistics.median(values)
-            print(f"{name:16} {median:9,.0f}   x {median / floor:.2f}")
+        measured = await measuring.in_turns(
+            {
+                name: partial(measuring.wrk, side, path, seconds, CONNECTIONS, *last, header=header)
+                for name, (side, path, header) in sides.items()
+            },
+            rounds,
+        )
+    print(f"{BODY_BYTES} bytes, {CONNECTIONS} connections, one process each; ratios to nginx")
+    print(f"{'':18}{'requests/s':>12}{'ratio':>7}{'CPU/request':>14}{'ratio':>7}")
+    for name, values in measured.items():
+        yardstick = measured[f"{name.partition(',')[0]}, nginx"]
+        rate, cost = (median(values, what) for what in ("requests_per_second", "cpu_us"))
+        print(
+            f"{name:18}{rate:12,.0f}{rate / median(yardstick, 'requests_per_second'):7.2f}"
+            f"{cost:11.1f} us{cost / median(yardstick, 'cpu_us'):7.2f}"
+        )
+
+
+async def _etag(side: Side) -> str:
+    async with ClientSession() as client, client.get(side.url + UGLY) as first:
+        assert first.status == 200
+        return first.headers["ETag"]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Builds the objects and wires start-up and clean-up. START HERE.
 
-client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Upstream ─▶ origin
+client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ origin
                              └─ Render ──▶ CachedSnapshots ─▶ Renderer ─▶ Pool ─▶ Page ─▶ Chromium
                                               │                  │                          │
                                             Store       document.fetch                   Gateway
@@ -8,8 +8,9 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Upstream ─▶ ori
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,15 @@ from aiohttp import web
 from prerender.admin import health
 from prerender.admin.purge import Purging
 from prerender.config import Settings
+from prerender.config.settings import Admin as AdminSettings
+from prerender.config.settings import Server as ServerSettings
 from prerender.errors import ConfigError
+from prerender.forward import Forwarder
 from prerender.handler import Handler
-from prerender.listener import http_server
+from prerender.headers import Forwarding
+from prerender.http1.client import OriginConnections
+from prerender.http1.connection import Sweeper
+from prerender.http1.server import Limits, Server
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway
@@ -38,8 +45,6 @@ from prerender.snapshots.tracking import Tracking
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 2
-# Longer than nginx keeps a connection to us (60 s), so that it never sends into a closed one.
-_KEEPALIVE_SECONDS = 75
 _BACKLOG = 1024
 
 log = structlog.get_logger(__name__)
@@ -88,6 +93,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
         render = RenderSettings(
             timeout=settings.render.timeout,
             budget=settings.render.budget,
+            patience=settings.render.patience,
             max_bytes=settings.render.max_bytes,
             options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
             volatile=settings.snapshot.volatile,
@@ -101,25 +107,32 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 
     Raises ConfigError when a port cannot be had.
     """
+    _raise_file_limit()
     async with AsyncExitStack() as stack:
-        upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
+        _, pool, renderer = await stack.enter_async_context(rendering(settings))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         snapshots = CachedSnapshots(renderer, store, _freshness(settings), settings.render.timeout)
         stack.push_async_callback(snapshots.close)
         tracking = Tracking(settings.cache.tracking_parameters)
-        handler = Handler(settings.public_url, tracking, snapshots, upstream)
+        sweeper = stack.enter_context(Sweeper())
+        handler = Handler(settings.public_url, tracking, snapshots, _forwarder(settings, sweeper))
         running = Running(0, 0, pool, store)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
         admin = web.AppRunner(
             health.make_app(pool, lambda: running.draining, purging), access_log=None
         )
-        running.admin_port = await _listen(stack, admin, "admin", settings.admin)
-        public = web.ServerRunner(
-            http_server(handler, _KEEPALIVE_SECONDS), shutdown_timeout=settings.server.grace
-        )
-        running.public_port = await _listen(stack, public, "server", settings.server)
+        await admin.setup()
+        stack.push_async_callback(admin.cleanup)
+        with _listening("admin", settings.admin):
+            await web.TCPSite(admin, settings.admin.host, settings.admin.port).start()
+        running.admin_port = admin.addresses[0][1]
+        public = Server(handler, _limits(settings), sweeper)
+        with _listening("server", settings.server):
+            await public.listen(settings.server.host, settings.server.port, _BACKLOG)
+        stack.push_async_callback(public.close, settings.server.grace)
+        running.public_port = public.port
         log.info(
             "serving",
             url=f"http://{settings.server.host}:{running.public_port}",
@@ -134,21 +147,41 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             log.info("shutting down", grace_seconds=settings.server.grace)
 
 
-async def _listen(
-    stack: AsyncExitStack, runner: web.BaseRunner, section: str, settings: object
-) -> int:
-    host, port = settings.host, settings.port  # type: ignore[attr-defined]
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
+@contextmanager
+def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterator[None]:
+    """Say which setting is wrong when a port cannot be had."""
     try:
-        await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
+        yield
     except OSError as error:
         reason = os.strerror(error.errno or 0)
+        where = f"{settings.host}:{settings.port}"
         raise ConfigError(
-            [f"[{section}] host, port: cannot listen on {host}:{port}: {reason}"]
+            [f"[{section}] host, port: cannot listen on {where}: {reason}"]
         ) from error
-    listening: int = runner.addresses[0][1]
-    return listening
+
+
+def _raise_file_limit() -> None:
+    """Ask for all the files we may have: each connection is one, and the usual limit is 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _forwarder(settings: Settings, sweeper: Sweeper) -> Forwarder:
+    origin = settings.origin
+    connections = OriginConnections(settings.origin_url, origin.connect_timeout, sweeper)
+    return Forwarder(connections, Forwarding(settings.origin_url), origin.timeout)
+
+
+def _limits(settings: Settings) -> Limits:
+    server = settings.server
+    return Limits(
+        head=server.header_timeout,
+        body=server.body_timeout,
+        write=server.write_timeout,
+        idle=server.idle_timeout,
+        trusted=server.trusted_proxies,
+    )
 
 
 def _freshness(settings: Settings) -> Freshness:

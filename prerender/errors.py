@@ -3,7 +3,9 @@
     PrerenderError               500
     ├── ConfigError              (stops the start with exit status 2)
     ├── OriginError              502  the site's own server failed
-    │   └── OriginTimeout        504
+    │   ├── OriginTimeout        504
+    │   └── LoopDetected         508  it is this proxy again
+    ├── BadRequest               4xx, 501, 505: the client's message is not taken
     ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
     ├── BadEntry                 (a store holds what is no entry of this version: a miss)
     ├── StoreError               (one operation of a store failed: a miss)
@@ -49,6 +51,22 @@ class OriginTimeout(OriginError):
 
     status = HTTPStatus.GATEWAY_TIMEOUT
     public = "The site behind this server did not answer in time."
+
+
+class LoopDetected(OriginError):
+    """A request came back to where it had been (RFC 9110 section 7.6.3)."""
+
+    status = HTTPStatus.LOOP_DETECTED
+    public = "This server has been set up to ask itself."
+
+
+class BadRequest(PrerenderError):
+    """A request that is not well-formed; ``reason`` tells the client what is wrong with it."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = HTTPStatus(status)
+        self.public = f"This request cannot be answered: {reason}."
 
 
 class NotRenderable(PrerenderError):

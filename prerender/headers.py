@@ -3,12 +3,15 @@
 The hop-by-hop fields stand in one list, used in both directions by the proxy and by the gateway.
 """
 
+import secrets
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
+from prerender.http1.head import Fields, members, value_of
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
@@ -29,7 +32,20 @@ HOP_BY_HOP = frozenset(
 # Framing and routing cannot be taken away by naming them in Connection.
 _NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
 
-VIA = "1.1 prerender"
+# What a client may say about others for whom it asks. The first four are made from what was said.
+_REMADE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded")
+_NOTHING_SAID: tuple[tuple[bytes, ...], ...] = ((),) * len(_REMADE)
+_ABOUT_OTHERS = frozenset(
+    {
+        *_REMADE,
+        "x-forwarded-by",
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+        "x-forwarded-server",
+        "x-forwarded-ssl",
+        "x-real-ip",
+    }
+)
 # Requests that we make ourselves are marked, and marked requests are never rendered again.
 MARK = "X-Prerender"
 USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
@@ -52,17 +68,78 @@ def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     )
 
 
-def add_forwarded(headers: CIMultiDict[str], *, remote: str | None, scheme: str, host: str) -> None:
-    """Tell the origin for whom we ask. What an outer proxy said of host and scheme stays."""
-    if remote:
-        known = headers.getall("X-Forwarded-For", [])
-        headers["X-Forwarded-For"] = ", ".join([*known, remote])
-    headers.setdefault("X-Forwarded-Proto", scheme)
-    headers.setdefault("X-Forwarded-Host", host)
-    headers.add("Via", VIA)
+def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
+    """As ``end_to_end``, of lines that stay the bytes they are."""
+    dropped = HOP_BY_HOP
+    if "connection" in fields.names:
+        dropped = HOP_BY_HOP | (members(fields.get("connection")) - _NOT_REMOVABLE)
+    return [line for line in fields.lines if line[0] not in dropped]
 
 
-def is_marked(headers: CIMultiDictProxy[str]) -> bool:
+class Forwarding:
+    """What the origin is told about the way of a request (RFC 9110 section 7.6.3, RFC 7239).
+
+    What a client says about others for whom it asks counts only if it is a trusted proxy. Its word is
+    not contradicted: if it uses one of the two forms, Forwarded or X-Forwarded-*, so do we.
+    """
+
+    def __init__(self, origin: URL) -> None:
+        # Of this process alone: another one of ours may well stand in front of this one.
+        self._name = f"prerender-{secrets.token_hex(4)}"
+        self._via = {minor: f"Via: 1.{minor} {self._name}".encode() for minor in (0, 1)}
+        self._origin_host = authority(origin)
+
+    def is_loop(self, fields: Fields) -> bool:
+        """Whether a request has been here before."""
+        return "via" in fields and self._name in fields.get("via").replace(",", " ").split()
+
+    def request_lines(
+        self, fields: Fields, *, host: str, remote: str, trusted: bool, minor: int
+    ) -> list[bytes]:
+        """The field lines of a request as the origin gets them, without those of its framing.
+
+        ``host`` is the authority that was asked for, '' if the client named none (HTTP/1.0).
+        """
+        kept = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
+        for name, line in end_to_end_lines(fields):
+            if name == "host":
+                kept.append(b"Host: " + host.encode())
+            elif name == "content-length":
+                kept.append(b"Content-Length: " + value_of(line))
+            elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
+                kept.append(line)
+        said = _NOTHING_SAID
+        if trusted and not fields.names.keys().isdisjoint(_REMADE):
+            said = tuple(tuple(fields.values(name)) for name in _REMADE)
+        kept += _about(said, host, remote)
+        kept.append(self._via[minor])
+        return kept
+
+
+@lru_cache(maxsize=1024)
+def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
+    """For whom we ask, in the form that the proxy in front of us uses, or in both.
+
+    ``said`` holds what that proxy says, in the order of ``_REMADE``.
+    """
+    clients, hosts, schemes, forwarded = (
+        [value.decode("latin-1") for value in values if value] for values in said
+    )
+    old_form = bool(clients or hosts or schemes)
+    lines = []
+    if old_form or not forwarded:
+        lines.append(f"X-Forwarded-For: {', '.join([*clients, remote])}")
+        if hosts or host:
+            lines.append(f"X-Forwarded-Host: {', '.join(hosts or [host])}")
+        lines.append(f"X-Forwarded-Proto: {', '.join(schemes or ['http'])}")
+    if forwarded or not old_form:
+        node = f'"[{remote}]"' if ":" in remote else remote
+        element = f"for={node}" + (f';host="{host}"' if host else "") + ";proto=http"
+        lines.append(f"Forwarded: {', '.join([*forwarded, element])}")
+    return [line.encode("latin-1") for line in lines]
+
+
+def is_marked(headers: Fields) -> bool:
     """Whether a request comes from a renderer, ours or another one."""
     return MARK in headers
 

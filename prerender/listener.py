@@ -1,4 +1,4 @@
-"""The HTTP/1.1 server of all our listeners for traffic: the public one and the gateway's two."""
+"""The HTTP server of the gateway's two listeners. The public one is http1/server.py."""
 
 from collections.abc import Awaitable, Callable
 

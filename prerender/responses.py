@@ -2,17 +2,19 @@
 
 import math
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.web import BaseRequest, StreamResponse
+from typing import TYPE_CHECKING
 
 from prerender import conditional
 from prerender.conditional import Outcome, format_http_date
 from prerender.errors import PrerenderError, RenderError
 from prerender.snapshots.encodings import accepted
 from prerender.snapshots.snapshot import Answer, Timings
+
+if TYPE_CHECKING:
+    from prerender.http1.server import Request
 
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
@@ -22,80 +24,44 @@ _STATUS_LINES = {
 }
 
 
-class PlainStream(StreamResponse):
-    """A streamed response without the Content-Type and Server that aiohttp would add
-    (RFC 9110 section 7.7)."""
+@dataclass(frozen=True, slots=True)
+class WholeResponse:
+    """A response whose bytes are all there.
 
-    async def _prepare_headers(self) -> None:
-        invented = [name for name in ("Content-Type", "Server") if name not in self.headers]
-        await super()._prepare_headers()
-        for name in invented:
-            self.headers.popall(name, None)
-
-
-class WholeResponse(StreamResponse):
-    """A response whose bytes are all there, written at once.
-
-    It goes around aiohttp's building of header maps, which takes more time than all the rest of a
-    cached answer. ``fields`` are complete header lines but for Date, Connection and Content-Length;
-    a ``body`` of None stands for a response without one (304).
+    ``fields`` are complete header lines but for Date, Connection and Content-Length; a ``body`` of
+    None stands for a response without one (304).
     """
 
-    def __init__(self, status: int, fields: bytes, body: bytes | None) -> None:
-        self._status = status
-        self._fields = fields
-        self._body_bytes = body
-        self._whole_keep_alive = True
-        self._sent = False
+    status: int
+    fields: bytes
+    body: bytes | None
 
-    @property
-    def status(self) -> int:
-        return self._status
 
-    @property
-    def prepared(self) -> bool:
-        return self._sent
+def head_of(response: WholeResponse) -> bytes:
+    """The head, without what it says about the connection and without the line that ends it."""
+    status = response.status
+    parts = [
+        _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status,
+        response.fields,
+        date_line(),
+        b"\r\n",
+    ]
+    if response.body is not None:
+        parts.append(b"Content-Length: %d\r\n" % len(response.body))
+    return b"".join(parts)
 
-    @property
-    def keep_alive(self) -> bool:
-        return self._whole_keep_alive
 
-    async def prepare(self, request: BaseRequest) -> AbstractStreamWriter | None:
-        """Write it. Waits while the client's connection takes no more."""
-        if self._sent:
-            return None
-        self._sent = True
-        transport = request.transport
-        if transport is None:
-            raise ConnectionResetError("the client has left")
-        self._whole_keep_alive = request.keep_alive
-        head = b"".join((self._status_line(), self._fields, _date_line(int(time.time()))))
-        if not self._whole_keep_alive:
-            head += b"Connection: close\r\n"
-        elif request.version.minor == 0:
-            head += b"Connection: keep-alive\r\n"
-        if self._body_bytes is None:
-            transport.write(head + b"\r\n")
-        else:
-            head += b"Content-Length: %d\r\n\r\n" % len(self._body_bytes)
-            transport.write(head if request.method == "HEAD" else head + self._body_bytes)
-        await request.protocol._drain_helper()
-        return None
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Everything has been written."""
-
-    def _status_line(self) -> bytes:
-        line = _STATUS_LINES.get(self._status)
-        return line if line is not None else b"HTTP/1.1 %d \r\n" % self._status
+def date_line() -> bytes:
+    """The Date field of now, without a line end."""
+    return _date_line(int(time.time()))
 
 
 @lru_cache(maxsize=2)
 def _date_line(seconds: int) -> bytes:
-    return f"Date: {format_http_date(seconds)}\r\n".encode()
+    return f"Date: {format_http_date(seconds)}".encode()
 
 
-def snapshot_response(request: BaseRequest, answer: Answer) -> WholeResponse:
+def snapshot_response(request: "Request", answer: Answer) -> WholeResponse:
     """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so."""
     snapshot = answer.snapshot
     chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
@@ -159,6 +125,8 @@ def server_timing(timings: Timings) -> str:
 def error_response(error: PrerenderError) -> WholeResponse:
     """A failure in plain words, with nothing internal in it, kept by nobody."""
     fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
+    if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        fields += b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
     if isinstance(error, RenderError):
         fields += b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
         fields += f"Cache-Status: {CACHE_NAME}; fwd=miss; detail=failed\r\n".encode()

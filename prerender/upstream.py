@@ -1,7 +1,8 @@
-"""To the origin and back: one request, streamed both ways, with nothing added and nothing kept.
+"""To the origin for the browser: one request, streamed both ways, with nothing added and nothing kept.
 
-The handler forwards with it, the gateway serves the browser's requests with it, and the renderer
-fetches documents with it. aiohttp's client exceptions are translated here and nowhere else.
+The gateway serves the browser's requests with it, third parties' too, and the renderer fetches
+documents with it. aiohttp's client exceptions are translated here and nowhere else. What clients ask
+does not come here (forward.py).
 """
 
 import asyncio
@@ -26,16 +27,25 @@ from aiohttp.web import BaseRequest, StreamResponse
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender import headers as fields
 from prerender import websocket
 from prerender.errors import OriginError, OriginTimeout
 from prerender.listener import MAX_LINE_BYTES
-from prerender.responses import PlainStream
 
 _CHUNK_BYTES = 65536
 _AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 log = structlog.get_logger(__name__)
+
+
+class _PlainStream(StreamResponse):
+    """A streamed response without the Content-Type and Server that aiohttp would add
+    (RFC 9110 section 7.7)."""
+
+    async def _prepare_headers(self) -> None:
+        invented = [name for name in ("Content-Type", "Server") if name not in self.headers]
+        await super()._prepare_headers()
+        for name in invented:
+            self.headers.popall(name, None)
 
 
 class _Target:
@@ -93,19 +103,6 @@ class Upstream:
         url = URL(f"{self._base}/#{target}", encoded=True)
         return await websocket.relay(request, self._session, url, headers)
 
-    async def forward(self, request: BaseRequest, target: str | None = None) -> StreamResponse:
-        """Answer ``request`` with what the origin says, to its own target or to another."""
-        headers = fields.end_to_end(request.headers)
-        fields.add_forwarded(
-            headers, remote=request.remote, scheme=request.scheme, host=request.host
-        )
-        raw = target if target is not None else fields.origin_form(request.raw_path)
-        if websocket.is_upgrade(request):
-            return await self.relay_websocket(request, raw, headers)
-        body = request.content if request.body_exists else None
-        async with self.request(request.method, raw, headers, body) as response:
-            return await relay(request, response, fields.end_to_end(response.headers))
-
 
 def open_session(
     connect_timeout: float, timeout: float, resolver: AbstractResolver | None = None
@@ -160,7 +157,7 @@ async def relay(
     An origin that dies in the middle aborts the client's connection: anything else would end the
     body as if it were whole, or write a second status line into it.
     """
-    answer = PlainStream(status=response.status, reason=response.reason, headers=headers)
+    answer = _PlainStream(status=response.status, reason=response.reason, headers=headers)
     await answer.prepare(request)
     try:
         async for chunk in response.content.iter_any():

@@ -1,4 +1,4 @@
-"""WebSockets, relayed message by message.
+"""WebSockets of the browser, relayed message by message (those of clients: tunnel.py).
 
 The origin is asked before the client gets its 101, so subprotocol, cookies and refusals are the
 origin's own (RFC 6455 section 4.2).

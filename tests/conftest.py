@@ -6,7 +6,7 @@ with a real Chromium, on free ports of the loopback interface.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +134,7 @@ class Proxy:
 
 
 StartProxy = Callable[..., Awaitable[Proxy]]
+StartForwarding = Callable[..., Awaitable[int]]
 
 
 def settings_for(origin_url: str, overrides: Overrides | None = None) -> Settings:
@@ -170,3 +171,38 @@ async def start_proxy() -> AsyncIterator[StartProxy]:
             )
 
         yield start
+
+
+@pytest.fixture
+def start_forwarding(start_proxy: StartProxy) -> StartForwarding:
+    """Starts the whole proxy but for its browser, which only forwards then; returns its port."""
+
+    async def start(origin_url: str, **server: object) -> int:
+        browser = {"path": "/nonexistent/chromium"}
+        proxy = await start_proxy(
+            origin_url, {"browser": browser, "server": server, "origin": {"timeout": 2}}
+        )
+        return proxy.running.public_port
+
+    return start
+
+
+@asynccontextmanager
+async def proxied(application: web.Application, overrides: Overrides) -> AsyncIterator[Proxy]:
+    """An origin and the proxy in front of it for all tests of a module: starting takes long."""
+    async with AsyncExitStack() as stack:
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        origin_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        running = await stack.enter_async_context(app.serving(settings_for(origin_url, overrides)))
+        client = await stack.enter_async_context(
+            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False)
+        )
+        yield Proxy(
+            f"http://127.0.0.1:{running.public_port}",
+            f"http://127.0.0.1:{running.admin_port}",
+            running,
+            client,
+        )

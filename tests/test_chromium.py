@@ -396,11 +396,16 @@ async def test_contract_targets(browser: Chromium) -> None:
 
 
 async def test_contract_scripts_on_new_documents(page: Opened) -> None:
-    await page.session.call(
+    added = await page.session.call(
         "Page.addScriptToEvaluateOnNewDocument", source="globalThis.early = self === top"
     )
     await page.show("<script>var seen = [early, frames.length]</script><iframe></iframe>")
     assert await page.session.evaluate("[...seen, frames[0].early]") == [True, 0, False]
+    await page.session.call(
+        "Page.removeScriptToEvaluateOnNewDocument", identifier=added["identifier"]
+    )
+    await page.show("")
+    assert await page.session.evaluate("typeof early") == "undefined"
 
 
 async def test_contract_navigation(page: Opened) -> None:

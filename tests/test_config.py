@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender.config import Settings, load
+from prerender.config.settings import Server
 from prerender.errors import ConfigError
 
 EXAMPLE = Path(__file__).parent.parent / "config.example.toml"
@@ -113,6 +114,8 @@ A_SITE = 'not a URL of a site: give for example "http://127.0.0.1:3000"'
 SITE_ONLY = "must be scheme, host and port only, with no path, query or fragment"
 A_FLAG = "give true or false"
 PATTERNS = 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
+NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
+HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
 PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
@@ -212,6 +215,9 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[snapshot] canvas_images", "'yes'", "'yes'", A_FLAG),
         ("[snapshot] volatile", "'a'", "'a'", PATTERNS),
         ("[snapshot] volatile", "[1]", "[1]", PATTERNS),
+        ("[server] trusted_proxies", "'10.0.0.0/8'", "'10.0.0.0/8'", NETWORKS),
+        ("[server] trusted_proxies", "[10]", "[10]", NETWORKS),
+        ("[server] trusted_proxies", "['10.0.0.1/8']", "['10.0.0.1/8']", HOST_BITS),
         (
             "[log] level",
             "'loud'",
@@ -294,7 +300,8 @@ def test_what_is_required() -> None:
         ),
         (
             "[server]\nzzz = 1",
-            "[server] zzz (from FILE): there is no such setting; known: host, port, grace",
+            "[server] zzz (from FILE): there is no such setting; known: "
+            + ", ".join(Server.model_fields),
         ),
         (
             '["a\\nb"]\nc = 1',

@@ -3,6 +3,7 @@
 A setting is ``[section] key`` in the TOML file and ``PRERENDER_SECTION_KEY`` in the environment.
 """
 
+from ipaddress import ip_network
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,6 +13,7 @@ from prerender.config.types import (
     Address,
     Duration,
     Flag,
+    Networks,
     Parameters,
     Patterns,
     Port,
@@ -25,6 +27,14 @@ from prerender.config.types import (
     whole_number,
 )
 
+_PRIVATE = (
+    "127.0.0.0/8",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "::1/128",
+    "fc00::/7",
+)
 # Of campaigns and clicks, as the big networks and mailers add them.
 TRACKING_PARAMETERS = (
     "utm_*", "gclid", "gclsrc", "gbraid", "wbraid", "dclid", "srsltid", "_ga", "_gl",
@@ -43,7 +53,8 @@ class Origin(_Section):
     url: SiteURL = Field(description="Where the site's own server listens (required).")
     connect_timeout: PositiveDuration = Field(5, description="Longest wait for a connection.")
     timeout: PositiveDuration = Field(
-        60, description="Longest silence of the origin while it answers a request."
+        60,
+        description="Longest wait for the head of an answer, and longest silence within its body.",
     )
 
 
@@ -60,6 +71,25 @@ class Server(_Section):
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8080, description="Port to listen on; 0 takes a free one.")
+    trusted_proxies: Networks = Field(
+        tuple(map(ip_network, _PRIVATE)),
+        description="Networks of the proxies in front of this one, whose X-Forwarded-* and Forwarded "
+        "are believed; from all others they are set anew. The default: loopback and private ones.",
+    )
+    header_timeout: PositiveDuration = Field(
+        20, description="How long a client may take to send the head of a request."
+    )
+    body_timeout: PositiveDuration = Field(
+        60, description="Longest silence of a client while it sends the body of a request."
+    )
+    write_timeout: PositiveDuration = Field(
+        60, description="How long a client may take nothing of an answer that is being sent."
+    )
+    idle_timeout: PositiveDuration = Field(
+        75,
+        description="How long a connection is kept for the next request. Longer than the proxy in "
+        "front keeps it (nginx: 60s), so that this one never sends into a closed one.",
+    )
     grace: Duration = Field(
         25, description="How long a shutdown waits for running requests to finish."
     )
@@ -147,6 +177,11 @@ class Render(_Section):
     )
     budget: PositiveDuration = Field(
         10, description="Virtual time that a page's timers may use before it is taken as done."
+    )
+    patience: PositiveDuration = Field(
+        4,
+        description="How long a request of the page may be silent and still be waited for; "
+        "raise it for slow interfaces.",
     )
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
 

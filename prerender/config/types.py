@@ -7,11 +7,14 @@ by whoever loads it (load.py).
 import json
 import re
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
+
+Network = IPv4Network | IPv6Network
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE_UNITS = {
@@ -179,6 +182,27 @@ def _token(value: str) -> str:
     return value
 
 
+def _networks(value: object) -> tuple[Network, ...]:
+    """Networks, or single addresses; in the environment as a JSON array."""
+    help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError(help_text) from None
+    if not isinstance(value, list | tuple):
+        raise ValueError(help_text)
+    networks = []
+    for item in value:
+        if not isinstance(item, str | IPv4Network | IPv6Network):
+            raise ValueError(help_text)
+        try:
+            networks.append(ip_network(item))
+        except ValueError as error:
+            raise ValueError(f"{item!r} is not a network: {error}") from None
+    return tuple(networks)
+
+
 def _flag(value: object) -> bool:
     """Pydantic alone would take many more words, and numbers."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -227,5 +251,6 @@ Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

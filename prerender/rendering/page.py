@@ -15,17 +15,19 @@ from typing import Any
 import structlog
 
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
+from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
 from prerender.rendering.devtools import CommandFailed, DevTools, Session
 from prerender.rendering.gateway import number_user_agent
-from prerender.rendering.settle import ERRORS, HEIGHT, WIDTH, Settled, Settler
+from prerender.rendering.settle import HEIGHT, WIDTH, Settled, Settler
 from prerender.rendering.visit import Visit
 
 # A page is replaced after so many renders: what leaks in it must not add up.
 RENDERS = 500
-# Virtual time runs ahead of the real clock and cannot be set back; a page whose Date is further
-# ahead than this is replaced.
-LEAD_SECONDS = 4.0
+# Virtual time runs ahead of the real clock and cannot be set back. From the first of these on a
+# page's Date is put right; in workers it cannot be, so beyond the second the page is replaced.
+CORRECTED_LEAD_SECONDS = 1.0
+LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
 BLANK = "about:blank"
 _WORLD = "prerender"
@@ -36,9 +38,7 @@ _CLEAN_SECONDS = 5.0
 # (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
 _STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
 
-_scripts = files("prerender.rendering") / "scripts"
-PROBE_SCRIPT = (_scripts / "probe.js").read_text(encoding="utf-8")
-SERIALIZE_SCRIPT = (_scripts / "serialize.js").read_text(encoding="utf-8")
+SERIALIZE_SCRIPT = (files("prerender.rendering") / "scripts" / "serialize.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +105,7 @@ class Page:
         self._url = ""
         self._reloads = 0
         self._clock = VirtualClock(session)
+        self._lead_script = ""
         self._popups: set[str] = set()
         self._visit: Visit | None = None
         self.number = number
@@ -141,7 +142,7 @@ class Page:
         self.devtools.on("Target.targetCreated", self._target_created)
         await asyncio.gather(
             session.call("Page.enable"),
-            session.call("Page.addScriptToEvaluateOnNewDocument", source=PROBE_SCRIPT),
+            session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
             session.call(
                 "Emulation.setUserAgentOverride", **_user_agent(version["userAgent"], self.number)
             ),
@@ -162,19 +163,21 @@ class Page:
         *,
         timeout: float,
         budget: float,
+        patience: float,
         options: SerializeOptions,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
-        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time. Raises
-        RenderTimeout when there is nothing to show at the limit, and BrowserGone.
+        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time, and ``patience`` how
+        long a request of the page may be silent. Raises RenderTimeout when there is nothing to show
+        at the limit, and BrowserGone.
         """
         self.renders += 1
         self._visit = visit
         self._url, self._reloads = url.partition("#")[0], 0
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        settler = Settler(self._session, self._clock, visit, budget)
+        settler = Settler(self._session, self._clock, visit, budget, patience)
         try:
             async with asyncio.timeout(timeout):
                 await self._clock.catch_up()
@@ -210,6 +213,11 @@ class Page:
         )
 
     async def _navigate(self, url: str, timeout: float) -> str:
+        if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:
+            added = await self._session.call(
+                "Page.addScriptToEvaluateOnNewDocument", source=probe.lead(lead)
+            )
+            self._lead_script = added["identifier"]
         answer = await self._session.call("Page.navigate", timeout, url=url)
         if error := answer.get("errorText"):
             raise RenderError(f"{url}: {error}")
@@ -243,15 +251,21 @@ class Page:
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
+        context = world["executionContextId"]
         found: dict[str, Any] = await self._session.evaluate(
-            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=world["executionContextId"]
+            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
         )
+        more = [
+            await self._session.evaluate(f"moreHtml[{number}]", contextId=context)
+            for number in range(found["more"])
+        ]
+        found["html"] = "".join([found["html"], *more])
         return found
 
     async def _errors(self) -> tuple[str, ...]:
         """What the page's scripts complained of. The page can say what it likes here."""
         try:
-            complaints = await self._session.evaluate(ERRORS)
+            complaints = await self._session.evaluate(probe.ERRORS)
         except CommandFailed:
             return ()
         if not isinstance(complaints, list):
@@ -263,6 +277,11 @@ class Page:
         origins = _storage_origins(self._visit) if self._visit else ()
         try:
             async with asyncio.timeout(_CLEAN_SECONDS):
+                if self._lead_script:
+                    await self._session.call(
+                        "Page.removeScriptToEvaluateOnNewDocument", identifier=self._lead_script
+                    )
+                    self._lead_script = ""
                 await self._session.call("Page.navigate", url=BLANK)
                 await asyncio.gather(
                     self._clock.finish(),

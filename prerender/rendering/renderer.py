@@ -30,6 +30,7 @@ class RenderSettings:
 
     timeout: float
     budget: float
+    patience: float
     max_bytes: int
     options: SerializeOptions
     volatile: tuple[str, ...]
@@ -79,7 +80,10 @@ class Renderer:
         if isinstance(rendered, Departed):
             snapshot = self._judge.departure(target, rendered, time.time())
         else:
-            snapshot = self._judge.snapshot(target, page, visit, rendered, time.time())
+            # In a thread: a long page takes long to be looked through.
+            snapshot = await asyncio.to_thread(
+                self._judge.snapshot, target, page, visit, rendered, time.time()
+            )
         timings = Timings(
             queue=queue,
             document=fetched - started,
@@ -109,6 +113,7 @@ class Renderer:
                     visit,
                     timeout=max(0.1, self._left(deadline) - _RESERVE_SECONDS),
                     budget=self._settings.budget,
+                    patience=self._settings.patience,
                     options=self._settings.options,
                 )
         return rendered, visit, queue

@@ -1,7 +1,7 @@
 """Waiting until a page has finished, in virtual time.
 
 Virtual time makes a page's timers fire as fast as the CPU allows, while the clock waits for the
-network. It is granted in slices; between slices the probe (scripts/probe.js) tells what is pending
+network. It is granted in slices; between slices the probe (probe.py) tells what is pending
 that virtual time does not see. Work outside the page's thread (workers, databases, sockets) takes real
 time, so while there is some the two clocks go side by side.
 
@@ -13,15 +13,10 @@ import asyncio
 import time
 from dataclasses import dataclass, fields
 
+from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
 from prerender.rendering.devtools import CommandFailed, Session
 from prerender.rendering.visit import Visit
-
-PROBE = 'globalThis[Symbol.for("prerender.probe")]?.()'
-# What the page's scripts complained of.
-ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
-# The probe, and the next real frame counts as pending: observers of layout are told with it.
-_TELL_FRAME = 'globalThis[Symbol.for("prerender.probe")]?.(true)'
 
 FIRST_SLICE_MS = 100.0
 CONFIRMING_SLICE_MS = 1.0
@@ -29,9 +24,8 @@ SHORTEST_SLICE_MS = 16.0
 LONGEST_SLICE_MS = 4000.0
 # While real work is pending, one slice of virtual time for about as much of real time.
 REAL_SLICE_MS = 10.0
-# How long something may be silent before it no longer counts: a request of the page, work in a
-# worker, a database or a socket, and a real frame (which comes after 16 ms if the CPU is free).
-NETWORK_PATIENCE_SECONDS = 4.0
+# How long something may be silent before it no longer counts: work in a worker, a database or a
+# socket, and a real frame (which comes after 16 ms if the CPU is free).
 WORK_PATIENCE_SECONDS = 3.0
 # Work that goes on and on: so long if nothing of it is seen in the page, so long in all.
 FRUITLESS_SECONDS = 2.5
@@ -46,7 +40,9 @@ UNKNOWN_MS = 3000.0
 # but not without end: a page may grow with its window.
 WIDTH, HEIGHT = 1280, 1024
 HIGHEST_WINDOW = 20_000
-MOST_GROWTHS = 3
+MOST_SHOWINGS = 4
+# What is shown may need time of its own: a page's loops may have used up the budget by then.
+SHOWN_MS = 2000.0
 # Intervals and animation loops may cost this much real time: so much if they change nothing, so much
 # if they go on changing the page. Cheap ones run to the end of the virtual budget, where a page that
 # changes for ever is the same each time.
@@ -83,7 +79,6 @@ class _State:
     activity: int
     mutations: int
     unseen: int
-    height: int
 
     @classmethod
     def read(cls, answer: object) -> "_State | None":
@@ -115,27 +110,22 @@ class _Patience:
         return now - self._since
 
 
-async def resize(session: Session, height: int) -> None:
-    """Set the height of the page's window."""
-    await session.call(
-        "Emulation.setDeviceMetricsOverride",
-        width=WIDTH,
-        height=height,
-        deviceScaleFactor=1,
-        mobile=False,
-    )
-
-
 class Settler:
     """Settles one page once. The caller sets the wall-clock limit around ``settle``."""
 
     def __init__(
-        self, session: Session, clock: VirtualClock, visit: Visit, budget_seconds: float
+        self,
+        session: Session,
+        clock: VirtualClock,
+        visit: Visit,
+        budget_seconds: float,
+        patience_seconds: float,
     ) -> None:
         self._session = session
         self._clock = clock
         self._visit = visit
         self._budget_left_ms = budget_seconds * 1000
+        self._patience_seconds = patience_seconds
         self._virtual_ms = 0.0
         self._slices = 0
         self._started = time.monotonic()
@@ -148,7 +138,8 @@ class Settler:
         self._looping_since = 0.0
         self._last_slice_seconds = 0.0
         self._window_height = HEIGHT
-        self._growths = 0
+        self._showings = 0
+        self._grows_with_window = False
 
     async def settle(self) -> Settled:
         """Grant slices of virtual time until nothing worth waiting for is pending."""
@@ -159,9 +150,12 @@ class Settler:
                 # What began just when the slice ended, it did not wait for: a short one tells.
                 state = await self._run(CONFIRMING_SLICE_MS)
             reason = self._finished(state)
-            if reason and not await self._show_more(state):
+            if not reason:
+                slice_ms = self._next_slice(slice_ms, state)
+            elif await self._show_more(state):
+                slice_ms = FIRST_SLICE_MS
+            else:
                 return self._settled(reason)
-            slice_ms = self._next_slice(slice_ms, state)
 
     async def _run(self, slice_ms: float) -> _State | None:
         """Use up a slice of the budget, then wait for work that needs real time."""
@@ -176,20 +170,45 @@ class Settler:
         return state
 
     async def _show_more(self, state: _State | None) -> bool:
-        """Make the window as high as a page that has parts which wait to be seen.
+        """Show the parts of the page that wait to be seen; False when there is nothing to show.
 
-        False when there are none, or the window is high enough already.
+        The window is made as high as the page. What cannot be shown so is gone to: in elements that
+        scroll, and in pages that grow with their window (sections as high as it), in a window of the
+        ordinary height.
         """
-        if state is None or state.ready or not state.unseen or self._budget_left_ms <= 0:
+        if state is None or state.ready or not state.unseen:
             return False
-        height = min(state.height, HIGHEST_WINDOW)
-        if height <= self._window_height or self._growths == MOST_GROWTHS:
+        if self._showings == MOST_SHOWINGS:
             return False
-        self._window_height = height
-        self._growths += 1
-        await resize(self._session, height)
-        await self._ask(_TELL_FRAME)
+        self._showings += 1
+        self._budget_left_ms = max(self._budget_left_ms, SHOWN_MS)
+        height = min(await self._height(), HIGHEST_WINDOW)
+        if height > self._window_height and not self._grows_with_window:
+            await self._resize(height)
+            if height == HIGHEST_WINDOW or await self._height() <= height:
+                await self._see("shown()")
+                return True
+            self._grows_with_window = True
+            await self._resize(HEIGHT)
+        elif not await self._see("hasNextToVisit()"):
+            return False
+        await self._see("tour()")
         return True
+
+    async def _height(self) -> int:
+        """The height of the page, in CSS pixels. The page can say what it likes here."""
+        height = await self._see("height()")
+        return int(height) if isinstance(height, int | float) else 0
+
+    async def _resize(self, height: int) -> None:
+        self._window_height = height
+        await self._session.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=WIDTH,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def _next_slice(self, last_ms: float, state: _State | None) -> float:
         """Twice the last slice, but not further than the last timer: what is not needed of virtual
@@ -215,7 +234,7 @@ class Settler:
             return False
         if time.monotonic() - self._working_since > WORK_AT_MOST_SECONDS:
             return False
-        if self._visit.waiting_for(NETWORK_PATIENCE_SECONDS):
+        if self._visit.waiting_for(self._patience_seconds):
             return True
         silent = self._work.idle_seconds(state.activity)
         if state.working and silent < WORK_PATIENCE_SECONDS:
@@ -248,9 +267,15 @@ class Settler:
             return "only loops"
         return ""
 
-    async def _ask(self, expression: str = PROBE) -> _State | None:
+    async def _see(self, call: str) -> object:
         try:
-            return _State.read(await self._session.evaluate(expression))
+            return await self._session.evaluate(probe.sight(call))
+        except CommandFailed:
+            return None
+
+    async def _ask(self) -> _State | None:
+        try:
+            return _State.read(await self._session.evaluate(probe.STATE))
         except CommandFailed:
             return None  # the page has broken what the probe relies on
 
@@ -270,8 +295,8 @@ class Settler:
         """Look at what holds the clock, and let it go on if that is nothing worth waiting for."""
         if not self._waits_for_network:
             return
-        hanging = self._visit.only_hanging(NETWORK_PATIENCE_SECONDS)
-        if hanging or stalled_seconds > NETWORK_PATIENCE_SECONDS:
+        hanging = self._visit.only_hanging(self._patience_seconds)
+        if hanging or stalled_seconds > self._patience_seconds:
             # What is left of the network never ends. From now on the clock does not wait for it, and
             # the requests worth waiting for are waited for here.
             self._waits_for_network = False

@@ -35,7 +35,7 @@ def trial(gateway: Gateway, public: URL) -> Trial:
     async def run(page: Page) -> None:
         with gateway.visit(page.number, Document(200, headers, _PAGE.encode())) as visit:
             rendered = await page.render(
-                url, visit, timeout=_SECONDS, budget=1, options=SerializeOptions()
+                url, visit, timeout=_SECONDS, budget=1, patience=1, options=SerializeOptions()
             )
         if not isinstance(rendered, Rendered) or _EXPECTED not in rendered.html:
             raise RenderError("a page of our own was not rendered")

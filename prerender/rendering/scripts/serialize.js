@@ -1,7 +1,8 @@
 // The page as HTML text, with what the page says about itself. Evaluated in an isolated world, whose
 // built-ins the page cannot have replaced. Works on an inert copy: nothing of the page runs.
 //
-// Called with {flattenShadowDom, removeEventHandlers, canvasImages, addCanonical}, all booleans.
+// Called with {flattenShadowDom, removeEventHandlers, canvasImages, addCanonical}, all booleans. A long text
+// comes in pieces: the first in the answer, the others are in globalThis.moreHtml to be asked for.
 ((options) => {
   "use strict";
   const keep = "[data-prerender-keep]";
@@ -204,9 +205,25 @@
     return parts.reduce((length, part) => length + textLength(part), 0);
   };
 
+  // A piece is what the receiver can take without standing still. Never cut within a character.
+  const PIECE_LENGTH = 2 ** 20;
+  const inPieces = (text) => {
+    const pieces = [];
+    for (let start = 0; start < text.length;) {
+      let end = Math.min(start + PIECE_LENGTH, text.length);
+      if (end < text.length && text.codePointAt(end - 1) > 0xffff) end--;
+      pieces.push(text.slice(start, end));
+      start = end;
+    }
+    return pieces;
+  };
+
   const body = document.body;
+  const [first, ...more] = inPieces(document.documentElement ? html() : "");
+  globalThis.moreHtml = more;
   return {
-    html: document.documentElement ? html() : "",
+    html: first ?? "",
+    more: more.length,
     url: location.href,
     textLength: body ? textLength(body) : 0,
     empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),

@@ -1,0 +1,285 @@
+"""The heads of requests and responses: bytes to values, strictly. Pure.
+
+Field lines stay the bytes they were, in their order; what decides on framing and routing is read once,
+here. Whatever two recipients could read in two ways is refused (RFC 9112 sections 2.2, 3, 5 and 6):
+a request is then answered by us, and never reaches the origin.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+MAX_TARGET_BYTES = 65536
+MAX_HEAD_BYTES = 131072
+MAX_FIELDS = 256
+
+# RFC 9110 section 5.6.2, and the octets that may stand in a field value (section 5.5).
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
+# Visible ASCII without "#": a fragment is no part of a request target (RFC 9112 section 3.2).
+_TARGET = re.compile(rb"[!-\"$-~]+")
+_VERSION = re.compile(rb"HTTP/([0-9])\.([0-9])")
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?", re.DOTALL)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE | re.DOTALL)
+# RFC 3986 section 3.2.2 without user information, which a Host must not have.
+_HOST = re.compile(rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_OF_FRAMING = frozenset({"content-length", "transfer-encoding"})
+_CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
+
+# The registry of methods (IANA, Hypertext Transfer Protocol Method Registry) and those that are
+# known without standing there. A method nobody knows is answered with 501 (RFC 9110 section 9.1).
+# fmt: off
+METHODS = frozenset({
+    "ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET",
+    "HEAD", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MKREDIRECTREF",
+    "MKWORKSPACE", "MOVE", "NOTIFY", "OPTIONS", "ORDERPATCH", "PATCH", "POST", "PROPFIND", "PROPPATCH",
+    "PURGE", "PUT", "QUERY", "REBIND", "REPORT", "SEARCH", "SUBSCRIBE", "TRACE", "UNBIND", "UNCHECKOUT",
+    "UNLINK", "UNLOCK", "UNSUBSCRIBE", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL",
+})
+# fmt: on
+
+
+class BadMessage(Exception):
+    """A message that is not well-formed, or that we do not take; ``status`` tells which."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Fields:
+    """Header fields: ``lines`` are (name in lower case, whole line without its end), in order.
+
+    ``names`` has the last line of each name.
+    """
+
+    __slots__ = ("_repeated", "lines", "names")
+
+    def __init__(self, lines: list[tuple[str, bytes]]) -> None:
+        self.lines = lines
+        self.names = dict(lines)
+        self._repeated = len(self.names) < len(lines)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self.names
+
+    def values(self, name: str) -> list[bytes]:
+        """The values of all lines of that name, which is in lower case."""
+        if name not in self.names:
+            return []
+        if not self._repeated:
+            return [value_of(self.names[name])]
+        return [value_of(line) for lower, line in self.lines if lower == name]
+
+    def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
+        """The values of all lines of that name, as latin-1; ``default`` if there is none."""
+        return [value.decode("latin-1") for value in self.values(name.lower())] or list(default)
+
+    def get(self, name: str, default: str = "") -> str:
+        """The values of a list field as one (RFC 9110 section 5.3)."""
+        return b", ".join(self.values(name.lower())).decode("latin-1") or default
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """A request's head. ``target`` is in origin form or ``*``; ``host`` is as in a Host field.
+
+    ``body_bytes`` is the length of the body, None if it is chunked; ``minor`` the x of HTTP/1.x.
+    """
+
+    method: str
+    target: str
+    minor: int
+    fields: Fields
+    host: str
+    body_bytes: int | None
+    keep_alive: bool
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    """A response's head. ``reason`` with the space before it, as bytes; it may be empty.
+
+    ``body_bytes`` is None when the body is chunked or ends with the connection.
+    """
+
+    status: int
+    reason: bytes
+    fields: Fields
+    body_bytes: int | None
+    chunked: bool
+    keep_alive: bool
+
+
+def parse_request(head: bytes) -> RequestHead:
+    """A request's head, without the empty line that ends it. Raises BadMessage."""
+    first, *lines = head.split(b"\r\n")
+    try:
+        method_bytes, target, version = first.split(b" ")
+    except ValueError:
+        raise BadMessage("the request line is not METHOD TARGET VERSION") from None
+    minor = _minor(version)
+    method = _method(method_bytes)
+    _check_octets(head, len(lines))
+    fields = Fields(_field_lines(lines))
+    if len(target) > MAX_TARGET_BYTES:
+        raise BadMessage("the request target is too long", 414)
+    host = _only(fields, "host")
+    if host is None and minor == 1:
+        raise BadMessage("there is no Host")
+    path = target
+    if not target.startswith(b"/"):
+        path, host = _other_form(method, target, host)
+    if not _TARGET.fullmatch(path):
+        raise BadMessage("the request target has octets that cannot stand there")
+    if host is not None and not _HOST.fullmatch(host):
+        raise BadMessage("the Host is none")
+    length, chunked, _ = _framing(fields)
+    keep_alive = _keep_alive(fields, minor)
+    if chunked and minor == 0:
+        keep_alive = False  # RFC 9112 section 6.1: its framing is not to be trusted
+    return RequestHead(
+        method,
+        path.decode("ascii"),
+        minor,
+        fields,
+        (host or b"").decode("ascii"),
+        None if chunked else length or 0,
+        keep_alive,
+    )
+
+
+def parse_response(head: bytes, method: str) -> ResponseHead:
+    """The head of the answer to a request with ``method``. Raises BadMessage."""
+    first, *lines = head.split(b"\r\n")
+    match = _STATUS_LINE.fullmatch(first)
+    if match is None:
+        raise BadMessage("the status line is none")
+    _check_octets(head, len(lines))
+    status = int(match[2])
+    fields = Fields(_field_lines(lines))
+    length, chunked, until_close = _framing(fields)
+    keep_alive = _keep_alive(fields, int(match[1]))
+    if method == "HEAD" or status < 200 or status in (204, 304):
+        # No body, whatever the fields say (RFC 9112 section 6.3).
+        length, chunked = 0, False
+    elif length is None and not chunked:
+        until_close = True
+    if until_close:
+        length, chunked, keep_alive = None, False, False
+    return ResponseHead(status, match[3] or b"", fields, length, chunked, keep_alive)
+
+
+def parse_fields(block: bytes) -> Fields:
+    """Field lines alone, without an empty line at their end. Raises BadMessage."""
+    lines = block.split(b"\r\n")
+    _check_octets(block, len(lines) - 1)
+    return Fields(_field_lines(lines))
+
+
+def value_of(line: bytes) -> bytes:
+    """The value of a field line."""
+    return line.partition(b":")[2].strip(b" \t")
+
+
+@lru_cache(maxsize=256)
+def members(value: str) -> frozenset[str]:
+    """The members of a list field, in lower case (RFC 9110 section 5.6.1)."""
+    return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
+
+
+def _minor(version: bytes) -> int:
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise BadMessage("that is not HTTP/1.1")
+    if match[1] != b"1" or match[2] not in b"01":
+        raise BadMessage("only HTTP/1.1 and HTTP/1.0 are spoken here", 505)
+    return int(match[2])
+
+
+@lru_cache(maxsize=256)
+def _method(method: bytes) -> str:
+    if not _TOKEN.fullmatch(method):
+        raise BadMessage("the method is not a token")
+    text = method.decode("ascii")
+    if text not in METHODS:
+        known = text.upper() in METHODS  # names are case-sensitive
+        raise BadMessage("no such method", 400 if known else 501)
+    if text in ("CONNECT", "TRACE"):
+        # A tunnel to anywhere, and an echo of cookies: neither is for a site's front door.
+        raise BadMessage("that method is not for this server", 405)
+    return text
+
+
+def _check_octets(head: bytes, line_ends: int) -> None:
+    # All that is left without the allowed octets are the line ends that it was split at.
+    if head.translate(None, _TEXT) != b"\r\n" * line_ends:
+        raise BadMessage("there are control characters in the head")
+
+
+def _field_lines(lines: list[bytes]) -> list[tuple[str, bytes]]:
+    if len(lines) > MAX_FIELDS:
+        raise BadMessage("there are too many header fields", 431)
+    found = []
+    for line in lines:
+        name, colon, _ = line.partition(b":")
+        if not colon:
+            raise BadMessage("a header field has no colon")
+        found.append((_lower(name), line))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _lower(name: bytes) -> str:
+    # A folded line begins with white space, and so is no token either (RFC 9112 section 5.2).
+    if not _TOKEN.fullmatch(name):
+        raise BadMessage("the name of a header field is not a token")
+    return name.decode("ascii").lower()
+
+
+def _only(fields: Fields, name: str) -> bytes | None:
+    """The value of a field that may stand there once."""
+    values = fields.values(name)
+    if len(values) > 1:
+        raise BadMessage(f"{name} is there more than once")
+    return values[0] if values else None
+
+
+def _other_form(method: str, target: bytes, host: bytes | None) -> tuple[bytes, bytes | None]:
+    """Path and host of a target that is not in origin form (RFC 9112 section 3.2)."""
+    if target == b"*" and method == "OPTIONS":
+        return target, host
+    match = _ABSOLUTE.fullmatch(target)
+    if match is None:
+        raise BadMessage("the request target is neither a path nor a URL")
+    # The target's authority counts, and not what stands in Host (section 3.2.2).
+    path = match[2]
+    return (path if path.startswith(b"/") else b"/" + path), match[1]
+
+
+def _framing(fields: Fields) -> tuple[int | None, bool, bool]:
+    """Length, whether the body is chunked, whether it ends with the connection (RFC 9112, 6.3)."""
+    if fields.names.keys().isdisjoint(_OF_FRAMING):
+        return None, False, False
+    length = _only(fields, "content-length")
+    if length is not None and not _LENGTH.fullmatch(length):
+        raise BadMessage("Content-Length is not a number")
+    coding = _only(fields, "transfer-encoding")
+    if coding is None:
+        return (None if length is None else int(length)), False, False
+    if length is not None:
+        raise BadMessage("both Content-Length and Transfer-Encoding are there")
+    if coding.lower() != b"chunked":
+        names = [name.strip(b" \t").lower() for name in coding.split(b",")]
+        known = names[-1] == b"chunked" and all(name in _CODINGS for name in names[:-1])
+        raise BadMessage("that transfer coding is not spoken here", 501 if known else 400)
+    return None, True, False
+
+
+def _keep_alive(fields: Fields, minor: int) -> bool:
+    if "connection" not in fields.names:
+        return minor == 1
+    options = members(fields.get("connection"))
+    return "close" not in options and (minor == 1 or "keep-alive" in options)

@@ -1,0 +1,37 @@
+// ---- Clocks stand still while a script runs: one that waits for them in a loop would never end.
+const PATIENT_CALLS = 1000;
+let skew = 0;
+const unstuck = (read) => {
+  let last = NaN;
+  let calls = 0;
+  return () => {
+    const time = read();
+    if (time !== last) { last = time; calls = 0; } else if (++calls > PATIENT_CALLS) skew += 0.1;
+    return time + skew;
+  };
+};
+// How far the browser's clock was ahead of the real one when the page was opened: earlier pages have
+// been through virtual time. Theirs is not this page's.
+let leadMilliseconds = 0;
+const lead = (milliseconds) => { leadMilliseconds = milliseconds; };
+const OriginalDate = globalThis.Date;
+const readDate = unstuck(OriginalDate.now.bind(OriginalDate));
+const dateNow = () => Math.floor(readDate() - leadMilliseconds);
+patch(OriginalDate, "now", () => function () { return dateNow(); });
+patch(Performance.prototype, "now", () => unstuck(now));
+const { get: timeOrigin, ...timeOriginProperty } =
+  Object.getOwnPropertyDescriptor(Performance.prototype, "timeOrigin");
+Object.defineProperty(Performance.prototype, "timeOrigin", {
+  ...timeOriginProperty, get() { return timeOrigin.call(this) - leadMilliseconds; },
+});
+const WatchedDate = new Proxy(OriginalDate, {
+  construct(target, given, newTarget) {
+    return Reflect.construct(target, given.length ? given : [dateNow()], newTarget);
+  },
+  apply(target) { return `${new target(dateNow())}`; },
+});
+OriginalDate.prototype.constructor = WatchedDate;
+Object.defineProperty(globalThis, "Date", { configurable: true, writable: true, value: WatchedDate });
+
+// A delay as the browser understands it: ToInt32, and nothing is negative (HTML, section 8.6).
+const delayOf = (delay) => Math.max(0, delay | 0);

@@ -1,0 +1,57 @@
+// ---- Those that answer when they like: worth waiting for their next word.
+const answering = (target, receiver = target, keepsTalking = false) => {
+  let end = begin();
+  let talks = () => {};
+  const heard = () => {
+    end();
+    talks();
+    if (keepsTalking) talks = begin("talking");
+  };
+  listen.call(receiver, "message", heard);
+  listen.call(target, "error", () => end());
+  return { asked() { end(); end = begin(); }, heard, end() { end(); talks(); } };
+};
+const subclass = (type, setUp) => {
+  const Original = globalThis[type];
+  if (!Original) return;
+  const Watched = new Proxy(Original, {
+    construct(target, given, newTarget) {
+      const instance = Reflect.construct(target, given, newTarget);
+      setUp(instance);
+      return instance;
+    },
+  });
+  Original.prototype.constructor = Watched;
+  Object.defineProperty(globalThis, type, { configurable: true, writable: true, value: Watched });
+};
+const askedBy = (owner, calls) => {
+  patch(owner, "postMessage", (original) => function (...given) {
+    calls.asked();
+    return original.apply(owner, given);
+  });
+};
+subclass("Worker", (worker) => {
+  const calls = answering(worker, worker, true);
+  askedBy(worker, calls);
+  const terminate = worker.terminate;
+  worker.terminate = () => { calls.end(); terminate.call(worker); };
+});
+subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, true)));
+subclass("WebSocket", (socket) => {
+  const calls = answering(socket, socket, true);
+  listen.call(socket, "close", calls.end);
+  const { send } = socket;
+  socket.send = (...given) => { calls.asked(); return send.apply(socket, given); };
+});
+subclass("EventSource", (source) => {
+  const calls = answering(source, source, true);
+  // Events of an event stream have names of the site's own choice.
+  patch(source, "addEventListener", (original) => function (type, ...given) {
+    if (!["error", "message", "open"].includes(type)) listen.call(source, type, calls.heard);
+    return original.call(source, type, ...given);
+  });
+});
+subclass("BroadcastChannel", (channel) => {
+  const { postMessage } = channel;
+  channel.postMessage = (...given) => { activity++; return postMessage.apply(channel, given); };
+});

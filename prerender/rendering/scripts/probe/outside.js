@@ -1,0 +1,99 @@
+// ---- Promises that are kept outside the page's own thread.
+const watchPromise = (owner, ...methods) => {
+  for (const method of methods) {
+    patch(owner, method, (original) => function (...given) {
+      const end = begin();
+      let promise;
+      try { promise = original.apply(this, given); } catch (error) { end(); throw error; }
+      if (promise instanceof Promise) then.call(promise, end, end); else end();
+      return promise;
+    });
+  }
+};
+const prototypeOf = (type) => globalThis[type]?.prototype;
+watchPromise(prototypeOf("Response"), "arrayBuffer", "blob", "bytes", "formData", "json", "text");
+watchPromise(prototypeOf("Blob"), "arrayBuffer", "bytes", "text");
+watchPromise(prototypeOf("ReadableStreamDefaultReader"), "read");
+watchPromise(prototypeOf("CacheStorage"), "delete", "has", "keys", "match", "open");
+watchPromise(prototypeOf("Cache"), "add", "addAll", "delete", "keys", "match", "matchAll", "put");
+watchPromise(prototypeOf("ServiceWorkerContainer"), "register", "getRegistration", "getRegistrations");
+watchPromise(prototypeOf("SubtleCrypto"), "decrypt", "deriveBits", "deriveKey", "digest", "encrypt",
+  "exportKey", "generateKey", "importKey", "sign", "unwrapKey", "verify", "wrapKey");
+watchPromise(globalThis.WebAssembly, "compile", "compileStreaming", "instantiate", "instantiateStreaming");
+watchPromise(prototypeOf("StorageManager"), "estimate", "getDirectory", "persist", "persisted");
+watchPromise(prototypeOf("FontFace"), "load");
+watchPromise(prototypeOf("FontFaceSet"), "load");
+watchPromise(prototypeOf("HTMLImageElement"), "decode");
+watchPromise(globalThis, "createImageBitmap");
+watchPromise(prototypeOf("MediaDevices"), "enumerateDevices", "getDisplayMedia", "getUserMedia");
+watchPromise(globalThis.Notification, "requestPermission");
+watchPromise(prototypeOf("Permissions"), "query");
+watchPromise(prototypeOf("Clipboard"), "read", "readText", "write", "writeText");
+watchPromise(prototypeOf("WakeLock"), "request");
+watchPromise(prototypeOf("LockManager"), "query");
+patch(prototypeOf("LockManager"), "request", (original) => function (lock, ...given) {
+  // A lock may be held for ever; what is waited for is that it is had.
+  const end = begin();
+  const callback = given.pop();
+  const promise = original.call(this, lock, ...given, function (...granted) {
+    end();
+    return callback.apply(this, granted);
+  });
+  then.call(promise, end, end);
+  return promise;
+});
+watchPromise(prototypeOf("FileSystemDirectoryHandle"), "getDirectoryHandle", "getFileHandle",
+  "removeEntry", "resolve");
+watchPromise(prototypeOf("FileSystemFileHandle"), "createWritable", "getFile");
+watchPromise(prototypeOf("FileSystemWritableFileStream"), "close", "seek", "truncate", "write");
+watchPromise(prototypeOf("WritableStreamDefaultWriter"), "close", "write");
+watchPromise(prototypeOf("ReadableStream"), "pipeTo");
+watchPromise(prototypeOf("CookieStore"), "delete", "get", "getAll", "set");
+watchPromise(prototypeOf("Navigator"), "getBattery");
+watchPromise(prototypeOf("NavigatorUAData"), "getHighEntropyValues");
+watchPromise(prototypeOf("MediaCapabilities"), "decodingInfo");
+watchPromise(prototypeOf("Document"), "hasStorageAccess", "requestStorageAccess");
+watchPromise(prototypeOf("OffscreenCanvas"), "convertToBlob");
+watchPromise(prototypeOf("OfflineAudioContext"), "startRendering");
+watchPromise(prototypeOf("BaseAudioContext"), "decodeAudioData");
+watchPromise(prototypeOf("Worklet"), "addModule");
+watchPromise(prototypeOf("RTCPeerConnection"), "createAnswer", "createOffer", "setLocalDescription",
+  "setRemoteDescription");
+patch(prototypeOf("HTMLCanvasElement"), "toBlob", (original) => function (callback, ...rest) {
+  const end = begin();
+  return original.call(this, (blob) => { end(); callback(blob); }, ...rest);
+});
+patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (found, failed, ...rest) {
+  const end = begin();
+  return original.call(this, (at) => { end(); found(at); }, (error) => { end(); failed?.(error); }, ...rest);
+});
+
+// ---- IndexedDB: a request or a transaction is open until one of its last events.
+const untilEvent = (target, ...events) => {
+  if (!target) return;
+  const end = begin();
+  for (const event of events) listen.call(target, event, end);
+};
+for (const method of ["open", "deleteDatabase"]) {
+  patch(prototypeOf("IDBFactory"), method, (original) => function (...given) {
+    const request = original.apply(this, given);
+    untilEvent(request, "success", "error", "blocked");
+    return request;
+  });
+}
+watchPromise(prototypeOf("IDBFactory"), "databases");
+patch(prototypeOf("IDBDatabase"), "transaction", (original) => function (...given) {
+  const transaction = original.apply(this, given);
+  untilEvent(transaction, "complete", "abort", "error");
+  return transaction;
+});
+patch(prototypeOf("FileReader"), "readAsText", watchReader);
+patch(prototypeOf("FileReader"), "readAsDataURL", watchReader);
+patch(prototypeOf("FileReader"), "readAsArrayBuffer", watchReader);
+function watchReader(original) {
+  return function (...given) {
+    const result = original.apply(this, given);
+    untilEvent(this, "loadend");
+    return result;
+  };
+}

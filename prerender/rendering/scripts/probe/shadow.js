@@ -1,0 +1,20 @@
+// ---- Closed shadow roots are closed to the page's own scripts only: the serialiser has to see them.
+const closed = new WeakSet();
+const shadowRoots = newSet();
+patch(prototypeOf("Element"), "attachShadow", (original) => function (options, ...rest) {
+  const hidden = options?.mode === "closed";
+  const root = original.call(this, hidden ? { ...options, mode: "open" } : options, ...rest);
+  shadowRoots.add(root);
+  if (hidden) closed.add(root);
+  return root;
+});
+const hide = (owner, property, replace) => {
+  const descriptor = owner && Object.getOwnPropertyDescriptor(owner, property);
+  if (!descriptor?.get) return;
+  const { get } = descriptor;
+  Object.defineProperty(owner, property, {
+    ...descriptor, get() { return replace(get.call(this), this); },
+  });
+};
+hide(prototypeOf("Element"), "shadowRoot", (root) => (root && closed.has(root) ? null : root));
+hide(prototypeOf("ShadowRoot"), "mode", (mode, root) => (closed.has(root) ? "closed" : mode));

@@ -1,0 +1,103 @@
+// ---- What waits to be seen: observed elements, lazy images, and scripts that listen to scrolling.
+const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
+const { querySelectorAll } = Document.prototype;
+const { querySelectorAll: querySelectorAllWithin } = DocumentFragment.prototype;
+const { getBoundingClientRect, getClientRects, scrollIntoView } = Element.prototype;
+const { dispatchEvent } = EventTarget.prototype;
+const { Event: ScrollEvent, Node } = globalThis;
+const scrollWindow = globalThis.scrollTo?.bind(globalThis);
+const scrolled = newSet(); // whose scrolling the page listens to
+const visited = newSet(); // what has been gone to, whether that had an effect or not
+patch(EventTarget.prototype, "addEventListener", (original) => function (...given) {
+  if (given[0] === "scroll") scrolled.add(this ?? globalThis);
+  if (given[0] === "contentvisibilityautostatechange" && this instanceof Element) unseen.add(this);
+  return original.apply(this, given);
+});
+const waitingToBeSeen = () => {
+  const waiting = newSet();
+  const add = (element) => { if (element.isConnected && !visited.has(element)) waiting.add(element); };
+  const addLazy = (found) => {
+    for (let i = 0; i < found.length; i++) {
+      // A frame that has not been loaded is blank; one of another origin cannot be looked into.
+      if (found[i].complete === false || found[i].contentDocument?.URL === "about:blank") add(found[i]);
+    }
+  };
+  unseen.forEach(add);
+  addLazy(querySelectorAll.call(document, lazy));
+  shadowRoots.forEach((root) => addLazy(querySelectorAllWithin.call(root, lazy)));
+  return waiting;
+};
+const listensToScrolling = () => Boolean(scrolled.size || globalThis.onscroll || document.onscroll);
+
+// How high the window has to be for the whole page, also for what is in an element that scrolls.
+const height = () => {
+  let highest = document.documentElement?.scrollHeight ?? 0;
+  const reach = (bottom) => { highest = Math.max(highest, Math.ceil(bottom + scrollY)); };
+  waitingToBeSeen().forEach((element) => reach(getBoundingClientRect.call(element).bottom));
+  scrolled.forEach((target) => {
+    if (target instanceof Element) reach(getBoundingClientRect.call(target).top + target.scrollHeight);
+  });
+  return highest;
+};
+
+// All is in the window now: those who listen to scrolling are told, for nothing can be scrolled any more.
+const shown = () => {
+  untilFrame();
+  realFrame(() => {
+    const told = newSet();
+    if (globalThis.onscroll) told.add(document);
+    scrolled.forEach((target) => told.add(target === globalThis ? document : target));
+    told.forEach((target) => {
+      if (!(target instanceof Node)) return;
+      dispatchEvent.call(target, new ScrollEvent("scroll", { bubbles: target === document }));
+    });
+  });
+};
+
+// An element to go to: of this page or of its frames, and with a box (what is not displayed has none).
+const nextToVisit = () => {
+  let next = null;
+  waitingToBeSeen().forEach((element) => {
+    if (!next && getClientRects.call(element).length) next = { element, visited };
+  });
+  forEachFrame((probe) => { next ??= probe.sight.nextToVisit(); });
+  return next;
+};
+
+// Through the page as a reader goes: down by a window's height with each frame, then to each element
+// that has not been seen yet (in one that scrolls by itself), and back to where it was.
+const MOST_STEPS = 20;
+const MOST_VISITS = 50;
+const tour = () => {
+  const end = begin("layout");
+  const start = scrollY;
+  const moved = newMap();
+  let steps = 0;
+  const down = () => {
+    activity++;
+    const top = innerHeight * ++steps;
+    if (steps > MOST_STEPS || top >= document.documentElement.scrollHeight) return around();
+    scrollWindow({ top, behavior: "instant" });
+    realFrame(down);
+  };
+  const around = () => {
+    activity++;
+    const next = visited.size < MOST_VISITS ? nextToVisit() : null;
+    if (!next) return back();
+    next.visited.add(next.element);
+    for (let at = next.element.parentElement; at; at = at.parentElement) {
+      if (!moved.has(at)) moved.set(at, [at.scrollLeft, at.scrollTop]);
+    }
+    scrollIntoView.call(next.element, { block: "center", inline: "center", behavior: "instant" });
+    realFrame(around);
+  };
+  const back = () => {
+    moved.forEach(([left, top], element) => {
+      if (element.scrollLeft !== left) element.scrollLeft = left;
+      if (element.scrollTop !== top) element.scrollTop = top;
+    });
+    scrollWindow({ top: start, behavior: "instant" });
+    realFrame(() => realFrame(end));
+  };
+  realFrame(down);
+};

@@ -1,0 +1,1 @@
+import{n as e,t}from"./index-BCvwKuit.js";customElements.define(`late-card`,class extends t{render(){return e`<p>Defined late</p>`}});

@@ -1,0 +1,1 @@
+import{n as e,t}from"./index-B2EAncNw.js";var n=e(t(),1),r={oncreate:({dom:e})=>{setTimeout(()=>{e.textContent=`Resolved late`},500)},view:()=>(0,n.default)(`p`,`waiting`)};export{r as default};

@@ -1,0 +1,1 @@
+import{n as e,t}from"./index-Badk8TQD.js";var n=e(),r=t();function i(){let[e,t]=(0,n.useState)(``);return(0,n.useEffect)(()=>{fetch(`/api/birds/2/places`).then(e=>e.json()).then(e=>t(e.join(`, `)))},[]),(0,r.jsxs)(`section`,{children:[(0,r.jsx)(`h2`,{children:`The late part`}),(0,r.jsx)(`p`,{children:e||`Loading places`})]})}export{i as default};

@@ -1,0 +1,1 @@
+import{C as e,p as t,v as n,w as r,y as i}from"./index-Dvy3O_ds.js";var a={__name:`Places`,props:{id:String},async setup(a){let o,s,c=a,l=([o,s]=i(async()=>([o,s]=i(()=>fetch(`/api/birds/${c.id}/places`)),o=await o,s(),o).json()),o=await o,s(),o);return(i,a)=>(n(),t(`p`,null,r(e(l).join(`, `)),1))}};export{a as default};

@@ -1,0 +1,2 @@
+/** @jsxImportSource @emotion/react */
+export const Styled = ({ css, children }) => <b css={css}>{children}</b>;

@@ -1,0 +1,3 @@
+import { renderStreamMessage } from "@hotwired/turbo";
+
+fetch("/parts/stream").then((answer) => answer.text()).then(renderStreamMessage);

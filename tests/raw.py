@@ -1,0 +1,165 @@
+"""Both ends of the wire, byte by byte: an origin that says what it is told to, and a client."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+SECONDS = 10.0
+
+Reader = asyncio.StreamReader
+Writer = asyncio.StreamWriter
+
+
+@dataclass
+class Received:
+    """A request as an origin got it: its head without the last line end, and the body's bytes."""
+
+    head: bytes
+    body: bytes
+
+    @property
+    def line(self) -> bytes:
+        """The request line."""
+        return self.head.partition(b"\r\n")[0]
+
+    @property
+    def fields(self) -> list[bytes]:
+        """The field lines, in order."""
+        return self.head.split(b"\r\n")[1:]
+
+    def values(self, name: str) -> list[str]:
+        """The values of a field, one for each line."""
+        lines = (line.partition(b":") for line in self.fields)
+        return [
+            value.strip().decode() for n, _, value in lines if n.lower() == name.lower().encode()
+        ]
+
+
+async def receive(reader: Reader) -> Received:
+    """Read one request. The body of a chunked one is returned with its framing."""
+    head = (await reader.readuntil(b"\r\n\r\n"))[:-4]
+    request = Received(head, b"")
+    if request.values("transfer-encoding"):
+        request.body = await reader.readuntil(b"0\r\n\r\n")
+    elif length := request.values("content-length"):
+        request.body = await reader.readexactly(int(length[0]))
+    return request
+
+
+Script = Callable[["Origin", Reader, Writer], Awaitable[None]]
+
+
+@dataclass
+class Origin:
+    """A scripted origin; ``script`` is run for each connection."""
+
+    script: Script
+    port: int = 0
+    connections: int = 0
+    requests: list[Received] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def _connected(self, reader: Reader, writer: Writer) -> None:
+        self.connections += 1
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await self.script(self, reader, writer)
+        finally:
+            writer.close()
+            self.ended.set()
+
+
+@asynccontextmanager
+async def origin(script: Script, port: int = 0) -> AsyncIterator[Origin]:
+    """An origin that listens, on a free port if none is given."""
+    site = Origin(script)
+    server = await asyncio.start_server(site._connected, "127.0.0.1", port, backlog=2048)
+    site.port = server.sockets[0].getsockname()[1]
+    try:
+        yield site
+    finally:
+        server.close()
+
+
+def answering(*answers: bytes) -> Script:
+    """Answers every request of a connection with the next answer, the last one again and again."""
+
+    async def script(site: Origin, reader: Reader, writer: Writer) -> None:
+        number = 0
+        while True:
+            site.requests.append(await receive(reader))
+            writer.write(answers[min(number, len(answers) - 1)])
+            number += 1
+
+    return script
+
+
+def ending_with(answer: bytes) -> Script:
+    """Answers the first request of each connection, and closes it."""
+
+    async def script(site: Origin, reader: Reader, writer: Writer) -> None:
+        site.requests.append(await receive(reader))
+        writer.write(answer)
+        await writer.drain()
+
+    return script
+
+
+OK = b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 2\r\n\r\nok"
+
+
+@dataclass
+class Client:
+    """A connection to the proxy."""
+
+    reader: Reader
+    writer: Writer
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self) -> bytes:
+        """One answer with Content-Length or without a body; its head and body as they came."""
+        async with asyncio.timeout(SECONDS):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            for line in head.lower().split(b"\r\n"):
+                if line.startswith(b"content-length:"):
+                    return head + await self.reader.readexactly(int(line.partition(b":")[2]))
+            return head
+
+    async def rest(self) -> bytes:
+        """All that comes until the connection ends; ConnectionError if it ends by a reset."""
+        async with asyncio.timeout(SECONDS):
+            return await self.reader.read()
+
+    async def until(self, end: bytes) -> bytes:
+        """Bytes up to and with ``end``."""
+        async with asyncio.timeout(SECONDS):
+            return await self.reader.readuntil(end)
+
+
+@asynccontextmanager
+async def client(port: int, limit: int = 2**16) -> AsyncIterator[Client]:
+    """A client that is connected."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                await writer.wait_closed()
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """The whole of what comes back for some bytes, on a connection that the proxy closes."""
+    async with client(port) as connection:
+        await connection.send(request)
+        return await connection.rest()
