@@ -26,7 +26,9 @@ class Site:
         self.clock = Clock()
         self.renders = Renders()
         self.store = Store(BoundedMemoryCache(10**6), clock=self.clock)
-        self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0, self.clock)
+        self.cached = CachedSnapshots(
+            self.renders, self.store, freshness, 5.0, refreshes=2, clock=self.clock
+        )
 
     async def get(self) -> Answer:
         return await self.cached.snapshot(PAGE)
@@ -134,6 +136,27 @@ async def test_a_failing_render_fails_for_all_who_wait_with_one_attempt(site: Si
     found = await asyncio.gather(*(site.get() for _ in range(100)), return_exceptions=True)
     assert all(isinstance(error, RenderError) for error in found)
     assert site.renders.count == 1
+
+
+async def test_only_some_are_renewed_at_once(site: Site) -> None:
+    many = [target(f"/{number}") for number in range(10)]
+    for one in many:
+        await site.cached.snapshot(one)
+    site.clock.now += 101
+    site.renders.gate.clear()
+    for one in many:
+        assert (await site.cached.snapshot(one)).detail == "stale"
+    await until(lambda: site.renders.running == 2)
+    # A page that nobody has seen does not wait for them.
+    new = asyncio.create_task(site.cached.snapshot(target("/new")))
+    await until(lambda: site.renders.running == 3)
+    site.renders.gate.set()
+    assert (await new).how == "miss"
+    for one in many:
+        async with asyncio.timeout(10):
+            while (await site.cached.snapshot(one)).detail == "stale":
+                await asyncio.sleep(0)
+    assert site.renders.count == 21
 
 
 async def test_what_is_no_page_any_more_is_forgotten(site: Site) -> None:
@@ -244,7 +267,9 @@ async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:
     clock = Clock()
     renders = Renders("x" * 50_000)
     memory = BoundedMemoryCache(2_000_000)
-    cached = CachedSnapshots(renders, Store(memory, clock=clock), Freshness(100.0), 5.0, clock)
+    cached = CachedSnapshots(
+        renders, Store(memory, clock=clock), Freshness(100.0), 5.0, clock=clock
+    )
     hot = target("/hot")
     await cached.snapshot(hot)
     for number in range(300):

@@ -40,8 +40,8 @@ class CachedSnapshots:
     """Keeps the snapshots of ``inner`` in ``store``; renders each once at a time.
 
     ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
-    makes it. An entry stays in the store past its time, because what comes next is compared with it:
-    the same content keeps its validators.
+    makes it. ``refreshes``: how many stale ones are renewed at once. An entry stays in the store past
+    its time, because what comes next is compared with it: the same content keeps its validators.
     """
 
     def __init__(
@@ -50,12 +50,16 @@ class CachedSnapshots:
         store: Store,
         freshness: Freshness,
         patience: float,
+        *,
+        refreshes: int = 4,
         clock: Callable[[], float] = steady.now,
     ) -> None:
         self._inner = inner
         self._store = store
         self._freshness = freshness
         self._patience = patience
+        self._refreshes = refreshes
+        self._refreshing = 0
         self._clock = clock
         self._renders: Coalesced[Answer] = Coalesced()
 
@@ -81,7 +85,7 @@ class CachedSnapshots:
                 return self._hit(old, now)
             if now < old.expires + self._freshness.stale:
                 if now >= old.retry:
-                    self._renders.start(target.key, lambda: self._render_if_nobody_does(job, 0))
+                    self._refresh_soon(job)
                 return self._hit(old, now, "stale")
             if now < min(old.retry, old.expires + self._freshness.stale_if_error):
                 return self._hit(old, now, "stale-if-error")
@@ -100,6 +104,23 @@ class CachedSnapshots:
     ) -> Answer:
         answer, joined = await self._renders.run(target.key, work)
         return replace(answer, how="coalesced") if joined and answer.how == "miss" else answer
+
+    def _refresh_soon(self, job: _Job) -> None:
+        """Render while a stale snapshot is shown, if there are not enough at it already.
+
+        Whoever is turned away comes again with the next request, so what is asked for most often is
+        renewed first, and new pages find room in the browser.
+        """
+        if self._renders.runs(job.target.key) or self._refreshing >= self._refreshes:
+            return
+        self._refreshing += 1
+        self._renders.start(job.target.key, lambda: self._refresh(job))
+
+    async def _refresh(self, job: _Job) -> Answer:
+        try:
+            return await self._render_if_nobody_does(job, 0)
+        finally:
+            self._refreshing -= 1
 
     async def _render_if_nobody_does(self, job: _Job, patience: float) -> Answer:
         """Render, or have what another replica renders, if that takes no longer than ``patience``."""

@@ -22,8 +22,12 @@ class Coalesced(Generic[T]):
         The second value tells whether it was running already. A caller that is cancelled leaves the
         work to the others; an exception of the work is raised to each of them.
         """
-        joined = key in self._running
+        joined = self.runs(key)
         return await asyncio.shield(self.start(key, work)), joined
+
+    def runs(self, key: str) -> bool:
+        """Whether the work of a key is running."""
+        return key in self._running
 
     def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Begin ``work()`` if it is not running already, without waiting for its end."""

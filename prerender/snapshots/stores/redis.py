@@ -24,6 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
+from prerender.snapshots.stores.slow import LONGEST_SECONDS
 
 # Each is held for one round trip only: more would not be quicker, and each has to be made.
 _CONNECTIONS = 16
@@ -120,7 +121,7 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         _cas_token: Any = None,
         _conn: Any = None,
     ) -> bool:
-        milliseconds = round((365 * 86400.0 if ttl is None else ttl) * 1000)
+        milliseconds = round((LONGEST_SECONDS if ttl is None else ttl) * 1000)
         if milliseconds <= 0:
             return False
         return bool(await self._call(_SET, key, value, milliseconds))

@@ -247,6 +247,12 @@ class Store:
             elif self.counts[what] == 1:
                 log.warning("the store failed", operation=what, reason=reason)
             return _FAILED
+        except Exception:
+            # What is there may be no Redis at all, and answer what no library expects.
+            self.counts[what] += 1
+            log.exception("the store failed by a mistake", operation=what)
+            self._breaker.failed()
+            return _FAILED
         if not self._breaker.closed:
             self._breaker.succeeded()
             log.info("the store is back", store=repr(self))
