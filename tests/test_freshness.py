@@ -244,6 +244,19 @@ async def test_a_purge_during_a_render_counts_for_it(site: Site) -> None:
     assert site.renders.count == 2
 
 
+async def test_what_is_purged_while_its_render_fails_is_not_shown(site: Site) -> None:
+    await site.get()
+    site.clock.now += 500
+    site.renders.error = RenderError("x")
+    site.renders.gate.clear()
+    asking = asyncio.create_task(site.get())
+    await until(lambda: site.renders.running)
+    await site.store.purge(Purge("url", "/"))
+    site.renders.gate.set()
+    with pytest.raises(RenderError):
+        await asking
+
+
 async def test_a_deploy_makes_what_it_replaced_stale() -> None:
     site = Site(Freshness(100.0, stale=50.0, deploys=True))
     site.renders.shell = "v1"
