@@ -12,6 +12,7 @@ import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -22,23 +23,30 @@ from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
+from prerender.crawling.robots import OptOut
+from prerender.crawling.triggers import Paths, Triggers
+from prerender.crawling.user_agents import CLASSES, CrawlerClass
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
 from prerender.handler import Handler
 from prerender.headers import Forwarding
+from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
 from prerender.http1.connection import Sweeper
 from prerender.http1.server import Limits, Server
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.guard import PublicResolver
+from prerender.rendering.gateway import Gateway, NetworkRules
+from prerender.rendering.guard import Guard, GuardedResolver
 from prerender.rendering.page import SerializeOptions
+from prerender.rendering.policy import Policy
 from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.trial import trial
+from prerender.rendering.visit import VisitLimits
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
@@ -70,11 +78,12 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
+        rules = _rules(settings)
         third_parties = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout, PublicResolver())
+            open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
         gateway = await stack.enter_async_context(
-            Gateway.open(settings.public_url, upstream, third_parties)
+            Gateway.open(settings.public_url, upstream, third_parties, rules)
         )
         sandbox = _sandbox(settings)
 
@@ -109,7 +118,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     """
     _raise_file_limit()
     async with AsyncExitStack() as stack:
-        _, pool, renderer = await stack.enter_async_context(rendering(settings))
+        upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         snapshots = CachedSnapshots(
@@ -122,8 +131,15 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         )
         stack.push_async_callback(snapshots.close)
         tracking = Tracking(settings.cache.tracking_parameters)
+        triggers = _triggers(settings)
         sweeper = stack.enter_context(Sweeper())
-        handler = Handler(settings.public_url, tracking, snapshots, _forwarder(settings, sweeper))
+        handler = Handler(
+            partial(Target.of, settings.public_url, tracking=tracking),
+            triggers,
+            OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
+            snapshots,
+            _forwarder(settings, sweeper, triggers),
+        )
         running = Running(0, 0, pool, store)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
@@ -174,10 +190,27 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _forwarder(settings: Settings, sweeper: Sweeper) -> Forwarder:
+def _triggers(settings: Settings) -> Triggers:
+    triggers = settings.triggers
+    more: dict[CrawlerClass, tuple[str, ...]] = {}
+    for known, name in triggers.more:
+        more[known] = (*more.get(known, ()), name)
+    return Triggers(
+        actions={known: getattr(triggers, known) for known in CLASSES},
+        more=more,
+        paths=Paths(triggers.include, triggers.exclude),
+    )
+
+
+def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
     origin = settings.origin
     connections = OriginConnections(settings.origin_url, origin.connect_timeout, sweeper)
-    return Forwarder(connections, Forwarding(settings.origin_url), origin.timeout)
+    return Forwarder(
+        connections,
+        Forwarding(settings.origin_url),
+        origin.timeout,
+        pages_vary=triggers.by_user_agent,
+    )
 
 
 def _limits(settings: Settings) -> Limits:
@@ -202,6 +235,27 @@ def _freshness(settings: Settings) -> Freshness:
         stale=cache.stale,
         stale_if_error=cache.stale_if_error,
         deploys=cache.deploys,
+    )
+
+
+def _rules(settings: Settings) -> NetworkRules:
+    network = settings.network
+    allow, deny = Hosts(network.allow), Hosts(network.deny)
+    return NetworkRules(
+        guard=Guard(allow, deny, only_listed=network.third_parties == "listed"),
+        policy=Policy(
+            allow=allow,
+            deny=deny,
+            block_trackers=network.block_trackers,
+            block_types=network.block_types,
+        ),
+        limits=VisitLimits(
+            network.max_requests,
+            network.max_bytes,
+            network.max_response_bytes,
+            network.request_timeout,
+        ),
+        cache_bytes=network.cache_bytes,
     )
 
 

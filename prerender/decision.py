@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from prerender.ajax_crawling import UGLY_TOKEN, PrettyURL, ugly_to_pretty
+from prerender.crawling.triggers import Triggers, may_be_page
 
 # A browser resolves these before it asks (WHATWG URL, section 4.4), so no page has them in its URL:
 # rendering would show the crawler another page than the one it asked the origin for.
@@ -13,9 +14,13 @@ _UNRESOLVED = re.compile(r"(^|/)(\.|%2e){1,2}(/|$)|\\", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Render:
-    """Answer with the snapshot of a page."""
+    """Answer with the snapshot of a page.
+
+    ``by_user_agent``: people get the page itself under the same URL.
+    """
 
     pretty: PrettyURL
+    by_user_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +30,71 @@ class Forward:
     reason: str
 
 
-Decision = Render | Forward
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer with an error of ours, because the site's owner wants so."""
 
-_NORMAL = Forward("not an ugly URL")
+
+Decision = Render | Forward | Refuse
+
+_NORMAL = Forward("neither an ugly URL nor a crawler")
 _METHOD = Forward("neither GET nor HEAD")
 _MARKED = Forward("from a renderer")
 _UPGRADE = Forward("an upgrade")
 _PATH = Forward("a path that no browser asks for")
+_EXCLUDED = Forward("an excluded path")
+_NO_PAGE = Forward("no page, by its extension")
 
 
-def decide(method: str, target: str, *, marked: bool, upgrade: bool) -> Decision:
+def decide(
+    method: str,
+    target: str,
+    *,
+    triggers: Triggers,
+    user_agent: str = "",
+    marked: bool = False,
+    upgrade: bool = False,
+) -> Decision:
     """What to do with a request.
 
     ``target`` is the request target in origin form, byte for byte; ``marked``: a renderer sent it;
     ``upgrade``: it asks for another protocol.
     """
-    if UGLY_TOKEN not in target:
+    ugly = UGLY_TOKEN in target
+    if not ugly and not triggers.by_user_agent:
         return _NORMAL
-    if method not in ("GET", "HEAD"):
-        return _METHOD
     if marked:
         # A page that asks for ugly URLs of its own site would render without end.
         return _MARKED
+    action = triggers.action(user_agent)
+    if action == "refuse":
+        return Refuse()
+    if not ugly and action == "forward":
+        return _NORMAL
+    if method not in ("GET", "HEAD"):
+        return _METHOD
     if upgrade:
         return _UPGRADE
-    return _remembered(target) if len(target) <= _LONGEST_REMEMBERED else _read(target)
+    read = _remembered if len(target) <= _LONGEST_REMEMBERED else _read
+    decision = read(target, action == "render")
+    if isinstance(decision, Render) and not triggers.may_render(decision.pretty.path):
+        return _EXCLUDED
+    return decision
 
 
-def _read(target: str) -> Decision:
+def _read(target: str, by_user_agent: bool) -> Decision:
     """What a target asks for, of itself."""
     pretty = ugly_to_pretty(target)
+    ugly = pretty is not None
     if pretty is None:
-        return _NORMAL
-    if _UNRESOLVED.search(pretty.path.partition("?")[0]):
+        if not by_user_agent:
+            return _NORMAL
+        if not may_be_page(target):
+            return _NO_PAGE
+        pretty = PrettyURL(target, "")
+    if not target.startswith("/") or _UNRESOLVED.search(pretty.path.partition("?")[0]):
         return _PATH
-    return Render(pretty)
+    return Render(pretty, by_user_agent=not ugly)
 
 
 # Crawlers ask again for the same pages, and reading a target is a third of a cached answer's cost.

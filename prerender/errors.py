@@ -6,6 +6,7 @@
     │   ├── OriginTimeout        504
     │   └── LoopDetected         508  it is this proxy again
     ├── BadRequest               4xx, 501, 505: the client's message is not taken
+    ├── CrawlerRefused           403  the site's owner wants none of this class
     ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
     ├── BadEntry                 (a store holds what is no entry of this version: a miss)
     ├── StoreError               (one operation of a store failed: a miss)
@@ -67,6 +68,13 @@ class BadRequest(PrerenderError):
         super().__init__(reason)
         self.status = HTTPStatus(status)
         self.public = f"This request cannot be answered: {reason}."
+
+
+class CrawlerRefused(PrerenderError):
+    """A crawler of a class that the site's owner refuses ([triggers])."""
+
+    status = HTTPStatus.FORBIDDEN
+    public = "This site is not open to crawlers like this one."
 
 
 class NotRenderable(PrerenderError):

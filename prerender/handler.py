@@ -1,13 +1,16 @@
 """The life of one request on the public listener, top to bottom."""
 
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import lru_cache
 
 import structlog
-from yarl import URL
 
 from prerender import headers as fields
-from prerender.decision import Forward, Render, decide
-from prerender.errors import NotRenderable, PrerenderError
+from prerender.ajax_crawling import PrettyURL
+from prerender.crawling.robots import OptOut
+from prerender.crawling.triggers import Triggers
+from prerender.decision import Refuse, Render, decide
+from prerender.errors import CrawlerRefused, NotRenderable, PrerenderError
 from prerender.forward import Forwarder
 from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage
@@ -15,7 +18,6 @@ from prerender.http1.server import Request
 from prerender.responses import error_response, snapshot_response
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
-from prerender.snapshots.tracking import Tracking
 
 _REMEMBERED_TARGETS = 1024
 
@@ -26,11 +28,17 @@ class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours."""
 
     def __init__(
-        self, public: URL, tracking: Tracking, snapshots: CachedSnapshots, forwarder: Forwarder
+        self,
+        target_of: Callable[[PrettyURL], Target],
+        triggers: Triggers,
+        opt_out: OptOut | None,
+        snapshots: CachedSnapshots,
+        forwarder: Forwarder,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
-        target_of = partial(Target.of, public, tracking=tracking)
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
+        self._triggers = triggers
+        self._opt_out = opt_out
         self._snapshots = snapshots
         self._forwarder = forwarder
 
@@ -39,17 +47,24 @@ class Handler:
         decision = decide(
             request.method,
             request.target,
+            triggers=self._triggers,
+            user_agent=request.headers.get("user-agent"),
             marked=fields.is_marked(request.headers),
             upgrade="upgrade" in request.headers,
         )
         try:
             match decision:
-                case Render(pretty):
-                    await self._snapshot(request, self._target(pretty))
-                case Forward():
+                case Render() if await self._is_allowed(request, decision):
+                    await self._snapshot(request, decision)
+                case Refuse():
+                    raise CrawlerRefused(request.headers.get("user-agent"))
+                case _:
                     await self._forwarder.forward(request)
         except (BadMessage, CutShort):
             raise
+        except CrawlerRefused as error:
+            log.debug("crawler refused", target=request.target, user_agent=str(error))
+            await request.answer(error_response(error))
         except PrerenderError as error:
             log.warning("request failed", target=request.target, error=str(error))
             await request.answer(error_response(error))
@@ -59,7 +74,15 @@ class Handler:
                 raise CutShort("a mistake of ours") from None
             await request.answer(error_response(PrerenderError()))
 
-    async def _snapshot(self, request: Request, target: Target) -> None:
+    async def _is_allowed(self, request: Request, decision: Render) -> bool:
+        """Whether robots.txt lets us answer an ugly URL."""
+        if self._opt_out is None or decision.by_user_agent:
+            return True
+        user_agent = request.headers.get("user-agent")
+        return not await self._opt_out.forbids(request.target, user_agent)
+
+    async def _snapshot(self, request: Request, decision: Render) -> None:
+        target = self._target(decision.pretty)
         try:
             answer = await self._snapshots.snapshot(target)
         except NotRenderable as reason:
@@ -67,4 +90,5 @@ class Handler:
             log.debug("not rendered", url=target.url, reason=str(reason))
             await self._forwarder.forward(request, target.path)
         else:
-            await request.answer(snapshot_response(request, answer))
+            by_user_agent = decision.by_user_agent
+            await request.answer(snapshot_response(request, answer, by_user_agent=by_user_agent))

@@ -3,6 +3,7 @@
 The hop-by-hop fields stand in one list, used in both directions by the proxy and by the gateway.
 """
 
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -31,6 +32,14 @@ HOP_BY_HOP = frozenset(
 )
 # Framing and routing cannot be taken away by naming them in Connection.
 _NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
+
+# Where a field holds a URL, after what stands before it.
+_REFERENCES = {
+    "Location": re.compile("()(.+)"),
+    "Content-Location": re.compile("()(.+)"),
+    "Link": re.compile("(<)([^>]+)"),
+    "Refresh": re.compile(r"""(url\s*=\s*["']?)([^"']+)""", re.IGNORECASE),
+}
 
 # What a client may say about others for whom it asks. The first four are made from what was said.
 _REMADE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded")
@@ -166,13 +175,27 @@ def publish(location: str, origin: URL, public: URL) -> str:
     """A Location of the origin as the public sees it: its internal host is replaced."""
     try:
         url = URL(location, encoded=True)
-        internal = url.absolute and url.origin() == origin.origin()
+        # The host is the same in capitals (RFC 3986 section 6.2.2.1).
+        internal = url.absolute and URL(str(url.origin()).lower()) == origin.origin()
     except ValueError:
         return location
     if not internal:
         return location
     after_scheme = location.partition("://")[2]
     return f"{public.origin()}{after_scheme[len(url.raw_authority) :]}"
+
+
+def publish_all(headers: CIMultiDict[str], origin: URL, public: URL) -> None:
+    """Take the origin's internal host out of every field that leads somewhere: Location and
+    Content-Location (RFC 9110), Link (RFC 8288 section 3) and Refresh."""
+
+    def published(found: re.Match[str]) -> str:
+        return found[1] + publish(found[2], origin, public)
+
+    for name, reference in _REFERENCES.items():
+        if name in headers:
+            values = [reference.sub(published, value) for value in headers.popall(name)]
+            headers.extend((name, value) for value in values)
 
 
 def kept_on_snapshot(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
+# RFC 9110 section 12.5.5: a field line of its own, beside those that may be there.
+VARY_BY_USER_AGENT = b"Vary: User-Agent"
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
@@ -61,11 +63,18 @@ def _date_line(seconds: int) -> bytes:
     return f"Date: {format_http_date(seconds)}".encode()
 
 
-def snapshot_response(request: "Request", answer: Answer) -> WholeResponse:
-    """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so."""
+def snapshot_response(
+    request: "Request", answer: Answer, *, by_user_agent: bool = False
+) -> WholeResponse:
+    """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so.
+
+    ``by_user_agent``: others get something else under the same URL.
+    """
     snapshot = answer.snapshot
     chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
     fields = chosen.fields + _fields_of(answer)
+    if by_user_agent:
+        fields += VARY_BY_USER_AGENT + b"\r\n"
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
     if snapshot.status == 200:
         outcome = conditional.evaluate(

@@ -97,11 +97,15 @@ class Upstream:
             yield response
 
     async def relay_websocket(
-        self, request: BaseRequest, target: str, headers: CIMultiDict[str]
+        self,
+        request: BaseRequest,
+        target: str,
+        headers: CIMultiDict[str],
+        on_message: websocket.OnMessage | None = None,
     ) -> StreamResponse:
         """Connect a client's WebSocket with the origin's. Raises OriginError."""
         url = URL(f"{self._base}/#{target}", encoded=True)
-        return await websocket.relay(request, self._session, url, headers)
+        return await websocket.relay(request, self._session, url, headers, on_message)
 
 
 def open_session(

@@ -5,6 +5,7 @@ origin's own (RFC 6455 section 4.2).
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
@@ -39,6 +40,8 @@ _HANDSHAKE = frozenset(
 log = structlog.get_logger(__name__)
 
 Socket = ClientWebSocketResponse | WebSocketResponse
+# Hears the length of each message from the origin; an OSError of it ends the connection.
+OnMessage = Callable[[int], None]
 
 
 def is_upgrade(request: BaseRequest) -> bool:
@@ -47,7 +50,11 @@ def is_upgrade(request: BaseRequest) -> bool:
 
 
 async def relay(
-    request: BaseRequest, session: ClientSession, url: URL, headers: CIMultiDict[str]
+    request: BaseRequest,
+    session: ClientSession,
+    url: URL,
+    headers: CIMultiDict[str],
+    on_message: OnMessage | None = None,
 ) -> StreamResponse:
     """Connect the client's WebSocket with the one at ``url`` until either side closes.
 
@@ -83,7 +90,7 @@ async def relay(
         await client.prepare(request)
         async with asyncio.TaskGroup() as both:
             both.create_task(_pump(client, origin), name="websocket to origin")
-            both.create_task(_pump(origin, client), name="websocket to client")
+            both.create_task(_pump(origin, client, on_message), name="websocket to client")
     finally:
         with suppress(ClientError, OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -92,13 +99,15 @@ async def relay(
     return client
 
 
-async def _pump(source: Socket, sink: Socket) -> None:
+async def _pump(source: Socket, sink: Socket, on_message: OnMessage | None = None) -> None:
     """Copy messages until ``source`` closes, then close ``sink`` with the same code and reason."""
     code = GOING_AWAY
     reason = b""
     try:
         while True:
             message: WSMessage = await source.receive()
+            if on_message and message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+                on_message(len(message.data))
             match message.type:
                 case WSMsgType.TEXT:
                     await sink.send_str(message.data)

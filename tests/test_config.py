@@ -114,6 +114,10 @@ A_SITE = 'not a URL of a site: give for example "http://127.0.0.1:3000"'
 SITE_ONLY = "must be scheme, host and port only, with no path, query or fragment"
 A_FLAG = "give true or false"
 PATTERNS = 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
+HOSTS = 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
+A_HOST = """'a.example/b' is not a network: give a host ("cdn.example.com"), a domain """ + (
+    """("*.example.com"), a network ("10.1.0.0/16") or an origin ("http://app.internal:3001")"""
+)
 NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
 HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
 PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
@@ -211,6 +215,23 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[cache] max_bytes", "-1", "-1", "must be from 0 to 65536GiB"),
         ("[cache] max_bytes", "inf", "inf", "must be from 0 to 65536GiB"),
         ("[cache] max_bytes", "false", "False", A_SIZE),
+        ("[network] max_requests", "0", "0", "give a whole number from 1 to 1000000"),
+        ("[network] max_bytes", "0", "0", "must be more than 0"),
+        ("[network] allow", "'a.example'", "'a.example'", HOSTS),
+        ("[network] allow", "['a.example/b']", "['a.example/b']", A_HOST),
+        (
+            "[network] deny",
+            "['http://me:secret@a']",
+            "[***@a']",
+            "an entry must not carry a user name or password",
+        ),
+        (
+            "[network] block_types",
+            "['images']",
+            "['images']",
+            'give a list of some of ["image", "font", "media"]',
+        ),
+        ("[network] third_parties", "'none'", "'none'", "input should be 'public' or 'listed'"),
         ("[snapshot] canvas_images", "1", "1", A_FLAG),
         ("[snapshot] canvas_images", "'yes'", "'yes'", A_FLAG),
         ("[snapshot] volatile", "'a'", "'a'", PATTERNS),

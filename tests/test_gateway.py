@@ -1,146 +1,40 @@
 """The gateway: what it passes, what it refuses, and that nothing gets past it."""
 
 import asyncio
-import json
-import re
+import os
 import socket
 import zlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import ClientSession, DummyCookieJar, WSMsgType, WSServerHandshakeError, web
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp import WSMsgType, WSServerHandshakeError, web
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.rendering import chromium
-from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway, number_user_agent
-from prerender.rendering.guard import PublicResolver
+from prerender import headers as fields
+from prerender.hosts import Hosts
+from prerender.rendering.gateway import Gateway, NetworkRules, number_user_agent
+from prerender.rendering.guard import Guard
 from prerender.rendering.visit import Document
-from prerender.upstream import Upstream, open_session
-from tests.conftest import Reply, Site, StartOrigin, StartProxy, pages
-
-PUBLIC = URL("http://www.example.com")
-USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/156.0.0.{} Safari/537.36"
-HTML = CIMultiDict({"Content-Type": "text/html"})
-
-
-class Canary:
-    """A listener of this machine that no page may touch, on TCP and UDP. ``touched`` says who did."""
-
-    def __init__(self) -> None:
-        self.touched: list[str] = []
-        self.port = 0
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls) -> AsyncIterator["Canary"]:
-        canary = cls()
-        loop = asyncio.get_running_loop()
-
-        class Datagrams(asyncio.DatagramProtocol):
-            def datagram_received(self, data: bytes, addr: object) -> None:
-                canary.touched.append(f"UDP {data!r:.30}")
-
-        server = await asyncio.start_server(canary._touch, "127.0.0.1", 0)
-        canary.port = server.sockets[0].getsockname()[1]
-        server6 = await asyncio.start_server(canary._touch, "::1", canary.port)
-        udp, _ = await loop.create_datagram_endpoint(
-            Datagrams, local_addr=("127.0.0.1", canary.port)
-        )
-        udp6, _ = await loop.create_datagram_endpoint(Datagrams, local_addr=("::1", canary.port))
-        try:
-            yield canary
-        finally:
-            server.close()
-            server6.close()
-            udp.close()
-            udp6.close()
-
-    async def _touch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(1):
-                line = await reader.readline()
-        except (TimeoutError, ValueError, OSError):
-            line = b"TCP"
-        self.touched.append(line.decode("latin-1").strip())
-        writer.close()
-
-
-class Elsewhere(AbstractResolver):
-    """Every name is an address of this machine: a third party to test with."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(
-                hostname=host, host="127.0.0.1", port=self._port, family=family, proto=0, flags=0
-            )
-        ]
-
-    async def close(self) -> None: ...
-
-
-class PlainClient:
-    """A gateway and a client that speaks to it as the browser does."""
-
-    def __init__(self, gateway: Gateway, client: ClientSession) -> None:
-        self.gateway = gateway
-        self.client = client
-
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls, origin: str, resolver: AbstractResolver | None = None, public: URL = PUBLIC
-    ) -> AsyncIterator["PlainClient"]:
-        async with (
-            open_session(1, 5) as own,
-            open_session(1, 5, resolver or PublicResolver()) as third_parties,
-            Gateway.open(public, Upstream(own, URL(origin)), third_parties) as gateway,
-            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client,
-        ):
-            yield cls(gateway, client)
-
-    async def request(
-        self,
-        host: str,
-        path: str = "/",
-        *,
-        page: int = 1,
-        method: str = "GET",
-        headers: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> Reply:
-        """A request of a page, by its number; redirects are not followed."""
-        sent = {"Host": host, "User-Agent": USER_AGENT.format(page), **(headers or {})}
-        url = URL(f"http://127.0.0.1:{self.gateway.plain_port}{path}", encoded=True)
-        options = {**options, "headers": sent, "allow_redirects": False}
-        async with self.client.request(method, url, **options) as response:
-            return Reply(response.status, response.headers, await response.read())
-
-    def socket_url(self, path: str) -> str:
-        return f"ws://127.0.0.1:{self.gateway.plain_port}{path}"
+from tests.canary import Canary
+from tests.conftest import Site, StartOrigin, StartProxy, pages
+from tests.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
 
 
 def test_resolver_rules() -> None:
-    def rules(public: str) -> str:
-        gateway = Gateway(URL(public), None, None)  # type: ignore[arg-type]
+    def led(public: str, *allow: str) -> str:
+        rules = NetworkRules(guard=Guard(Hosts(allow)))
+        gateway = Gateway(URL(public), None, None, rules)  # type: ignore[arg-type]
         gateway.plain_port, gateway.tls_port = 1080, 1443
         return gateway.resolver_rules
 
     everything = "MAP *:443 127.0.0.1:1443, MAP *:80 127.0.0.1:1080, MAP * ~NOTFOUND"
-    assert sorted(rules("https://www.example.com").split(", ")) == sorted(everything.split(", "))
-    assert sorted(rules("http://www.example.com").split(", ")) == sorted(everything.split(", "))
-    assert rules("https://a.example:8443") == f"MAP *:8443 127.0.0.1:1443, {everything}"
-    assert rules("http://127.0.0.1:3000") == f"MAP *:3000 127.0.0.1:1080, {everything}"
+    assert sorted(led("https://www.example.com").split(", ")) == sorted(everything.split(", "))
+    assert sorted(led("http://www.example.com").split(", ")) == sorted(everything.split(", "))
+    assert led("https://a.example:8443") == f"MAP *:8443 127.0.0.1:1443, {everything}"
+    listed = led("https://www.example.com", "http://app:3001", "https://[::1]:8443", "cdn.example")
+    own = "MAP app:3001 127.0.0.1:1080, MAP [::1]:8443 127.0.0.1:1443"
+    assert listed == f"{own}, {everything}"
+    assert led("http://127.0.0.1:3000") == f"MAP *:3000 127.0.0.1:1080, {everything}"
 
 
 def test_page_numbers() -> None:
@@ -228,6 +122,46 @@ async def test_internal_addresses_and_nonsense_are_refused(host: str) -> None:
         assert (await browser.request(host, "/latest/meta-data/")).status == 403
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin) -> None:
+    nobody = 65534
+    origin = await pages(start_origin, {"/": "from the origin"})
+    async with PlainClient.open(origin.url) as browser:
+        for user, status in ((0, b" 200 "), (nobody, b" 403 ")):
+            os.seteuid(user)
+            try:
+                connection = socket.create_connection(("127.0.0.1", browser.gateway.plain_port))
+            finally:
+                os.seteuid(0)
+            reader, writer = await asyncio.open_connection(sock=connection)
+            writer.write(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n")
+            async with asyncio.timeout(5):
+                assert status in await reader.readline()
+            writer.close()
+    assert len(origin.requests) == 1
+
+
+async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
+    """As of a page that names us as its server for WebRTC."""
+    garbage = b"\x00\x03\x00\x08\x21\x12\xa4\x42\r\n\r\n"
+    twice = b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    async with PlainClient.open("http://127.0.0.1:9") as browser:
+        gateway = browser.gateway
+        for port, data, answer in [
+            (gateway.plain_port, garbage, b" 400 "),
+            (gateway.plain_port, twice, b" 400 "),
+            (gateway.tls_port, twice, b""),
+        ]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            async with asyncio.timeout(5):
+                assert answer in await reader.readline()
+            writer.close()
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert caplog.records[0].getMessage() == "bad request: Duplicate 'Host' header found."
+    assert not caplog.records[0].exc_info
+
+
 async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": "from the origin"})
     document = Document(404, CIMultiDict({"Content-Type": "text/html", "X-Mine": "1"}), b"kept")
@@ -269,6 +203,44 @@ async def test_redirects_are_the_browsers_business(start_origin: StartOrigin) ->
             own = await browser.request("www.example.com", "/own")
             assert own.headers["Location"] == "http://www.example.com/new?a=1"
         assert canary.touched == []
+
+
+def test_no_field_leads_to_the_internal_host() -> None:
+    origin, public = URL("http://app:3000"), URL("https://www.example.com")
+    for name, value, expected in [
+        ("Location", "http://app:3000/a?b#c", "https://www.example.com/a?b#c"),
+        ("Location", "/a", "/a"),
+        ("Location", "https://other.example/http://app:3000/", None),
+        ("Location", "http://app:30001/", None),
+        ("Content-Location", "http://app:3000/a", "https://www.example.com/a"),
+        (
+            "Link",
+            '<http://app:3000/a>; rel="next", <http://APP:3000>; rel=x, </b>',
+            '<https://www.example.com/a>; rel="next", <https://www.example.com>; rel=x, </b>',
+        ),
+        ("Refresh", "5; url=http://app:3000/a", "5; url=https://www.example.com/a"),
+        ("Refresh", "5;URL='http://app:3000/a'", "5;URL='https://www.example.com/a'"),
+        ("Refresh", "5", "5"),
+    ]:
+        headers = CIMultiDict([("A", "http://app:3000/"), (name, value)])
+        fields.publish_all(headers, origin, public)
+        assert headers[name] == (expected or value)
+        assert headers["A"] == "http://app:3000/"
+    twice = CIMultiDict([("Link", "<http://app:3000/a>"), ("Link", "<http://app:3000/b>")])
+    fields.publish_all(twice, origin, public)
+    links = ["<https://www.example.com/a>", "<https://www.example.com/b>"]
+    assert twice.getall("Link") == links
+
+
+async def test_a_snapshot_keeps_links_of_the_document_in_public_form(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = web.Response(body=b"<p>page", content_type="text/html")
+    origin = await pages(start_origin, {"/": page})
+    page.headers["Link"] = f'<{origin.url}/next>; rel="next"'
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    answer = await proxy.crawl("/")
+    assert answer.headers["Link"] == '<https://www.example.com/next>; rel="next"'
 
 
 async def test_answers_pass_as_they_are() -> None:
@@ -352,86 +324,3 @@ async def test_sockets_and_streams_are_endless(start_origin: StartOrigin) -> Non
             answer = await browser.request("www.example.com", "/stream")
             assert answer.body == b"data: one\n\n"
             assert visit.exchanges[-1].endless
-
-
-ESCAPE = (Path(__file__).parent / "escape.html").read_text(encoding="utf-8")
-# All ways of the page lead to the first, some to each of them.
-HOSTS = [
-    "127.0.0.1",
-    "localhost",
-    "[::1]",
-    "2130706433",
-    "0x7f.1",
-    "0.0.0.0",
-    "[::ffff:127.0.0.1]",
-    "canary.localhost",
-    "www.example.com",
-    "other.example",
-]
-
-
-async def escaping(start_origin: StartOrigin, canary: Canary, hosts: list[str]) -> Site:
-    """A site with a page that tries to reach the canary."""
-    page = ESCAPE.replace("PORT", str(canary.port)).replace("HOSTS", json.dumps(hosts))
-    application = web.Application()
-
-    async def show(_: web.Request) -> web.Response:
-        return web.Response(text=page, content_type="text/html")
-
-    async def hold(_: web.Request) -> web.Response:
-        await asyncio.sleep(1)
-        return web.Response(text="held")
-
-    async def redirect(request: web.Request) -> web.Response:
-        return web.Response(status=302, headers={"Location": request.query_string})
-
-    application.add_routes(
-        [web.get("/", show), web.get("/hold", hold), web.get("/redirect", redirect)]
-    )
-    return await start_origin(application)
-
-
-@pytest.mark.parametrize("scheme", ["https", "http"])
-async def test_no_page_reaches_this_machine(
-    start_origin: StartOrigin, start_proxy: StartProxy, scheme: str
-) -> None:
-    async with Canary.open() as canary:
-        origin = await escaping(start_origin, canary, HOSTS)
-        proxy = await start_proxy(
-            origin.url, {"site": {"url": f"{scheme}://www.example.com"}, "browser": {"pages": 1}}
-        )
-        answer = await proxy.crawl("/")
-        assert '<p id="out">tried</p>' in answer.text
-        # What is still under way comes to an end with the page.
-        async with asyncio.timeout(15):
-            while "1 idle" not in repr(proxy.running.pool):
-                await asyncio.sleep(0.01)
-        assert canary.touched == []
-
-
-class Ungated(Gateway):
-    """Leads nothing to itself."""
-
-    @property
-    def resolver_rules(self) -> str:
-        return ""
-
-
-async def test_without_the_gateway_it_would(start_origin: StartOrigin) -> None:
-    """The page above does try: in a browser that has a network it reaches the canary."""
-    async with Canary.open() as canary, open_session(1, 5) as session:
-        origin = await escaping(start_origin, canary, ["127.0.0.1"])
-        async with Ungated.open(PUBLIC, Upstream(session, URL(origin.url)), session) as ungated:
-            browser = await Chromium.launch(chromium.find(), ungated, sandbox=False)
-            try:
-                target = await browser.devtools.call("Target.createTarget", url=origin.url)
-                page = await browser.devtools.attach(target["targetId"])
-                async with asyncio.timeout(15):
-                    while await page.evaluate("globalThis.out?.textContent") != "tried":
-                        await asyncio.sleep(0.05)
-            finally:
-                await browser.close()
-        touched = {match[1] for line in canary.touched if (match := re.search(r" /(\S+)", line))}
-        assert len(touched) > 30, touched
-        assert {"fetch", "img", "websocket", "worker-fetch", "beacon", "font"} <= touched
-        assert not any(line.startswith("UDP") for line in canary.touched)

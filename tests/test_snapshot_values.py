@@ -12,10 +12,10 @@ from yarl import URL
 from prerender.ajax_crawling import PrettyURL
 from prerender.config.settings import TRACKING_PARAMETERS
 from prerender.errors import BadEntry
+from prerender.patterns import matches
 from prerender.snapshots.encodings import CODINGS, accepted, encoded
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness, Rule, page_ttl, worse_than
-from prerender.snapshots.patterns import matches
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of
 from prerender.snapshots.shell import shell_of
 from prerender.snapshots.snapshot import Facts, Snapshot, Target, etag_of

@@ -11,20 +11,26 @@ from yarl import URL
 
 from prerender.config.types import (
     Address,
+    CrawlerNames,
     Duration,
     Flag,
+    HostList,
     Networks,
+    PagePatterns,
     Parameters,
     Patterns,
     Port,
     PositiveDuration,
+    PositiveSize,
     Rules,
     SiteURL,
     SiteURLOrNothing,
     Size,
     StoreURL,
     Token,
+    TriggerAction,
     whole_number,
+    words,
 )
 
 _PRIVATE = (
@@ -102,6 +108,41 @@ class Admin(_Section):
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
     token: Token = Field(
         "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+    )
+
+
+class Triggers(_Section):
+    """Who gets a snapshot beside those who ask by ugly URLs. Classes: see the list of crawlers."""
+
+    search: TriggerAction = Field("forward", description="Search engines: Googlebot, bingbot, ...")
+    ai_search: TriggerAction = Field(
+        "forward", description="Search engines that answer with a text: OAI-SearchBot, ..."
+    )
+    ai_training: TriggerAction = Field(
+        "forward", description="Collectors of texts to train models with: GPTBot, CCBot, ..."
+    )
+    ai_user: TriggerAction = Field(
+        "forward", description="Assistants that were asked about a page: ChatGPT-User, ..."
+    )
+    social: TriggerAction = Field(
+        "forward", description="Makers of link previews: facebookexternalhit, Slackbot, ..."
+    )
+    seo_tool: TriggerAction = Field(
+        "forward", description="Tools that look at sites: AhrefsBot, Chrome-Lighthouse, ..."
+    )
+    more: CrawlerNames = Field(
+        (),
+        description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
+    )
+    include: PagePatterns = Field(
+        (), description="Only pages that match one of these are rendered; * is any text. None: all."
+    )
+    exclude: PagePatterns = Field(
+        (), description="Pages that match one of these are never rendered, but forwarded."
+    )
+    robots_opt_out: Flag = Field(
+        False,
+        description='Forward ugly URLs that robots.txt forbids ("Disallow: /*_escaped_fragment_").',
     )
 
 
@@ -186,6 +227,50 @@ class Render(_Section):
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
 
 
+class Network(_Section):
+    """What pages may reach while they are rendered. The site itself they always may."""
+
+    third_parties: Literal["public", "listed"] = Field(
+        "public",
+        description='Who else. "public": the public Internet and those in allow; "listed": only those.',
+    )
+    allow: HostList = Field(
+        (),
+        description="Who may be reached even on a private address: hosts, domains (*.example.com), "
+        "networks (10.1.0.0/16), origins (http://app.internal:3001; only these name other ports).",
+    )
+    deny: HostList = Field(
+        (), description="Who is left out: hosts, domains and networks. Goes before allow."
+    )
+    block_trackers: Flag = Field(
+        True,
+        description="Leave out analytics, tag managers, ads and session recorders that are well known; "
+        "allow brings single ones back.",
+    )
+    block_types: Annotated[tuple[str, ...], words("image", "font", "media")] = Field(
+        (),
+        description="Kinds of files to leave out, of image, font and media. Pages get stand-ins, which "
+        "have other sizes and lengths.",
+    )
+    max_requests: Annotated[int, whole_number(1, 1_000_000)] = Field(
+        1000, description="Requests that one render may make; more are refused."
+    )
+    max_bytes: PositiveSize = Field(
+        100 * 1024**2, description="Bytes that one render may receive, as they are sent."
+    )
+    max_response_bytes: PositiveSize = Field(
+        32 * 1024**2, description="Bytes of one answer to a page."
+    )
+    request_timeout: PositiveDuration = Field(
+        15, description="How long one answer to a page may take; streams and sockets may go on."
+    )
+    cache_bytes: Size = Field(
+        64 * 1024**2,
+        description="Bound of the memory for scripts, styles, images and fonts that renders share as "
+        "their HTTP headers allow; 0 keeps none.",
+    )
+
+
 class Snapshot(_Section):
     """What is made of the finished page."""
 
@@ -223,9 +308,11 @@ class Settings(_Section):
     site: Site = Site()
     server: Server = Server()
     admin: Admin = Admin()
+    triggers: Triggers = Triggers()
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()
+    network: Network = Network()
     snapshot: Snapshot = Snapshot()
     log: Log = Log()
 

@@ -8,12 +8,17 @@ import json
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
+from prerender import hosts
+from prerender.crawling.triggers import Action
+from prerender.crawling.user_agents import CLASSES, CrawlerClass
+
+_Number = TypeVar("_Number", int, float)
 Network = IPv4Network | IPv6Network
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -47,10 +52,10 @@ def _duration(value: object) -> float:
     return float(seconds)
 
 
-def _positive(seconds: float) -> float:
-    if seconds == 0:
+def _positive(quantity: _Number) -> _Number:
+    if quantity == 0:
         raise ValueError("must be more than 0")
-    return seconds
+    return quantity
 
 
 def _size(value: object) -> int:
@@ -116,6 +121,29 @@ def _patterns(value: object) -> tuple[str, ...]:
     return patterns
 
 
+def _hosts(value: object) -> tuple[str, ...]:
+    """Hosts, domains, networks and origins (prerender/hosts.py)."""
+    entries = _strings(
+        value, 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
+    )
+    for entry in entries:
+        hosts.parse(entry)
+    return entries
+
+
+def words(*known: str) -> BeforeValidator:
+    """A list of some of the words ``known``."""
+    help_text = f"give a list of some of {json.dumps(known)}"
+
+    def parse(value: object) -> tuple[str, ...]:
+        found = _strings(value, help_text)
+        if not set(found) <= set(known):
+            raise ValueError(help_text)
+        return found
+
+    return BeforeValidator(parse)
+
+
 def _parameters(value: object) -> tuple[str, ...]:
     names = _strings(
         value, 'give a list of names of query parameters, for example ["utm_*", "ref"]'
@@ -140,6 +168,36 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
         except ValueError as error:
             raise ValueError(f'{path}: ttl: {error}, or "never"') from None
     return tuple(rules)
+
+
+def _page_patterns(value: object) -> tuple[str, ...]:
+    patterns = _strings(value, 'give a list of patterns, for example ["/news/*", "*?print=1"]')
+    for pattern in patterns:
+        if not pattern.startswith(("/", "*")):
+            raise ValueError(f"{pattern!r}: a path begins with / or *, which stands for anything")
+    return patterns
+
+
+def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
+    help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
+    found: list[tuple[CrawlerClass, str]] = []
+    for item in _list(value, help_text):
+        if not isinstance(item, dict) or set(item) != {"class", "name"}:
+            raise ValueError(f"{help_text}, each with class and name")
+        if item["class"] not in CLASSES:
+            raise ValueError(f"{item['class']!r} is no class: give {', '.join(CLASSES)}")
+        name = item["name"]
+        # Less would match people's browsers.
+        if not isinstance(name, str) or not name.isprintable() or len(name.strip("^ ")) < 3:
+            raise ValueError(f"{name!r}: give at least 3 characters of the crawler's User-Agent")
+        found.append((item["class"], name))
+    return tuple(found)
+
+
+def _action(value: object) -> str:
+    if value not in ("forward", "render", "refuse"):
+        raise ValueError('give "forward", "render" or "refuse"')
+    return str(value)
 
 
 def _store_url(value: str) -> str:
@@ -243,14 +301,19 @@ def _site_url_or_nothing(value: str) -> str:
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
+PositiveSize = Annotated[Size, AfterValidator(_positive)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
+CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
+TriggerAction = Annotated[Action, BeforeValidator(_action)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

@@ -39,8 +39,8 @@ async def fetch(upstream: Upstream, public: URL, target: str, max_bytes: int) ->
         kept = fields.end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:
             kept.popall(name, None)
+        fields.publish_all(kept, upstream.base, public)
         if response.status in _REDIRECTS and "Location" in kept:
-            kept["Location"] = fields.publish(kept["Location"], upstream.base, public)
             return Document(response.status, kept, b"")
         if reason := _not_a_page(response):
             raise NotRenderable(reason, origin_failed=response.status >= 500)

@@ -1,37 +1,49 @@
 """The browser's only way to any network: two listeners on loopback, plain and TLS.
 
-Chromium resolves every host name to one of them (``Gateway.resolver_rules``). The site's own host is
-answered by the origin, third parties only if they are public (guard.py). The page lives at its
+Chromium resolves every host name to one of them (``Gateway.resolver_rules``). A request is left out
+(policy.py), answered from what is kept (assets.py), or goes on through egress.py: for the site's own
+host to the origin, to third parties only if they may be reached (guard.py). The page lives at its
 public URL all the while, so nothing internal can get into a snapshot.
 
 A request tells which page it is from by a number in the User-Agent, in a place where browsers
 always have a zero; it is taken out before the request goes on.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
 
 import structlog
-from aiohttp import ClientResponse, ClientSession
-from aiohttp.web import BaseRequest, Response, ServerRunner, StreamResponse, TCPSite
-from multidict import CIMultiDict
+from aiohttp import ClientSession
+from aiohttp.web import BaseRequest, ServerRunner, StreamResponse, TCPSite
 from yarl import URL
 
 from prerender import headers as fields
 from prerender import websocket
 from prerender.errors import OriginError
 from prerender.listener import http_server
-from prerender.rendering import guard
+from prerender.rendering.assets import Assets
 from prerender.rendering.certificate import Certificate
-from prerender.rendering.visit import Document, Exchange, Visit
-from prerender.upstream import Upstream, relay, send
+from prerender.rendering.destination import destination
+from prerender.rendering.egress import Ask, Egress, host_and_port
+from prerender.rendering.guard import Forbidden, Guard
+from prerender.rendering.peer import Peers
+from prerender.rendering.plain import Plain
+from prerender.rendering.policy import Policy
+from prerender.rendering.stand_in import stand_in
+from prerender.rendering.visit import Document, Exchange, LimitReached, Visit, VisitLimits
+from prerender.upstream import Upstream
 
 _HOST = "127.0.0.1"
 _IDLE_SECONDS = 300
 _SHUTDOWN_SECONDS = 0.5
 # "Chrome/156.0.0.N": reduced user agents have 0 for N, ours has the number of the page.
-_PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d+)")
+_PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
+# Shared workers call the browser by its full name, other requests by the one with the number.
+_OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
 log = structlog.get_logger(__name__)
 
@@ -41,18 +53,33 @@ def number_user_agent(user_agent: str, number: int) -> str:
     return _PAGE_NUMBER.sub(rf"\g<1>{number}", user_agent)
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkRules:
+    """What pages may reach, what they do without, how much they may ask for, and how many bytes of
+    answers are kept for the next render (0: none)."""
+
+    guard: Guard = field(default_factory=Guard)
+    policy: Policy = field(default_factory=Policy)
+    limits: VisitLimits = field(default_factory=VisitLimits)
+    cache_bytes: int = 0
+
+
 class Gateway:
     """Answers the requests of all pages of a browser. Make it with ``async with Gateway.open(...)``.
 
-    ``public`` is the site's public URL, ``upstream`` leads to its origin.
+    ``public`` is the site's public URL, ``upstream`` leads to its origin. ``third_parties`` has to
+    resolve names by way of the guard of ``rules`` (GuardedResolver).
     """
 
-    def __init__(self, public: URL, upstream: Upstream, third_parties: ClientSession) -> None:
+    def __init__(
+        self, public: URL, upstream: Upstream, third_parties: ClientSession, rules: NetworkRules
+    ) -> None:
         self._public = public
-        self._authority = fields.authority(public)
-        self._upstream = upstream
-        self._third_parties = third_parties
+        self._rules = rules
+        self._egress = Egress(public, upstream, third_parties, rules.guard)
+        self.assets = Assets(self._egress, rules.cache_bytes)
         self._visits: dict[int, Visit] = {}
+        self._peers: Peers | None = None
         self.certificate = Certificate()
         self.plain_port = 0
         self.tls_port = 0
@@ -60,14 +87,19 @@ class Gateway:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, public: URL, upstream: Upstream, third_parties: ClientSession
+        cls,
+        public: URL,
+        upstream: Upstream,
+        third_parties: ClientSession,
+        rules: NetworkRules | None = None,
     ) -> AsyncIterator["Gateway"]:
         """A gateway that listens."""
-        gateway = cls(public, upstream, third_parties)
+        gateway = cls(public, upstream, third_parties, rules or NetworkRules())
         runner = ServerRunner(
             http_server(gateway._handle, _IDLE_SECONDS), shutdown_timeout=_SHUTDOWN_SECONDS
         )
         await runner.setup()
+        gateway._peers = peers = Peers()
         try:
             tls = gateway.certificate.server_context()
             await TCPSite(runner, _HOST, 0).start()
@@ -76,13 +108,18 @@ class Gateway:
             yield gateway
         finally:
             await runner.cleanup()
+            peers.close()
 
     @property
     def resolver_rules(self) -> str:
         """The value of Chromium's ``--host-resolver-rules`` that leads everything here."""
-        own = self.tls_port if self._public.scheme == "https" else self.plain_port
+        ports = {"http": self.plain_port, "https": self.tls_port}
+        # The first rule that fits counts, so those for one host come before those for all.
         rules = {
-            f"*:{self._public.port}": own,
+            origin.authority: ports[origin.scheme] for origin in self._rules.guard.allow.origins
+        }
+        rules |= {
+            f"*:{self._public.port}": ports[self._public.scheme],
             "*:443": self.tls_port,
             "*:80": self.plain_port,
         }
@@ -92,33 +129,64 @@ class Gateway:
     @contextmanager
     def visit(self, page_number: int, document: Document) -> Iterator[Visit]:
         """Serve a page while it renders: its first navigation gets ``document``."""
-        visit = self._visits[page_number] = Visit(self._public, document)
+        visit = self._visits[page_number] = Visit(self._public, document, self._rules.limits)
         try:
             yield visit
         finally:
             del self._visits[page_number]
 
     async def _handle(self, request: BaseRequest) -> StreamResponse:
+        if not self._is_ours(request):
+            log.warning("a process of another user was refused", host=request.host)
+            return _refusal()
         visit, user_agent = self._whose(request)
-        url = f"{request.scheme}://{request.host}{fields.origin_form(request.raw_path)}"
-        destination = request.headers.get("Sec-Fetch-Dest", "")
-        with visit.exchange(request.method, url, destination) as exchange:
-            if _is_navigation(request) and (document := visit.take_document()):
+        target = fields.origin_form(request.raw_path)
+        url = f"{request.scheme}://{request.host}{target}"
+        wanted = destination(request.method, request.headers, target)
+        with visit.exchange(request.method, url, wanted) as exchange:
+            if wanted == "document" and (document := visit.take_document()):
                 exchange.status = document.status
                 return _handed_over(document)
-            headers = fields.end_to_end(request.headers)
-            headers["User-Agent"] = user_agent
             try:
-                if request.scheme == self._public.scheme and request.host == self._authority:
-                    return await self._from_origin(request, headers, exchange)
-                return await self._from_third_party(request, headers, exchange)
-            except guard.Forbidden as error:
-                return _refused(exchange, str(error))
+                visit.check_requests()
+                async with asyncio.timeout(self._rules.limits.request_timeout) as exchange.deadline:
+                    return await self._answer(request, url, user_agent, visit, exchange)
+            except (Forbidden, LimitReached) as error:
+                return _refused(visit, exchange, error)
+            except TimeoutError:
+                # Its server's failure, which makes a doubtful snapshot; no decision of ours.
+                exchange.status = HTTPStatus.GATEWAY_TIMEOUT
+                return Plain(status=exchange.status)
             except OriginError as error:
-                if isinstance(_root_cause(error), guard.Forbidden):
-                    return _refused(exchange, str(_root_cause(error)))
+                if isinstance(cause := _root_cause(error), Forbidden):
+                    return _refused(visit, exchange, cause)
                 exchange.status = error.status
-                return Response(status=error.status)
+                return Plain(status=error.status)
+
+    async def _answer(
+        self, request: BaseRequest, url: str, user_agent: str, visit: Visit, exchange: Exchange
+    ) -> StreamResponse:
+        host, port = host_and_port(request)
+        own = self._egress.is_own(host, port)
+        reason = self._rules.policy.unwanted_type(exchange.destination)
+        if not own:
+            reason = reason or self._rules.policy.unwanted_host(host, port)
+        if reason:
+            return _left_out(request, exchange, reason)
+        headers = fields.end_to_end(request.headers)
+        headers["User-Agent"] = user_agent
+        ask = Ask(request, url, host, port, own, headers, visit, exchange)
+        if websocket.is_upgrade(request):
+            exchange.expect_no_end()
+            return await self._egress.relay_websocket(ask)
+        return await self.assets.answer(ask)
+
+    def _is_ours(self, request: BaseRequest) -> bool:
+        """Whether it may be our browser that asks: other users of this machine are nobody's pages."""
+        if request.transport is None or self._peers is None:
+            return True  # it has left already
+        theirs, mine = map(request.transport.get_extra_info, ("peername", "sockname"))
+        return self._peers.is_ours(theirs, mine)
 
     def _whose(self, request: BaseRequest) -> tuple[Visit, str]:
         """The visit that a request belongs to, and its User-Agent without the number.
@@ -129,73 +197,40 @@ class Gateway:
         user_agent = request.headers.get("User-Agent", "")
         match = _PAGE_NUMBER.search(user_agent)
         visit = self._visits.get(int(match[2])) if match else None
-        return visit or Visit(self._public, None), number_user_agent(user_agent, 0)
-
-    async def _from_origin(
-        self, request: BaseRequest, headers: CIMultiDict[str], exchange: Exchange
-    ) -> StreamResponse:
-        fields.mark(headers, self._public)
-        target = fields.origin_form(request.raw_path)
-        if websocket.is_upgrade(request):
-            exchange.endless = True
-            return await self._upstream.relay_websocket(request, target, headers)
-        body = request.content if request.body_exists else None
-        async with self._upstream.request(request.method, target, headers, body) as response:
-            return await _streamed(request, response, exchange, self._public, self._upstream.base)
-
-    async def _from_third_party(
-        self, request: BaseRequest, headers: CIMultiDict[str], exchange: Exchange
-    ) -> StreamResponse:
-        target = fields.origin_form(request.raw_path)
-        try:
-            url = URL(f"{request.scheme}://{request.host}/#{target}", encoded=True)
-            host = url.host or ""
-        except ValueError as error:
-            raise guard.Forbidden(f"{request.host!r} is not a host: {error}") from error
-        guard.check(host)
-        if websocket.is_upgrade(request):
-            exchange.endless = True
-            return await websocket.relay(request, self._third_parties, url, headers)
-        body = request.content if request.body_exists else None
-        async with send(self._third_parties, request.method, url, headers, body) as response:
-            return await _streamed(request, response, exchange)
+        if visit is None:
+            visit = Visit(self._public, None, self._rules.limits)
+        return visit, _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
 
 
-def _is_navigation(request: BaseRequest) -> bool:
-    """Whether a whole page is asked for. Sec-Fetch-Dest is sent to secure sites only."""
-    destination = request.headers.get("Sec-Fetch-Dest")
-    if destination is not None:
-        return destination == "document"
-    return request.method == "GET" and "text/html" in request.headers.get("Accept", "")
-
-
-def _handed_over(document: Document) -> Response:
+def _handed_over(document: Document) -> Plain:
     headers = document.headers.copy()
     # Every navigation has to come here, where the next document waits.
     headers["Cache-Control"] = "no-store"
-    return Response(status=document.status, headers=headers, body=document.body)
+    return Plain(status=document.status, headers=headers, body=document.body)
 
 
-def _refused(exchange: Exchange, reason: str) -> Response:
+def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
     exchange.blocked = True
-    exchange.status = 403
-    log.info("request of a page refused", url=exchange.url, reason=reason)
-    return Response(status=403)
+    exchange.status = HTTPStatus.FORBIDDEN
+    if not visit.flooded:
+        # A limit that is too low for the site costs content.
+        write = log.warning if isinstance(error, LimitReached) else log.info
+        write("request of a page refused", url=exchange.url, reason=str(error))
+    return _refusal()
 
 
-async def _streamed(
-    request: BaseRequest,
-    response: ClientResponse,
-    exchange: Exchange,
-    public: URL | None = None,
-    origin: URL | None = None,
-) -> StreamResponse:
-    headers = fields.end_to_end(response.headers)
-    if public is not None and origin is not None and "Location" in headers:
-        headers["Location"] = fields.publish(headers["Location"], origin, public)
-    exchange.status = response.status
-    exchange.endless = response.content_type == "text/event-stream"
-    return await relay(request, response, headers, exchange.received)
+def _refusal() -> Plain:
+    return Plain(status=HTTPStatus.FORBIDDEN, headers={"Cache-Control": "no-store"})
+
+
+def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
+    exchange.blocked = True
+    log.debug("request of a page left out", url=exchange.url, reason=reason)
+    answer = (
+        _refusal() if websocket.is_upgrade(request) else stand_in(request, exchange.destination)
+    )
+    exchange.status = answer.status
+    return answer
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -1,5 +1,6 @@
-"""What one page asks the gateway for while it renders one target."""
+"""What one page asks the gateway for while it renders one target, and how much it may ask for."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,8 @@ from dataclasses import dataclass, field
 
 from multidict import CIMultiDict
 from yarl import URL
+
+from prerender.rendering.destination import MEDIA, PROGRAMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,19 @@ class Document:
     body: bytes
 
 
-_MEDIA = ("audio", "video", "track")
-_PROGRAMS = ("script", "worker", "sharedworker")
+@dataclass(frozen=True, slots=True)
+class VisitLimits:
+    """What one render may ask for: requests, bytes of all answers' bodies and of one of them, as they
+    are sent. What goes beyond is refused. ``request_timeout``: seconds until an answer is complete."""
+
+    max_requests: int = 1000
+    max_bytes: int = 100 * 1024**2
+    max_response_bytes: int = 32 * 1024**2
+    request_timeout: float = 15.0
+
+
+class LimitReached(OSError):
+    """A render has asked for more than it may. The text names the setting."""
 
 
 @dataclass(slots=True)
@@ -39,25 +53,33 @@ class Exchange:
     endless: bool = False
     blocked: bool = False
     finished: bool = False
+    deadline: asyncio.Timeout | None = None
+
+    def expect_no_end(self) -> None:
+        """It is a socket or a stream: nobody waits for its end, and its deadline does not count."""
+        self.endless = True
+        if self.deadline is not None:
+            self.deadline.reschedule(None)
 
     @property
     def is_program(self) -> bool:
         """Whether it is for code that the page runs."""
-        return self.destination in _PROGRAMS
-
-    def received(self, size: int) -> None:
-        """Count bytes of the answer's body as they pass."""
-        self.received_bytes += size
-        self.last_byte = time.monotonic()
+        return self.destination in PROGRAMS
 
 
 @dataclass(slots=True)
 class Visit:
-    """The gateway's side of one render: the document to hand over, and every request seen."""
+    """The gateway's side of one render: the document to hand over, and every request seen.
+
+    Requests that come when there were far too many already are not kept.
+    """
 
     public: URL
     document: Document | None
+    limits: VisitLimits = VisitLimits()
     exchanges: list[Exchange] = field(default_factory=list)
+    requests: int = 0
+    received_bytes: int = 0
 
     def take_document(self) -> Document | None:
         """The document, once: a reload or a frame of the same URL is a request of its own."""
@@ -69,11 +91,44 @@ class Visit:
         """Keep the record of one request, from its arrival to the last byte of its answer."""
         now = time.monotonic()
         record = Exchange(method, url, destination, now, now)
-        self.exchanges.append(record)
+        self.requests += 1
+        if not self.flooded:
+            self.exchanges.append(record)
         try:
             yield record
         finally:
             record.finished = True
+
+    @property
+    def flooded(self) -> bool:
+        """Whether not even one more has to be told of: the first one beyond says it all."""
+        return self.requests > self.limits.max_requests + 1
+
+    def check_requests(self) -> None:
+        """Raises LimitReached when this request is one too many."""
+        if self.requests > self.limits.max_requests:
+            raise LimitReached(f"more than max_requests = {self.limits.max_requests}")
+
+    def expect(self, size: int) -> None:
+        """Raises LimitReached when a body of ``size`` bytes would be too much."""
+        self._check_bytes(self.received_bytes + size, size)
+
+    def received(self, exchange: Exchange, size: int) -> None:
+        """Count bytes of an answer's body as they pass. Raises LimitReached."""
+        exchange.received_bytes += size
+        exchange.last_byte = time.monotonic()
+        self.received_bytes += size
+        try:
+            self._check_bytes(self.received_bytes, exchange.received_bytes)
+        except LimitReached:
+            exchange.blocked = True
+            raise
+
+    def _check_bytes(self, total: int, of_one: int) -> None:
+        if of_one > self.limits.max_response_bytes:
+            raise LimitReached(f"more than max_response_bytes = {self.limits.max_response_bytes}")
+        if total > self.limits.max_bytes:
+            raise LimitReached(f"more than max_bytes = {self.limits.max_bytes}")
 
     def only_hanging(self, patience_seconds: float) -> bool:
         """Whether there are unfinished requests, none of which is worth waiting for."""
@@ -91,7 +146,7 @@ class Visit:
         return any(
             not record.finished
             and not record.endless
-            and record.destination not in _MEDIA
+            and record.destination not in MEDIA
             and (record.last_byte > oldest or record.is_program or record.destination == "style")
             for record in self.exchanges
         )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from prerender.snapshots.patterns import matches
+from prerender.patterns import matches
 from prerender.snapshots.snapshot import Snapshot
 
 # A snapshot that may not be right is looked at again so soon; so is one whose refresh failed.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from prerender.snapshots.patterns import matches
+from prerender.patterns import matches
 
 Kind = Literal["url", "prefix", "pattern", "tag", "all", "shell"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

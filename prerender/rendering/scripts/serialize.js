@@ -21,7 +21,7 @@
     try { return Array.from(sheet.cssRules, (rule) => rule.cssText).join("\n"); } catch { return null; }
   };
 
-  // Rules put in by insertRule are in no text. The element's own text stays as it is when it says
+  // NetworkRules put in by insertRule are in no text. The element's own text stays as it is when it says
   // the same number of rules, because a browser's own text of a rule is not always what was written.
   const styleText = (style) => {
     const rules = style.sheet && sheetText(style.sheet);

@@ -1,4 +1,4 @@
-"""Patterns of pages, as rules and purges have them. Pure."""
+"""Patterns of pages, as rules, purges and triggers have them. Pure."""
 
 
 def matches(pattern: str, page: str) -> bool:

@@ -1,0 +1,115 @@
+"""Hosts as settings name them: what can be written, and what it matches. Pure.
+
+www.example.com            that host, on any port that pages can reach (80, 443, the site's own)
+*.example.com              example.com and everything below it
+10.1.2.3, 10.1.0.0/16      an address, or all addresses of a network, also when a name leads there
+http://app.internal:3001   one origin; the only way to name another port
+"""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from yarl import URL
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_NAME = re.compile(
+    r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII | re.IGNORECASE
+)
+HELP = (
+    'give a host ("cdn.example.com"), a domain ("*.example.com"), a network ("10.1.0.0/16") '
+    'or an origin ("http://app.internal:3001")'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Scheme, host and port, as of a URL (RFC 6454 section 4)."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        """Host and port as in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def normalized(host: str) -> str:
+    """A host as it is compared: in lower case, without brackets and the root's dot."""
+    return host.lower().strip("[]").removesuffix(".")
+
+
+def parse(text: str) -> str | Network | Origin:
+    """One entry: a name (``*.`` before it if it is a domain), a network or an origin.
+
+    Raises ValueError with what is allowed.
+    """
+    if "@" in text:
+        raise ValueError("an entry must not carry a user name or password")
+    if "://" in text:
+        return _origin(text)
+    try:
+        return ip_network(text.strip("[]"))
+    except ValueError:
+        if "/" in text:
+            raise ValueError(f"{text!r} is not a network: {HELP}") from None
+    name = _ascii(text.removeprefix("*."))
+    # The last label of a name is never a number (RFC 1123 section 2.1): it is a misspelt address.
+    if not _NAME.fullmatch(name) or name.rpartition(".")[2].isdigit():
+        raise ValueError(f"{text!r} is not a host: {HELP}")
+    return f"*.{name}" if text.startswith("*.") else name
+
+
+def _origin(text: str) -> Origin:
+    try:
+        url = URL(text)
+        port = url.port
+    except ValueError:
+        port = None
+    if port is None or url.scheme not in _DEFAULT_PORTS or not url.raw_host:
+        raise ValueError(f"{text!r} is not an origin: {HELP}")
+    if str(url).rstrip("/") != str(url.origin()) or "*" in url.raw_host:
+        raise ValueError(f"{text!r} must be scheme, host and port only")
+    return Origin(url.scheme, normalized(url.raw_host), port)
+
+
+def _ascii(name: str) -> str:
+    """An internationalised name in the form that is sent (RFC 5891)."""
+    try:
+        return normalized(URL.build(scheme="http", host=name).raw_host or "")
+    except ValueError:
+        return ""
+
+
+class Hosts:
+    """A set of entries, with questions about one host. Names cost a look-up for each label."""
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        parsed = [parse(entry) for entry in entries]
+        self._names = frozenset(entry for entry in parsed if isinstance(entry, str))
+        self._networks = [entry for entry in parsed if isinstance(entry, Network)]
+        self.origins = [entry for entry in parsed if isinstance(entry, Origin)]
+        self._of_origins = frozenset((origin.host, origin.port) for origin in self.origins)
+
+    def named(self, host: str, port: int) -> bool:
+        """Whether a host is listed by its name, or by its text if that is an address."""
+        host = normalized(host)
+        if (host, port) in self._of_origins:
+            return True
+        with suppress(ValueError):
+            return self.has_address(ip_address(host))
+        if host in self._names or f"*.{host}" in self._names:
+            return True
+        labels = host.split(".")
+        return any(f"*.{'.'.join(labels[i:])}" in self._names for i in range(1, len(labels)))
+
+    def has_address(self, address: Address) -> bool:
+        """Whether an address belongs to a listed network."""
+        return any(address in network for network in self._networks)

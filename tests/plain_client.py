@@ -1,0 +1,84 @@
+"""A gateway, and a client that speaks to it as the browser does, without one."""
+
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import ClientSession, DummyCookieJar
+from aiohttp.abc import AbstractResolver, ResolveResult
+from multidict import CIMultiDict
+from yarl import URL
+
+from prerender.rendering.gateway import Gateway, NetworkRules
+from prerender.rendering.guard import GuardedResolver
+from prerender.upstream import Upstream, open_session
+from tests.conftest import Reply
+
+PUBLIC = URL("http://www.example.com")
+USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/156.0.0.{} Safari/537.36"
+HTML = CIMultiDict({"Content-Type": "text/html"})
+
+
+class Elsewhere(AbstractResolver):
+    """Every name is an address of this machine: a third party to test with."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host, host="127.0.0.1", port=self._port, family=family, proto=0, flags=0
+            )
+        ]
+
+    async def close(self) -> None: ...
+
+
+class PlainClient:
+    """A gateway and a client that speaks to it as the browser does."""
+
+    def __init__(self, gateway: Gateway, client: ClientSession) -> None:
+        self.gateway = gateway
+        self.client = client
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        origin: str,
+        resolver: AbstractResolver | None = None,
+        public: URL = PUBLIC,
+        rules: NetworkRules | None = None,
+    ) -> AsyncIterator["PlainClient"]:
+        rules = rules or NetworkRules()
+        async with (
+            open_session(1, 5) as own,
+            open_session(1, 5, resolver or GuardedResolver(rules.guard)) as third_parties,
+            Gateway.open(public, Upstream(own, URL(origin)), third_parties, rules) as gateway,
+            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client,
+        ):
+            yield cls(gateway, client)
+
+    async def request(
+        self,
+        host: str,
+        path: str = "/",
+        *,
+        page: int = 1,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Reply:
+        """A request of a page, by its number; redirects are not followed."""
+        sent = {"Host": host, "User-Agent": USER_AGENT.format(page), **(headers or {})}
+        url = URL(f"http://127.0.0.1:{self.gateway.plain_port}{path}", encoded=True)
+        options = {**options, "headers": sent, "allow_redirects": False}
+        async with self.client.request(method, url, **options) as response:
+            return Reply(response.status, response.headers, await response.read())
+
+    def socket_url(self, path: str) -> str:
+        return f"ws://127.0.0.1:{self.gateway.plain_port}{path}"

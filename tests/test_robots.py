@@ -1,0 +1,76 @@
+"""The opt-out of the scheme: robots.txt rules about ugly URLs, and no others."""
+
+import pytest
+from aiohttp import web
+
+from prerender.crawling.robots import opt_out_of
+from tests.conftest import StartOrigin, StartProxy, pages
+
+OPT_OUT = "User-agent: *\nDisallow: /*_escaped_fragment_\n"
+UGLY = "https://www.example.com/shop?_escaped_fragment_=/1"
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "user_agent", "forbidden"),
+    [
+        (OPT_OUT, UGLY, "Googlebot/2.1", True),
+        (OPT_OUT, UGLY, "", True),
+        (OPT_OUT, "https://www.example.com/shop", "", False),
+        ("User-agent: *\nDisallow: /*?_escaped_fragment_\n", UGLY, "", True),
+        ("User-agent: *\nDisallow: /*?*_escaped_fragment_=\n", UGLY, "", True),
+        ("user-agent: *\r\ndisallow: /*_escaped_fragment_\r\n", UGLY, "", True),
+        ("User-agent: *\nDisallow: /news/*_escaped_fragment_\n", UGLY, "", False),
+        (f"{OPT_OUT}Allow: /shop?_escaped_fragment_\n", UGLY, "", False),
+        ("User-agent: bingbot\nDisallow: /*_escaped_fragment_\n", UGLY, "Googlebot/2.1", False),
+        ("User-agent: bingbot\nDisallow: /*_escaped_fragment_\n", UGLY, "bingbot/2.0", True),
+        (f"User-agent: *\nDisallow: /\nUser-agent: Googlebot\n{OPT_OUT}", UGLY, "Other", True),
+    ],
+)
+def test_rules_about_ugly_urls(text: str, url: str, user_agent: str, forbidden: bool) -> None:
+    rules = opt_out_of(text)
+    assert rules is not None
+    assert rules.can_fetch(url, user_agent) is not forbidden
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "User-agent: *\nDisallow: /\n",
+        "<html>not found</html>",
+        "\0\xff",
+        "Disallow: /\n" * 1000,
+    ],
+)
+def test_other_rules_are_not_for_us(text: str) -> None:
+    assert opt_out_of(text) is None
+
+
+def test_comments_are_no_rules() -> None:
+    rules = opt_out_of("User-agent: *\nDisallow: / # not _escaped_fragment_\n")
+    assert rules is None or rules.can_fetch(UGLY, "")
+
+
+async def test_the_opt_out_is_heeded(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    robots = web.Response(text="User-agent: *\nDisallow: /private*_escaped_fragment_\n")
+    page = "<p id=out>shell</p><script>out.textContent = 'rendered'</script>"
+    origin = await pages(start_origin, {"/robots.txt": robots, "/private": page, "/public": page})
+    proxy = await start_proxy(origin.url, {"triggers": {"robots_opt_out": True}})
+    for _ in range(2):
+        assert ">shell<" in (await proxy.get("/private?_escaped_fragment_=")).text
+        assert ">rendered<" in (await proxy.get("/public?_escaped_fragment_=")).text
+    assert origin.count("/robots.txt") == 1
+
+    heedless = await start_proxy(origin.url)
+    assert ">rendered<" in (await heedless.get("/private?_escaped_fragment_=")).text
+
+
+@pytest.mark.parametrize("status", [404, 500])
+async def test_without_a_robots_txt_nothing_is_forbidden(
+    status: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    robots = web.Response(status=status, text="User-agent: *\nDisallow: /*_escaped_fragment_\n")
+    page = "<p id=out>shell</p><script>out.textContent = 'rendered'</script>"
+    origin = await pages(start_origin, {"/robots.txt": robots, "/": page})
+    proxy = await start_proxy(origin.url, {"triggers": {"robots_opt_out": True}})
+    assert ">rendered<" in (await proxy.get("/?_escaped_fragment_=")).text
