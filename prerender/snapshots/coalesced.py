@@ -92,7 +92,7 @@ class Coalesced(Generic[T]):
         stage = _Stage()
         token = _STAGE.set(stage)  # the task takes it over
         try:
-            task = asyncio.create_task(work(), name=f"render {key}")
+            task = asyncio.create_task(work(), name=f"shared {key}")
         finally:
             _STAGE.reset(token)
         shared = _Shared(task, stage)

@@ -17,6 +17,7 @@ import structlog
 
 from prerender.errors import BadEntry, StoreError, StoreGone
 from prerender.snapshots import clock as steady
+from prerender.snapshots.coalesced import Coalesced
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.breaker import Breaker
@@ -58,6 +59,7 @@ class Store:
         self._breaker = Breaker()
         self._purges = Purges()
         self._purges_seen = -inf
+        self._reads: Coalesced[Entry | None] = Coalesced()
         self.counts: Counter[str] = Counter()
 
     def __repr__(self) -> str:
@@ -88,10 +90,15 @@ class Store:
         now = inf if again and self._shared else self._clock()
         if (entry := self.peek(key, now)) is not None:
             return entry
-        copy = self._memory.peek(key)
-        entry = copy if isinstance(copy, Entry) else None
-        if self._slow is not None and (entry is None or entry.trusted <= now):
-            entry = await self._read(self._slow, key, entry)
+        slow, held = self._slow, self._memory.peek(key)
+        copy = held if isinstance(held, Entry) else None
+        if slow is None or (copy is not None and copy.trusted > now):
+            entry = copy
+        elif again:
+            entry = await self._read(slow, key, copy)
+        else:
+            # Many may ask at once for a page that is not in memory.
+            entry, _ = await self._reads.run(key, lambda: self._read(slow, key, copy))
         return None if entry is None else await self._after_purges(key, entry)
 
     async def set(self, key: str, entry: Entry, ttl: float) -> bool:
@@ -150,6 +157,7 @@ class Store:
 
     async def close(self) -> None:
         """Close what has been opened."""
+        await self._reads.close()
         if self._slow is not None:
             await self._slow.close()
 
