@@ -127,7 +127,14 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
-        snapshots = CachedSnapshots(renderer, store, _freshness(settings), settings.render.timeout)
+        snapshots = CachedSnapshots(
+            renderer,
+            store,
+            _freshness(settings),
+            patience=settings.render.timeout,
+            # The other half of the pages is for those who wait.
+            refreshes=max(1, _pages(settings) // 2),
+        )
         stack.push_async_callback(snapshots.close)
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = _triggers(settings)

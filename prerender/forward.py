@@ -14,7 +14,7 @@ from prerender.headers import Forwarding, end_to_end_lines
 from prerender.http1.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http1.client import OriginConnection, OriginConnections
 from prerender.http1.head import BadMessage, Fields, ResponseHead, members, parse_response
-from prerender.http1.server import Request
+from prerender.http1.request import Request
 from prerender.responses import VARY_BY_USER_AGENT, date_line
 from prerender.tunnel import is_upgrade, tunnel
 
@@ -66,6 +66,8 @@ class Forwarder:
         upgrade = is_upgrade(request)
         if self._forwarding.is_loop(request.headers):
             raise LoopDetected(f"{request.target}: came back to this proxy")
+        if request.headers.get("expect", "100-continue").lower() != "100-continue":
+            raise BadMessage("nobody knows that expectation", 417)  # RFC 9110 section 10.1.1
         head = self._request_head(request, target or request.target, upgrade=upgrade)
         # The origin may be closing a kept connection just now. So only what may be sent a second time
         # goes over one (RFC 9110 section 9.2.2); all else would be lost, or be done twice.

@@ -14,7 +14,7 @@ from prerender.errors import CrawlerRefused, NotRenderable, PrerenderError
 from prerender.forward import Forwarder
 from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage
-from prerender.http1.server import Request
+from prerender.http1.request import Request
 from prerender.responses import error_response, snapshot_response
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target

@@ -115,6 +115,8 @@ class Forwarding:
                 kept.append(b"Host: " + host.encode())
             elif name == "content-length":
                 kept.append(b"Content-Length: " + value_of(line))
+            elif name == "expect" and not minor:
+                pass  # RFC 9110 section 10.1.1
             elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
                 kept.append(line)
         said = _NOTHING_SAID

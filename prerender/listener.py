@@ -15,6 +15,8 @@ class _WithoutStackTraces(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ConnectionError):
+            return False  # a page has left while it was answered: nobody's mistake
         if isinstance(error, HttpProcessingError):
             if record.levelno > logging.INFO:
                 record.levelno, record.levelname = logging.INFO, "INFO"

@@ -14,7 +14,7 @@ from prerender.snapshots.encodings import accepted
 from prerender.snapshots.snapshot import Answer, Timings
 
 if TYPE_CHECKING:
-    from prerender.http1.server import Request
+    from prerender.http1.request import Request
 
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10

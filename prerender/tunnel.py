@@ -11,7 +11,8 @@ import secrets
 from math import inf
 
 from prerender.http1.connection import Connection
-from prerender.http1.server import Request
+from prerender.http1.head import members
+from prerender.http1.request import Request
 
 _GOING_AWAY = (1001).to_bytes(2, "big")
 _CLOSE_SECONDS = 2.0
@@ -26,7 +27,7 @@ def is_upgrade(request: Request) -> bool:
         and request.minor == 1
         and request.body.done
         and request.headers.get("upgrade").lower() == "websocket"
-        and "upgrade" in request.headers.get("connection").lower()
+        and "upgrade" in members(request.headers.get("connection"))
     )
 
 

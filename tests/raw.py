@@ -1,6 +1,7 @@
 """Both ends of the wire, byte by byte: an origin that says what it is told to, and a client."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -75,10 +76,12 @@ class Origin:
 
 
 @asynccontextmanager
-async def origin(script: Script, port: int = 0) -> AsyncIterator[Origin]:
+async def origin(
+    script: Script, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Origin]:
     """An origin that listens, on a free port if none is given."""
     site = Origin(script)
-    server = await asyncio.start_server(site._connected, "127.0.0.1", port, backlog=2048)
+    server = await asyncio.start_server(site._connected, "127.0.0.1", port, backlog=2048, ssl=tls)
     site.port = server.sockets[0].getsockname()[1]
     try:
         yield site

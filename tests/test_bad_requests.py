@@ -154,6 +154,7 @@ OTHER_STATUS = {
     "TRACE": (405, request(line=b"TRACE / HTTP/1.1")),
     "CONNECT": (405, b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"),
     "long target": (414, request(line=b"GET /" + b"a" * 65536 + b" HTTP/1.1")),
+    "unknown expectation": (417, request(b"Expect: foo", line=b"GET / HTTP/1.1")),
     "many fields": (431, request(*[b"X: y"] * 300)),
     "long head": (431, request(*[b"X: " + b"y" * 60000] * 3)),
     "preface of HTTP/2": (505, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
@@ -196,6 +197,17 @@ async def test_bad_heads(
         assert wrong == {}
         assert origin.requests == []
     assert logged(caplog) == []
+
+
+async def test_a_bad_request_after_a_good_one(start_forwarding: StartForwarding) -> None:
+    async with raw.origin(raw.answering(raw.OK)) as origin:
+        port = await start_forwarding(origin.url)
+        for bad in (HEADS["folded line"], CHUNKS[next(iter(CHUNKS))]):
+            async with raw.client(port) as client:
+                await client.send(request(line=b"GET /good HTTP/1.1") + bad + SMUGGLED)
+                assert (await client.answer()).endswith(b"ok")
+                assert said_once(await client.rest(), 400)
+    assert [r.line for r in origin.requests] == [b"GET /good HTTP/1.1"] * 2
 
 
 async def test_bad_chunks(start_forwarding: StartForwarding) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import random
+import ssl
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,8 +14,10 @@ from yarl import URL
 
 from prerender.headers import Forwarding
 from prerender.http1.head import Fields, parse_fields
+from prerender.http1.server import peer
 from tests import raw
-from tests.conftest import StartForwarding
+from tests.conftest import StartForwarding, settings_for
+from tests.test_nginx import make_certificate
 
 GET = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGE = random.Random(7).randbytes(16 * 1024**2)
@@ -491,6 +495,25 @@ async def test_an_early_answer_ends_the_connection(start_forwarding: StartForwar
     assert origin.connections == 1
 
 
+async def test_an_origin_with_tls(
+    start_forwarding: StartForwarding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its certificate is checked, and a name with several addresses leads to the one that answers."""
+    make_certificate(tmp_path, "localhost")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    async with raw.origin(raw.answering(raw.OK), tls=context) as origin:
+        url = f"https://localhost:{origin.port}"
+        distrusting = await start_forwarding(url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        trusting = await start_forwarding(url)
+        for port, status in ((distrusting, b"502"), (trusting, b"200"), (trusting, b"200")):
+            async with raw.client(port) as client:
+                await client.send(GET % b"/")
+                assert (await client.answer()).startswith(b"HTTP/1.1 " + status)
+    assert len(origin.requests) == 2
+
+
 async def test_a_loop_is_seen(start_forwarding: StartForwarding) -> None:
     """The origin's URL is the proxy's own: the first round sees it."""
     async with raw.origin(raw.answering(raw.OK)) as origin:
@@ -559,6 +582,22 @@ def test_an_ipv6_client_is_quoted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", ("127.0.0.1", True)),
+        ("::ffff:127.0.0.1", ("127.0.0.1", True)),
+        ("fe80::1%eth0", ("fe80::1", False)),
+        ("fd00::1", ("fd00::1", True)),
+        ("8.8.8.8", ("8.8.8.8", False)),
+        ("2001:db8::1", ("2001:db8::1", False)),
+    ],
+)
+def test_addresses_of_clients(address: str, expected: tuple[str, bool]) -> None:
+    default = settings_for("http://a").server.trusted_proxies
+    assert peer(address, default) == expected
+
+
 async def test_trusted_proxies(start_forwarding: StartForwarding) -> None:
     said = (
         b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\n\r\n"
@@ -571,6 +610,10 @@ async def test_trusted_proxies(start_forwarding: StartForwarding) -> None:
                 await client.answer()
     got = [(r.values("x-forwarded-for"), r.values("x-forwarded-proto")) for r in origin.requests]
     assert got == [(["1.1.1.1, 127.0.0.1"], ["https"]), *[(["127.0.0.1"], ["http"])] * 2]
+
+
+def test_an_old_client_expects_nothing() -> None:
+    assert told("Expect: 100-continue", trusted=False) == ANEW
 
 
 @given(

@@ -26,7 +26,9 @@ class Site:
         self.clock = Clock()
         self.renders = Renders()
         self.store = Store(BoundedMemoryCache(10**6), clock=self.clock)
-        self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0, self.clock)
+        self.cached = CachedSnapshots(
+            self.renders, self.store, freshness, 5.0, refreshes=2, clock=self.clock
+        )
 
     async def get(self) -> Answer:
         return await self.cached.snapshot(PAGE)
@@ -136,6 +138,27 @@ async def test_a_failing_render_fails_for_all_who_wait_with_one_attempt(site: Si
     assert site.renders.count == 1
 
 
+async def test_only_some_are_renewed_at_once(site: Site) -> None:
+    many = [target(f"/{number}") for number in range(10)]
+    for one in many:
+        await site.cached.snapshot(one)
+    site.clock.now += 101
+    site.renders.gate.clear()
+    for one in many:
+        assert (await site.cached.snapshot(one)).detail == "stale"
+    await until(lambda: site.renders.running == 2)
+    # A page that nobody has seen does not wait for them.
+    new = asyncio.create_task(site.cached.snapshot(target("/new")))
+    await until(lambda: site.renders.running == 3)
+    site.renders.gate.set()
+    assert (await new).how == "miss"
+    for one in many:
+        async with asyncio.timeout(10):
+            while (await site.cached.snapshot(one)).detail == "stale":
+                await asyncio.sleep(0)
+    assert site.renders.count == 21
+
+
 async def test_what_is_no_page_any_more_is_forgotten(site: Site) -> None:
     await site.get()
     site.renders.error = NotRenderable("status 403")
@@ -221,6 +244,19 @@ async def test_a_purge_during_a_render_counts_for_it(site: Site) -> None:
     assert site.renders.count == 2
 
 
+async def test_what_is_purged_while_its_render_fails_is_not_shown(site: Site) -> None:
+    await site.get()
+    site.clock.now += 500
+    site.renders.error = RenderError("x")
+    site.renders.gate.clear()
+    asking = asyncio.create_task(site.get())
+    await until(lambda: site.renders.running)
+    await site.store.purge(Purge("url", "/"))
+    site.renders.gate.set()
+    with pytest.raises(RenderError):
+        await asking
+
+
 async def test_a_deploy_makes_what_it_replaced_stale() -> None:
     site = Site(Freshness(100.0, stale=50.0, deploys=True))
     site.renders.shell = "v1"
@@ -244,7 +280,9 @@ async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:
     clock = Clock()
     renders = Renders("x" * 50_000)
     memory = BoundedMemoryCache(2_000_000)
-    cached = CachedSnapshots(renders, Store(memory, clock=clock), Freshness(100.0), 5.0, clock)
+    cached = CachedSnapshots(
+        renders, Store(memory, clock=clock), Freshness(100.0), 5.0, clock=clock
+    )
     hot = target("/hot")
     await cached.snapshot(hot)
     for number in range(300):

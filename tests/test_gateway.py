@@ -1,12 +1,13 @@
 """The gateway: what it passes, what it refuses, and that nothing gets past it."""
 
 import asyncio
+import logging
 import os
 import socket
 import zlib
 
 import pytest
-from aiohttp import WSMsgType, WSServerHandshakeError, web
+from aiohttp import ClientConnectionResetError, WSMsgType, WSServerHandshakeError, web
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -160,6 +161,14 @@ async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFix
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert caplog.records[0].getMessage() == "bad request: Duplicate 'Host' header found."
     assert not caplog.records[0].exc_info
+
+
+def test_pages_that_leave_are_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("prerender.listener")
+    for error in (ClientConnectionResetError("closing"), ValueError("a mistake of ours")):
+        log.error("Error handling request from %s", "127.0.0.1", exc_info=error)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert caplog.records[0].exc_info
 
 
 async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> None:

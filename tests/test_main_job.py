@@ -4,6 +4,7 @@ import asyncio
 
 from aiohttp import web
 
+from tests import raw
 from tests.conftest import StartOrigin, StartProxy, pages
 
 SHOP = """<!DOCTYPE html>
@@ -71,6 +72,23 @@ async def test_head_has_the_metadata_of_get(
     for name in ("ETag", "Last-Modified", "Content-Length", "Content-Type"):
         assert head.headers[name] == get.headers[name]
     assert origin.count("/") == 1
+
+
+async def test_nothing_is_behind_a_304(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    """Pipelined with and without a condition: each answer ends where the next one begins."""
+    origin = await pages(start_origin, {"/": "<title>Hello</title><p>text"})
+    proxy = await start_proxy(origin.url)
+    first = await proxy.crawl("/")
+    ugly = b"%s /?_escaped_fragment_= HTTP/1.1\r\nHost: a\r\n%s\r\n"
+    condition = f"If-None-Match: {first.headers['ETag']}\r\n".encode()
+    async with raw.client(proxy.running.public_port) as client:
+        for method in (b"GET", b"HEAD"):
+            await client.send(ugly % (method, condition) + ugly % (b"GET", b""))
+            not_modified = await client.until(b"\r\n\r\n")
+            assert not_modified.startswith(b"HTTP/1.1 304 ")
+            for name in (b"Content-Length", b"Content-Type", b"Transfer-Encoding"):
+                assert name not in not_modified
+            assert (await client.answer()).endswith(b"\r\n\r\n" + first.body)
 
 
 async def test_many_first_requests_are_one_render(

@@ -146,10 +146,10 @@ def _program() -> str:
     return found
 
 
-def _make_certificate(folder: Path) -> ssl.SSLContext:
-    """Write a self-signed certificate of the public host; returns a client context that trusts it."""
+def make_certificate(folder: Path, host: str = HOST) -> ssl.SSLContext:
+    """Write a self-signed certificate of a host; returns a client context that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -159,7 +159,7 @@ def _make_certificate(folder: Path) -> ssl.SSLContext:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
@@ -284,7 +284,7 @@ def origin() -> _Origin:
 
 @asynccontextmanager
 async def _front(folder: Path, scheme: str, proxy: Proxy, site: Site) -> AsyncIterator[Front]:
-    trusting = _make_certificate(folder)
+    trusting = make_certificate(folder)
     port = URL(proxy.url).port
     assert port is not None
     async with _nginx(folder, port) as ports:

@@ -63,7 +63,7 @@ async def test_it_is_a_cache_of_aiocache(tmp_path: Path) -> None:
         assert await file.delete("k") == 1
         assert await file.delete("k") == 0
         assert not await file.exists("k")
-        assert file.used_bytes == 0
+        assert file.database.used_bytes == 0
         for ttl in (0, -1):
             assert not await file.set("k", b"v", ttl)
         assert await file.set("k", b"v", 0.02)
@@ -97,7 +97,7 @@ async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
             await file.set(f"{number}", os.urandom(50_000), 60)
             if number % 20 == 0:
                 assert await file.get("hot") is not None
-        assert file.used_bytes <= bound
+        assert file.database.used_bytes <= bound
         kept = [number for number in range(800) if await file.exists(f"{number}")]
         assert 200 < len(kept) < 400
         assert kept == list(range(800 - len(kept), 800))
@@ -105,7 +105,7 @@ async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
     assert size_of(tmp_path) < bound * 1.3
     async with opened(tmp_path, bound // 4) as file:
         await file.set("one more", b"x", 60)
-        assert file.used_bytes <= bound // 4
+        assert file.database.used_bytes <= bound // 4
 
 
 async def test_the_event_loop_does_not_wait(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_snapshots_and_purges_survive_a_restart(tmp_path: Path) -> None:
     for expected in ("miss", "hit", "hit"):
         async with opened(tmp_path) as file:
             store = Store(BoundedMemoryCache(10**6), file, clock)
-            cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock)
+            cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock=clock)
             answer = await cached.snapshot(page)
             assert answer.how == expected
             assert answer.snapshot.last_modified == 1
@@ -142,7 +142,7 @@ async def test_snapshots_and_purges_survive_a_restart(tmp_path: Path) -> None:
         await Store(BoundedMemoryCache(10**6), file, clock).purge(Purge("all"))
     async with opened(tmp_path) as file:
         store = Store(BoundedMemoryCache(10**6), file, clock)
-        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock)
+        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock=clock)
         assert (await cached.snapshot(page)).how == "miss"
 
 
@@ -223,7 +223,7 @@ async def test_entries_from_the_future_are_stale(tmp_path: Path) -> None:
         clock = Clock(time.time() + 86400)
         renders = Renders()
         ahead = Store(BoundedMemoryCache(NO_MEMORY), file, clock)
-        await CachedSnapshots(renders, ahead, Freshness(100.0), 5.0, clock).snapshot(target())
+        await CachedSnapshots(renders, ahead, Freshness(100.0), 5.0, clock=clock).snapshot(target())
         here = Store(BoundedMemoryCache(NO_MEMORY), file)
         assert (
             await CachedSnapshots(renders, here, Freshness(100.0), 5.0).snapshot(target())
@@ -261,13 +261,13 @@ async def test_a_full_disk_costs_no_answer(tmp_path: Path) -> None:
         cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0)
         await cached.snapshot(target("/before"))
         # What SQLite says when the disk is full, at the same place.
-        pages_now = file._writer.execute("PRAGMA page_count").fetchone()[0]  # type: ignore[union-attr]
-        file._writer.execute(f"PRAGMA max_page_count = {pages_now}")  # type: ignore[union-attr]
+        pages_now = file.database._writer.execute("PRAGMA page_count").fetchone()[0]  # type: ignore[union-attr]
+        file.database._writer.execute(f"PRAGMA max_page_count = {pages_now}")  # type: ignore[union-attr]
         answers = [await cached.snapshot(target(f"/{number}")) for number in range(5)]
         assert [answer.how for answer in answers] == ["miss"] * 5
         assert store.counts["set"] > 0
         assert (await cached.snapshot(target("/before"))).how == "hit"
-        file._writer.execute("PRAGMA max_page_count = 1000000")  # type: ignore[union-attr]
+        file.database._writer.execute("PRAGMA max_page_count = 1000000")  # type: ignore[union-attr]
         await cached.snapshot(target("/after"))
         assert (await cached.snapshot(target("/after"))).how == "hit"
 
@@ -313,7 +313,7 @@ async def test_kill_9_during_writes(tmp_path: Path) -> None:
                     body = found.snapshot.body
                     assert body == entry(len(body), found.page).snapshot.body
                     read += 1
-            assert file.used_bytes <= 5_000_000
+            assert file.database.used_bytes <= 5_000_000
     assert read > times
 
 

@@ -220,7 +220,15 @@ async def test_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n<html>", b"\0\xff\r\n" * 9, b"$99\r\nhalf"]
+    "reply",
+    [
+        None,
+        b"HTTP/1.1 400 Bad Request\r\n\r\n<html>",
+        b"\0\xff\r\n" * 9,
+        b"$99\r\nhalf",
+        b":5\r\n",
+        b"*0\r\n",
+    ],
 )
 async def test_a_server_that_is_no_redis(reply: bytes | None) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 _MAX_CHUNK_LINE_BYTES = 4096
 _MAX_TRAILER_BYTES = 16384
+_CHUNKS_AT_ONCE = 1024
 # No white space around the size, and no line ends or other controls within extensions.
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]{0,4000})?\r\n")
 # They would change what has been decided by the head (RFC 9110 section 6.5.1).
 _NO_TRAILERS = frozenset(
     {"authorization", "content-length", "content-type", "host", "transfer-encoding", "trailer"}
@@ -77,68 +78,73 @@ class Chunked:
 
     def __init__(self) -> None:
         self._left = 0
-        self._state: Callable[[bytearray, list[bytes]], bool] = self._size
+        self._state: Callable[[bytearray, int, list[bytearray]], int] = self._size
         self.done = False
         self.trailers = Fields([])
 
     def decode(self, buffer: bytearray) -> bytes:
-        """The next piece, or b"" when more has to be received."""
-        pieces: list[bytes] = []
-        while not self.done and self._state(buffer, pieces):
-            pass
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        """The next piece, or b"" when more has to be received.
+
+        A body of tiny chunks is returned in several pieces, so that nobody else waits for it long.
+        """
+        pieces: list[bytearray] = []
+        at = 0
+        while not self.done and len(pieces) < _CHUNKS_AT_ONCE:
+            after = self._state(buffer, at, pieces)
+            if after == at and not self.done:
+                break
+            at = after
+        del buffer[:at]
+        return b"".join(pieces)
 
     def end_of_input(self) -> None:
         """Nothing more will be received."""
         if not self.done:
             raise CutShort("the last chunk is missing")
 
-    def _size(self, buffer: bytearray, _: list[bytes]) -> bool:
-        line = _take_line(buffer, _MAX_CHUNK_LINE_BYTES)
-        if line is None:
-            return False
-        match = _CHUNK_LINE.fullmatch(line)
+    # Each state looks at the buffer from a place on, and returns the place up to which it went.
+
+    def _size(self, buffer: bytearray, at: int, _: list[bytearray]) -> int:
+        match = _CHUNK_LINE.match(buffer, at)
         if match is None:
-            raise BadMessage("a chunk has no proper size")
+            if buffer.find(b"\r\n", at) >= 0 or len(buffer) - at > _MAX_CHUNK_LINE_BYTES:
+                raise BadMessage("a chunk has no proper size")
+            return at
         self._left = int(match[1], 16)
         self._state = self._data if self._left else self._trailer
-        return True
+        return match.end()
 
-    def _data(self, buffer: bytearray, pieces: list[bytes]) -> bool:
-        if not buffer:
-            return False
-        piece = _take(buffer, self._left)
-        pieces.append(piece)
-        self._left -= len(piece)
+    def _data(self, buffer: bytearray, at: int, pieces: list[bytearray]) -> int:
+        piece = buffer[at : at + self._left]
+        if piece:
+            pieces.append(piece)
+            self._left -= len(piece)
         if not self._left:
             self._state = self._data_end
-        return True
+        return at + len(piece)
 
-    def _data_end(self, buffer: bytearray, _: list[bytes]) -> bool:
-        if len(buffer) < 2:
-            return False
-        if not buffer.startswith(b"\r\n"):
+    def _data_end(self, buffer: bytearray, at: int, _: list[bytearray]) -> int:
+        if len(buffer) < at + 2:
+            return at
+        if not buffer.startswith(b"\r\n", at):
             raise BadMessage("a chunk is longer than its size")
-        del buffer[:2]
         self._state = self._size
-        return True
+        return at + 2
 
-    def _trailer(self, buffer: bytearray, _: list[bytes]) -> bool:
-        if buffer.startswith(b"\r\n"):
-            del buffer[:2]
+    def _trailer(self, buffer: bytearray, at: int, _: list[bytearray]) -> int:
+        if buffer.startswith(b"\r\n", at):
             self.done = True
-            return False
-        end = buffer.find(b"\r\n\r\n", 0, _MAX_TRAILER_BYTES)
+            return at + 2
+        end = buffer.find(b"\r\n\r\n", at, at + _MAX_TRAILER_BYTES)
         if end < 0:
-            if len(buffer) >= _MAX_TRAILER_BYTES:
+            if len(buffer) - at >= _MAX_TRAILER_BYTES:
                 raise BadMessage("the trailer fields are too long")
-            return False
-        self.trailers = parse_fields(_take(buffer, end))
-        del buffer[:4]
+            return at
+        self.trailers = parse_fields(bytes(buffer[at:end]))
         if any(name in _NO_TRAILERS for name, _ in self.trailers.lines):
             raise BadMessage("a trailer field would change the message")
         self.done = True
-        return False
+        return end + 4
 
 
 Decoder = Sized | UntilClose | Chunked
@@ -164,14 +170,3 @@ def _take(buffer: bytearray, most: int) -> bytes:
         piece = bytes(view[:most])
     del buffer[:most]
     return piece
-
-
-def _take_line(buffer: bytearray, most: int) -> bytes | None:
-    end = buffer.find(b"\r\n", 0, most)
-    if end < 0:
-        if len(buffer) >= most:
-            raise BadMessage("the line of a chunk is too long")
-        return None
-    line = _take(buffer, end)
-    del buffer[:2]
-    return line

@@ -3,7 +3,9 @@
 import asyncio
 import socket
 import ssl
+from collections import deque
 from contextlib import suppress
+from math import inf
 
 import aiohappyeyeballs
 from yarl import URL
@@ -13,6 +15,7 @@ from prerender.http1.connection import Connection, Sweeper
 
 # Node closes a connection that was idle for 5 s, others later: after this one is not used again.
 _KEPT_SECONDS = 4.0
+_MOST_KEPT = 256
 # RFC 8305 section 5: the next address is tried when the first one has not answered by then.
 _NEXT_ADDRESS_SECONDS = 0.25
 
@@ -22,12 +25,18 @@ class OriginConnection(Connection):
 
     def __init__(self, sweeper: Sweeper) -> None:
         super().__init__(sweeper)
-        self.kept_since = 0.0
+        self.kept_until = inf
 
     @property
     def usable(self) -> bool:
         """Whether the next request may go over it, as far as one can know."""
-        return not self.ended and not self.buffer and self._transport is not None
+        return not self.ended and not self.buffer and not self.transport.is_closing()
+
+    def sweep(self, now: float) -> None:
+        """Close it, too, when it was kept for long enough."""
+        super().sweep(now)
+        if now > self.kept_until:
+            self.close(0)
 
 
 class OriginConnections:
@@ -41,14 +50,14 @@ class OriginConnections:
         self._connect_timeout = connect_timeout
         self._sweeper = sweeper
         self._loop = sweeper.loop
-        self._kept: list[OriginConnection] = []
+        self._kept: deque[OriginConnection] = deque()
 
     def kept(self) -> OriginConnection | None:
         """The connection that was used last, if there is one that can be used again."""
-        oldest = self._loop.time() - _KEPT_SECONDS
         while self._kept:
             connection = self._kept.pop()
-            if connection.usable and connection.kept_since > oldest:
+            connection.kept_until = inf
+            if connection.usable:
                 return connection
             connection.close(0)
         return None
@@ -58,11 +67,10 @@ class OriginConnections:
         if not connection.usable:
             connection.close(0)
             return
-        now = self._loop.time()
-        connection.kept_since = now
+        connection.kept_until = self._loop.time() + _KEPT_SECONDS
         self._kept.append(connection)
-        while self._kept[0].kept_since < now - _KEPT_SECONDS:
-            self._kept.pop(0).close(0)
+        while len(self._kept) > _MOST_KEPT or not self._kept[0].usable:
+            self._kept.popleft().close(0)
 
     async def connect(self) -> OriginConnection:
         """A new connection. Raises OriginTimeout and OriginError."""

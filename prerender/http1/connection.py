@@ -131,6 +131,8 @@ class Connection(asyncio.Protocol):
         """
         while not decoder.done:
             if self.buffer and (piece := decoder.decode(self.buffer)):
+                if self.buffer:
+                    await asyncio.sleep(0)  # tiny chunks: others have their turn
                 return piece
             if not decoder.done and not await self.receive(self._loop.time() + timeout):
                 decoder.end_of_input()

@@ -62,8 +62,8 @@ class Fields:
         self.names = dict(lines)
         self._repeated = len(self.names) < len(lines)
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self.names
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self.names
 
     def values(self, name: str) -> list[bytes]:
         """The values of all lines of that name, which is in lower case."""
@@ -135,7 +135,7 @@ def parse_request(head: bytes) -> RequestHead:
     if not _TARGET.fullmatch(path):
         raise BadMessage("the request target has octets that cannot stand there")
     if host is not None and not _HOST.fullmatch(host):
-        raise BadMessage("the Host is none")
+        raise BadMessage("the Host is not a host")
     length, chunked, _ = _framing(fields)
     keep_alive = _keep_alive(fields, minor)
     if chunked and minor == 0:
@@ -156,7 +156,7 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
     first, *lines = head.split(b"\r\n")
     match = _STATUS_LINE.fullmatch(first)
     if match is None:
-        raise BadMessage("the status line is none")
+        raise BadMessage("the status line is not one")
     _check_octets(head, len(lines))
     status = int(match[2])
     fields = Fields(_field_lines(lines))
@@ -190,6 +190,7 @@ def members(value: str) -> frozenset[str]:
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
 
 
+@lru_cache(maxsize=16)
 def _minor(version: bytes) -> int:
     match = _VERSION.fullmatch(version)
     if match is None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from prerender.errors import BadRequest
-from prerender.http1.body import Chunked, CutShort, Sized
+from prerender.http1.body import CutShort
 from prerender.http1.connection import Connection, Sweeper
-from prerender.http1.head import BadMessage, Fields, RequestHead, parse_request
-from prerender.responses import WholeResponse, error_response, head_of
+from prerender.http1.head import BadMessage, parse_request
+from prerender.http1.request import Request
+from prerender.responses import error_response, head_of
 
 if TYPE_CHECKING:
     from prerender.config.types import Network
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _HALF_CLOSED_SECONDS = 1.0
 # How long what a refused client still sends is thrown away, so that it can read why.
 _LINGER_SECONDS = 1.0
+# How long a shutdown waits for the first request of a connection.
+_FIRST_SECONDS = 0.5
 _LAST_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -38,87 +41,6 @@ class Limits:
     trusted: tuple["Network", ...] = ()
 
 
-class Request:
-    """A client's request, and the way to answer it.
-
-    ``remote`` is the client's address, ``trusted`` tells whether it is a proxy in front of us.
-    """
-
-    __slots__ = (
-        "body",
-        "connection",
-        "headers",
-        "host",
-        "keep_alive",
-        "method",
-        "minor",
-        "started",
-        "target",
-    )
-
-    def __init__(self, head: RequestHead, connection: "ClientConnection") -> None:
-        self.connection = connection
-        self.method = head.method
-        self.target = head.target
-        self.minor = head.minor
-        self.headers: Fields = head.fields
-        self.host = head.host
-        self.keep_alive = head.keep_alive
-        self.body = Chunked() if head.body_bytes is None else Sized(head.body_bytes)
-        self.started = False
-
-    @property
-    def remote(self) -> str:
-        """The address of the client, or of the proxy in front of us."""
-        return self.connection.remote
-
-    @property
-    def trusted(self) -> bool:
-        """Whether what it says about its own client counts."""
-        return self.connection.trusted
-
-    async def receive(self) -> bytes:
-        """The next piece of the body, b"" at its end. Raises BadMessage."""
-        try:
-            return await self.connection.receive_body(self.body, self.connection.limits.body)
-        except TimeoutError as error:
-            raise BadMessage("the body took too long", 408) from error
-        except CutShort as error:
-            raise BadMessage(str(error)) from error
-
-    async def begin(self, head: bytes, first: bytes) -> None:
-        """Write the head of the answer, which says nothing about the connection yet, and some body.
-
-        Raises CutShort, as ``write`` does.
-        """
-        self.started = True
-        await self.write(b"".join((head, self._connection_line(), b"\r\n", first)))
-
-    async def write(self, data: bytes) -> None:
-        """Write some of the answer's body. Raises CutShort when the client takes no more."""
-        self.connection.write(data)
-        if self.connection.congested:
-            try:
-                await self.connection.drain(self.connection.limits.write)
-            except OSError as error:
-                raise CutShort(str(error)) from error
-
-    async def answer(self, response: WholeResponse) -> None:
-        """Answer with something that is all there. Raises BadMessage, CutShort."""
-        while self.connection.buffer and not self.body.done:
-            self.body.decode(self.connection.buffer)  # a body that nobody wants
-        body = response.body if self.method != "HEAD" else None
-        await self.begin(head_of(response), body or b"")
-
-    def _connection_line(self) -> bytes:
-        # What is left of a request that was not read to its end must not be taken for the next one.
-        if self.connection.draining or not self.body.done:
-            self.keep_alive = False
-        if not self.keep_alive:
-            return b"Connection: close\r\n"
-        return b"Connection: keep-alive\r\n" if self.minor == 0 else b""
-
-
 Handler = Callable[[Request], Awaitable[None]]
 
 
@@ -133,7 +55,7 @@ class ClientConnection(Connection):
         self.trusted = False
         self.busy = False
         self.on_drain: Callable[[], None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._request: Request | None = None
 
     @property
@@ -144,10 +66,10 @@ class ClientConnection(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._server.connections.add(self)
-        peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple):
-            self.remote, self.trusted = _peer(str(peer[0]), self.limits.trusted)
-        self._task = self._loop.create_task(self._serve(), name=f"client {self.remote}")
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple):
+            self.remote, self.trusted = peer(str(name[0]), self.limits.trusted)
+        self.task = self._loop.create_task(self._serve(), name=f"client {self.remote}")
 
     def eof_received(self) -> bool | None:
         super().eof_received()
@@ -163,20 +85,22 @@ class ClientConnection(Connection):
 
     def cancel(self) -> None:
         """Give up the request that is being answered."""
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     def drain_now(self) -> None:
         """Answer what is being answered, and nothing more."""
         if self.on_drain is not None:
             self.on_drain()
-        elif not self.busy and not self.buffer:
-            self.close(_LAST_SECONDS)
+        elif self._request is None:
+            # It has just been opened for a request, which is on its way.
+            self._loop.call_later(_FIRST_SECONDS, self._close_if_idle)
+        else:
+            self._close_if_idle()
 
-    async def finished(self) -> None:
-        """Wait for the end of the task."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
+    def _close_if_idle(self) -> None:
+        if not self.busy and not self.buffer:
+            self.close(_LAST_SECONDS)
 
     async def _serve(self) -> None:
         try:
@@ -198,11 +122,11 @@ class ClientConnection(Connection):
         head = await self._head()
         if head is None:
             return False
-        self.busy = True
         request = self._request = Request(parse_request(head), self)
+        self.busy = True
         await self._server.handler(request)
         self.busy = False
-        if not request.body.done:
+        if not request.keep_alive and (self.buffer or not request.body.done):
             await self._linger()
         return request.keep_alive
 
@@ -213,7 +137,7 @@ class ClientConnection(Connection):
                 del self.buffer[:2]
             if len(self.buffer) > 1:
                 break
-            if self.draining and not self.buffer:
+            if self.draining and not self.buffer and self._request is not None:
                 return None
             # The first request is due at once, the next ones need never come.
             wait = self.limits.head if self._request is None else self.limits.idle
@@ -228,7 +152,7 @@ class ClientConnection(Connection):
             raise BadMessage("the request took too long", 408) from error
 
     async def _refuse(self, error: BadMessage) -> None:
-        if self._request is not None and self.busy and self._request.started:
+        if self.busy and self._request is not None and self._request.started:
             self.abort()
             return
         response = error_response(BadRequest(error.status, str(error)))
@@ -284,8 +208,9 @@ class Server:
         for connection in remaining:
             connection.cancel()
             connection.abort()
-        for connection in remaining:
-            await connection.finished()
+        tasks = [connection.task for connection in remaining if connection.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone."""
@@ -293,7 +218,8 @@ class Server:
         self._one_less.set()
 
 
-def _peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:
+def peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:
+    """A client's address in its usual form, and whether it is in one of the networks."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -26,22 +26,12 @@ from prerender.snapshots.stores.store import Store
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What a render has to know: the entry it may replace, the last purge before it, its lease."""
-
-    target: Target
-    old: Entry | None
-    generation: int
-    fence: int = 0
-
-
 class CachedSnapshots:
     """Keeps the snapshots of ``inner`` in ``store``; renders each once at a time.
 
     ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
-    makes it. An entry stays in the store past its time, because what comes next is compared with it:
-    the same content keeps its validators.
+    makes it. ``refreshes``: how many stale ones are renewed at once. An entry stays in the store past
+    its time, because what comes next is compared with it: the same content keeps its validators.
     """
 
     def __init__(
@@ -50,12 +40,16 @@ class CachedSnapshots:
         store: Store,
         freshness: Freshness,
         patience: float,
+        *,
+        refreshes: int = 4,
         clock: Callable[[], float] = steady.now,
     ) -> None:
         self._inner = inner
         self._store = store
         self._freshness = freshness
         self._patience = patience
+        self._refreshes = refreshes
+        self._refreshing = 0
         self._clock = clock
         self._renders: Coalesced[Answer] = Coalesced()
 
@@ -74,18 +68,19 @@ class CachedSnapshots:
         if not self._freshness.ordinary(target.page):
             return await self._shared(target, lambda: self._inner.snapshot(target))
         old = await self._store.get(target.key)
-        job = _Job(target, old, self._store.generation)
         if old is not None:
             now = self._clock()
             if now < old.expires:
                 return self._hit(old, now)
             if now < old.expires + self._freshness.stale:
                 if now >= old.retry:
-                    self._renders.start(target.key, lambda: self._render_if_nobody_does(job, 0))
+                    self._refresh_soon(target)
                 return self._hit(old, now, "stale")
             if now < min(old.retry, old.expires + self._freshness.stale_if_error):
                 return self._hit(old, now, "stale-if-error")
-        return await self._shared(target, lambda: self._render_if_nobody_does(job, self._patience))
+        return await self._shared(
+            target, lambda: self._render_if_nobody_does(target, self._patience)
+        )
 
     async def close(self) -> None:
         """Stop the renders that are under way."""
@@ -101,53 +96,72 @@ class CachedSnapshots:
         answer, joined = await self._renders.run(target.key, work)
         return replace(answer, how="coalesced") if joined and answer.how == "miss" else answer
 
-    async def _render_if_nobody_does(self, job: _Job, patience: float) -> Answer:
-        """Render, or have what another replica renders, if that takes no longer than ``patience``."""
-        key = job.target.key
-        async with self._store.lease(key, patience) as fence:
-            if fence is None and not patience and job.old is not None:
-                return self._hit(job.old, self._clock())
-            # Whoever had the lease before, or was sooner in this process, may have kept something.
-            entry = await self._store.get(key, again=True)
-            now = self._clock()
-            if entry is not None and now < entry.expires:
-                return replace(self._hit(entry, now), how="coalesced")
-            return await self._render(replace(job, old=entry or job.old, fence=fence or 0))
+    def _refresh_soon(self, target: Target) -> None:
+        """Render while a stale snapshot is shown, if there are not enough at it already.
 
-    async def _render(self, job: _Job) -> Answer:
+        Whoever is turned away comes again with the next request, so what is asked for most often is
+        renewed first, and new pages find room in the browser.
+        """
+        if self._renders.runs(target.key) or self._refreshing >= self._refreshes:
+            return
+        self._refreshing += 1
+        self._renders.start(target.key, lambda: self._refresh(target))
+
+    async def _refresh(self, target: Target) -> Answer:
         try:
-            answer = await self._inner.snapshot(job.target)
+            return await self._render_if_nobody_does(target, 0)
+        finally:
+            self._refreshing -= 1
+
+    async def _render_if_nobody_does(self, target: Target, patience: float) -> Answer:
+        """Render, or have what another replica renders, if that takes no longer than ``patience``."""
+        async with self._store.lease(target.key, patience) as fence:
+            # Whoever had the lease before, or was sooner in this process, may have kept something.
+            entry = await self._store.get(target.key, again=True)
+            now = self._clock()
+            left_to_others = fence is None and not patience
+            if entry is not None and (now < entry.expires or left_to_others):
+                return replace(self._hit(entry, now), how="coalesced")
+            return await self._render(target, fence or 0)
+
+    async def _render(self, target: Target, fence: int) -> Answer:
+        generation = self._store.generation
+        try:
+            answer = await self._inner.snapshot(target)
         except NotRenderable as reason:
             if not reason.origin_failed:
                 # What was here is no page any more.
-                await self._store.delete(job.target.key)
+                await self._store.delete(target.key)
                 raise
-            return await self._despite(reason, job)
+            return await self._despite(reason, target, fence)
         except (RenderError, OriginError) as error:
-            return await self._despite(error, job)
-        return await self._keep(answer, job)
+            return await self._despite(error, target, fence)
+        return await self._keep(answer, target, generation, fence)
 
-    async def _despite(self, error: PrerenderError, job: _Job) -> Answer:
+    async def _despite(self, error: PrerenderError, target: Target, fence: int) -> Answer:
         """The old snapshot although there is no new one. Raises ``error`` if it is too old."""
-        old, now = job.old, self._clock()
-        if old is None or now >= old.expires + self._freshness.stale_if_error:
+        old = await self._store.get(target.key)
+        if old is None or self._clock() >= old.expires + self._freshness.stale_if_error:
             raise error
-        log.warning("snapshot not renewed", url=job.target.url, reason=str(error))
-        return await self._stay(replace(old, retry=now + DOUBT_SECONDS), job, "failed")
+        log.warning("snapshot not renewed", url=target.url, reason=str(error))
+        return await self._stay(old, target, fence, "failed")
 
-    async def _stay(self, old: Entry, job: _Job, why: str) -> Answer:
+    async def _stay(self, old: Entry, target: Target, fence: int, why: str) -> Answer:
         """Keep the old snapshot, with a note on when to try again."""
-        old = replace(old, fence=max(old.fence, job.fence))
-        await self._store.set(job.target.key, old, self._freshness.kept(self._freshness.ttl))
-        return replace(self._hit(old, self._clock()), how="kept", detail=why)
+        now = self._clock()
+        old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, fence))
+        await self._store.set(target.key, old, self._freshness.kept(self._freshness.ttl))
+        return replace(self._hit(old, now), how="kept", detail=why)
 
-    async def _keep(self, answer: Answer, job: _Job) -> Answer:
-        target, old, snapshot = job.target, job.old, answer.snapshot
+    async def _keep(self, answer: Answer, target: Target, generation: int, fence: int) -> Answer:
+        """Put a new snapshot in the place of the old one, if it is good enough."""
+        snapshot = answer.snapshot
+        old = await self._store.get(target.key)
         now = self._clock()
         if old is not None and (refused := self._refused(old, snapshot, now)):
             log.warning("snapshot not replaced", url=target.url, reason=refused)
-            old = replace(old, retry=now + DOUBT_SECONDS, refusals=old.refusals + 1)
-            kept = await self._stay(old, job, refused)
+            old = replace(old, refusals=old.refusals + 1)
+            kept = await self._stay(old, target, fence, refused)
             return replace(kept, timings=answer.timings)
         same = old is not None and old.snapshot.etag == snapshot.etag
         if same and old is not None:
@@ -160,24 +174,26 @@ class CachedSnapshots:
                 # It may not be kept any more, or it is gone.
                 await self._store.delete(target.key)
             return replace(answer, snapshot=snapshot, detail=detail)
-        if old is not None and same and old.snapshot.body == snapshot.body:
-            snapshot = replace(snapshot, encoded=old.snapshot.encoded)
-        else:
-            codings = await asyncio.to_thread(encoded, snapshot.body)
-            snapshot = replace(snapshot, encoded=codings)
+        snapshot = await self._with_codings(snapshot, old)
         await self._watch_for_deploys(old, snapshot)
         entry = Entry(
             target.page,
             snapshot,
             stored=now,
             expires=now + ttl,
-            generation=job.generation,
-            fence=job.fence,
+            generation=generation,
+            fence=fence,
         )
         stored = await self._store.set(target.key, entry, self._freshness.kept(ttl))
         return replace(
             answer, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
         )
+
+    async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
+        """The snapshot with its codings: the old one's, or made in another thread."""
+        if old is not None and old.snapshot.body == snapshot.body:
+            return replace(snapshot, encoded=old.snapshot.encoded)
+        return replace(snapshot, encoded=await asyncio.to_thread(encoded, snapshot.body))
 
     def _refused(self, old: Entry, new: Snapshot, now: float) -> str:
         """Why a new snapshot must not replace an old one, or ''."""

@@ -69,6 +69,10 @@ class Coalesced(Generic[T]):
                 self._forget(key, shared)
                 shared.task.cancel()
 
+    def runs(self, key: str) -> bool:
+        """Whether the work of a key is running."""
+        return key in self._running
+
     def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Begin ``work()`` if it is not running already. It is done even if nobody waits for it."""
         shared = self._running.get(key)

@@ -104,18 +104,20 @@ class Snapshot:
     encoded: tuple[tuple[str, bytes], ...] = ()
 
     @cached_property
-    def representations(self) -> dict[str, Representation]:
-        """What can be sent, by content coding; identity is always there."""
-        bodies = ((IDENTITY, self.body), *self.encoded)
-        return {coding: self._representation(coding, body) for coding, body in bodies}
+    def _bodies(self) -> dict[str, bytes]:
+        return {IDENTITY: self.body, **dict(self.encoded)}
+
+    @cached_property
+    def _made(self) -> dict[str, Representation]:
+        return {}
 
     def best(self, codings: Iterable[str]) -> Representation:
         """The representation for a client that takes ``codings``, best first, identity among them."""
-        representations = self.representations
-        for coding in codings:
-            if representation := representations.get(coding):
-                return representation
-        return representations[IDENTITY]
+        coding = next(coding for coding in codings if coding in self._bodies)
+        made = self._made.get(coding)
+        if made is None:
+            made = self._made[coding] = self._representation(coding, self._bodies[coding])
+        return made
 
     def _representation(self, coding: str, body: bytes) -> Representation:
         # Other bytes are another representation, with a validator of its own (section 8.8.3.3).

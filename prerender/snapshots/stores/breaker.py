@@ -14,6 +14,7 @@ class Breaker:
         self._clock = clock
         self._pause = 0.0
         self._until = 0.0
+        self._trying = False
 
     @property
     def closed(self) -> bool:
@@ -28,15 +29,17 @@ class Breaker:
         if now < self._until:
             return False
         self._until = now + self._pause
+        self._trying = True
         return True
 
     def failed(self) -> None:
-        """Open, or stay open for longer. Failures of calls that began before it opened count once."""
-        now = self._clock()
-        if self.closed or now >= self._until - self._pause:
+        """Open, or stay open for longer if it was a trial. Calls that fail together count once."""
+        if self.closed or self._trying:
             self._pause = min(self._pause * 2 or _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-            self._until = now + self._pause
+            self._until = self._clock() + self._pause
+            self._trying = False
 
     def succeeded(self) -> None:
         """Close."""
         self._pause = 0.0
+        self._trying = False

@@ -9,6 +9,7 @@ microseconds of Redis's clock, the only one that all replicas share. A counter w
 evicted, and then begin anew.
 """
 
+import asyncio
 import ssl
 from collections.abc import Awaitable
 from typing import Any, TypeVar, cast
@@ -23,6 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
+from prerender.snapshots.stores.slow import LONGEST_SECONDS
 
 # Each is held for one round trip only: more would not be quicker, and each has to be made.
 _CONNECTIONS = 16
@@ -68,7 +70,7 @@ T = TypeVar("T")
 class RedisCache(BaseCache):  # type: ignore[misc]
     """Keeps bytes in the Redis at ``url``; keys begin with ``namespace``. Faults are StoreErrors.
 
-    ``timeout_seconds`` is for each operation, connecting included.
+    ``timeout_seconds`` is for making a connection; an operation waits as long as its caller.
     """
 
     NAME = "redis"
@@ -83,8 +85,9 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=_CONNECTIONS,
-            timeout=timeout_seconds,
-            socket_timeout=timeout_seconds,
+            # Each operation has a timeout as a whole (store.py); these would cost time at each of them.
+            timeout=None,
+            socket_timeout=None,
             socket_connect_timeout=timeout_seconds,
             protocol=2,
             # The one retry is for a connection that was closed while it was idle.
@@ -96,7 +99,11 @@ class RedisCache(BaseCache):  # type: ignore[misc]
 
     async def check(self) -> None:
         """Ask whether it is there and lets us in. Raises StoreError."""
-        await self._result(self._redis.ping())
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                await self._result(self._redis.ping())
+        except TimeoutError:
+            raise StoreGone("no answer in time") from None
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         try:
@@ -114,7 +121,7 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         _cas_token: Any = None,
         _conn: Any = None,
     ) -> bool:
-        milliseconds = round((365 * 86400.0 if ttl is None else ttl) * 1000)
+        milliseconds = round((LONGEST_SECONDS if ttl is None else ttl) * 1000)
         if milliseconds <= 0:
             return False
         return bool(await self._call(_SET, key, value, milliseconds))

@@ -4,6 +4,9 @@ from typing import Protocol
 
 from prerender.snapshots.purges import Purge, Purges
 
+# Nothing is kept for ever.
+LONGEST_SECONDS = 365 * 86400.0
+
 
 class SlowCache(Protocol):
     """aiocache's interface for bytes, and a little more. Faults are StoreErrors.

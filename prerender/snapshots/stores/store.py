@@ -8,7 +8,7 @@ what others may change counts for TRUST_SECONDS; while the slower cache is away 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeVar
@@ -98,8 +98,8 @@ class Store:
         """Keep an entry for ``ttl`` seconds. False if it is kept nowhere."""
         kept = await self._remember(key, entry, ttl)
         if self._slow is not None:
-            slow, data = self._slow, encode(entry)
-            stored = await self._ask("set", lambda: slow.set(key, data, ttl))
+            slow = self._slow
+            stored = await self._ask("set", lambda: slow.set(key, encode(entry), ttl))
             if stored is False:
                 # Somebody with a later lease was sooner.
                 await self._memory.delete(key)
@@ -145,8 +145,7 @@ class Store:
             yield fence
         finally:
             heart.cancel()
-            with suppress(asyncio.CancelledError):
-                await heart
+            await asyncio.gather(heart, return_exceptions=True)
             await self._ask("release", lambda: slow.release(key, fence))
 
     async def close(self) -> None:
@@ -246,6 +245,12 @@ class Store:
                 self._breaker.failed()
             elif self.counts[what] == 1:
                 log.warning("the store failed", operation=what, reason=reason)
+            return _FAILED
+        except Exception:
+            # What is there may be no Redis at all, and answer what no library expects.
+            self.counts[what] += 1
+            log.exception("the store failed by a mistake", operation=what)
+            self._breaker.failed()
             return _FAILED
         if not self._breaker.closed:
             self._breaker.succeeded()

@@ -1,0 +1,188 @@
+"""What a hit costs from each store: memory, disk, Redis, and Prerender's memory cache, in one run.
+
+    .venv/bin/python benchmarks/stores.py [--seconds 3] [--rounds 3] [--prerender FOLDER]
+
+Needs wrk, redis-server and Chromium. FOLDER is where `npm install --ignore-scripts prerender@5
+prerender-memory-cache` was run; without it only our side is measured. All sides answer with the same
+page and get the same load in turns. The memory before disk and Redis is off, so that every hit goes to
+them. Compare the CPU time of a request above that of a bare aiohttp answer, and the ratios.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import uvloop
+from aiohttp import ClientError, ClientSession, web
+from measuring import Side, free_port, in_turns, listening, median, started, wrk
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from prerender.rendering import chromium
+
+CONNECTIONS = 32
+UGLY = "/?_escaped_fragment_="
+WORDS = " ".join(f"word{number * 7919 % 10007}" for number in range(5000))
+PAGE = f"<!DOCTYPE html><title>Benchmark</title><p>{WORDS}</p>"
+BARE = "bare aiohttp"
+_NODE = """
+const prerender = require(process.env.PRERENDER_FOLDER + "/node_modules/prerender");
+const server = prerender({
+  port: +process.env.PORT, browserDebuggingPort: +process.env.DEBUG_PORT,
+  chromeLocation: process.env.CHROME, logRequests: false,
+  chromeFlags: ["--no-sandbox", "--headless", "--disable-gpu", "--hide-scrollbars",
+    "--remote-debugging-port=" + process.env.DEBUG_PORT, "--user-data-dir=" + process.env.PROFILE],
+});
+server.use(require(process.env.PRERENDER_FOLDER + "/node_modules/prerender-memory-cache"));
+server.start();
+"""
+
+
+async def serve_bare() -> None:
+    """The floor: aiohttp with nothing around it. Prints its URL."""
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=PAGE, content_type="text/html")
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(f"url=http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def redis(folder: Path) -> AsyncIterator[str]:
+    """A Redis of its own; its URL."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *("redis-server", "--port", str(port), "--save", "", "--dir", str(folder)),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await listening(port)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def ours(origin: str, store: str, max_bytes: str) -> AsyncIterator[Side]:
+    """This project's proxy on a store."""
+    async with started(
+        *(sys.executable, "-m", "prerender", "serve"),
+        PRERENDER_ORIGIN_URL=origin,
+        PRERENDER_SERVER_PORT="0",
+        PRERENDER_ADMIN_PORT="0",
+        PRERENDER_CACHE_URL=store,
+        PRERENDER_CACHE_MAX_BYTES=max_bytes,
+    ) as side:
+        yield side
+
+
+@asynccontextmanager
+async def prerender(folder: str, profile: Path) -> AsyncIterator[Side]:
+    """Prerender with its memory cache, whose entries last as long as the benchmark."""
+    port = free_port()
+    environment = {
+        "PRERENDER_FOLDER": str(Path(folder).resolve()),
+        "PORT": str(port),
+        "DEBUG_PORT": str(free_port()),
+        "CHROME": chromium.find(),
+        "PROFILE": str(profile),
+        "CACHE_TTL": "3600",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *("node", "-e", _NODE),
+        env=os.environ | environment,
+        stdout=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        await listening(port)
+        yield Side(f"http://127.0.0.1:{port}", process.pid)
+    finally:
+        # With its Chromium, which it would wait for without end.
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def warm(side: Side, path: str) -> int:
+    """Ask until there is an answer, which is kept then; its size in bytes."""
+    async with ClientSession() as client, asyncio.timeout(60):
+        while True:
+            try:
+                async with client.get(side.url + path) as answer:
+                    body = await answer.text()
+                    if answer.status == 200 and WORDS[:100] in body:
+                        return len(body)
+            except ClientError:
+                pass
+            await asyncio.sleep(0.2)
+
+
+async def main(seconds: int, rounds: int, folder: str | None) -> None:
+    """Measure all sides in turns and print the medians."""
+
+    async def page(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=PAGE, content_type="text/html")
+
+    async with AsyncExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        runner = web.ServerRunner(web.Server(page, access_log=None))
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        redis_url = await stack.enter_async_context(redis(scratch))
+        stores = {
+            "memory": ("memory://", "64MiB"),
+            "disk": (f"file://{scratch}", "0"),
+            "Redis": (redis_url, "0"),
+            "Redis behind memory": (redis_url, "64MiB"),
+        }
+        bare = await stack.enter_async_context(started(sys.executable, __file__, "--bare"))
+        sides = {BARE: (bare, "/")}
+        for name, (url, max_bytes) in stores.items():
+            sides[name] = (await stack.enter_async_context(ours(origin, url, max_bytes)), UGLY)
+        if folder is not None:
+            theirs = await stack.enter_async_context(prerender(folder, scratch / "profile"))
+            sides["Prerender, memory"] = (theirs, f"/{origin}/")
+        sizes = {name: await warm(side, path) for name, (side, path) in sides.items()}
+        measured = await in_turns(
+            {
+                name: partial(wrk, side, path, seconds, CONNECTIONS)
+                for name, (side, path) in sides.items()
+            },
+            rounds,
+        )
+    floor = measured[BARE]
+    print(f"{sizes['memory']:,} bytes, {CONNECTIONS} connections, one process each")
+    print(f"{'':20} requests/s   ratio   CPU us   above bare aiohttp")
+    for name, values in measured.items():
+        rate, cpu = (median(values, what) for what in ("requests_per_second", "cpu_us"))
+        bare_rate, bare_cpu = (median(floor, what) for what in ("requests_per_second", "cpu_us"))
+        print(
+            f"{name:20} {rate:10,.0f}  x {rate / bare_rate:5.2f} {cpu:8.0f}   {cpu - bare_cpu:+8.0f}"
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--prerender", metavar="FOLDER")
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+        if options.bare:
+            loop.run(serve_bare())
+        else:
+            loop.run(main(options.seconds, options.rounds, options.prerender))
