@@ -125,9 +125,10 @@ async def _census(proxy: Proxy, pages: int) -> dict[str, object]:
 
 
 def _tasks() -> list[str]:
-    """The names of all tasks that have one. Those of connections, which the pools keep, have none."""
+    """The names of all tasks but those of connections, which the pools keep."""
     names = (task.get_name() for task in asyncio.all_tasks())
-    return [re.sub(r"\d+", "N", name) for name in names if not re.fullmatch(r"Task-\d+", name)]
+    kept = (name for name in names if not re.match(r"Task-\d|client |connection ", name))
+    return [re.sub(r"\d+", "N", name) for name in kept]
 
 
 def _open_files() -> list[str]:
@@ -136,6 +137,7 @@ def _open_files() -> list[str]:
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             name = os.readlink(entry)
-            if not name.startswith("socket:"):
+            # The processes are just being looked at.
+            if not name.startswith(("socket:", "/proc/")):
                 found.append(name.partition(":[")[0])
     return found

@@ -161,8 +161,8 @@ class Chromium:
             profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
         except OSError as error:
             raise CannotStart(f"no folder for the profile of a browser: {error}") from error
-        try:
-            process = await asyncio.create_subprocess_exec(
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-S", guardian.__file__, str(profile),
                 program, *_FLAGS, *_own_flags(profile, gateway, sandbox=sandbox), "about:blank",
                 stdin=asyncio.subprocess.PIPE,
@@ -170,8 +170,17 @@ class Chromium:
                 stderr=asyncio.subprocess.PIPE,
                 env=_environment(profile),
                 start_new_session=True,
-            )  # fmt: skip
+            ),
+            name="start of a guardian",
+        )  # fmt: skip
+        try:
+            process = await asyncio.shield(starting)
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                # Cancelled itself, the start would kill the guardian, and who cleared up then?
+                with suppress(OSError):
+                    process = await starting
+                    await _end(process, profile, Watch(process.pid))
             shutil.rmtree(profile, ignore_errors=True)
             if isinstance(error, OSError):
                 raise CannotStart(f"{program} cannot be started: {error}") from error
@@ -225,7 +234,7 @@ class Chromium:
                     timeout=_PROBE_EVERY_SECONDS,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                answers = await self._answers()
+                answers = exited.done() or closed.done() or await self._answers()
                 if exited.done():
                     return f"exit status {self._process.returncode}"
                 if closed.done():
