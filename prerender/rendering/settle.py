@@ -18,6 +18,7 @@ from prerender.rendering.clock import VirtualClock
 from prerender.rendering.devtools import CommandFailed, Session
 from prerender.rendering.visit import Visit
 
+NOTHING_PENDING = "nothing pending"
 FIRST_SLICE_MS = 100.0
 CONFIRMING_SLICE_MS = 1.0
 SHORTEST_SLICE_MS = 16.0
@@ -146,10 +147,19 @@ class Settler:
         slice_ms = FIRST_SLICE_MS
         while True:
             state = await self._run(min(slice_ms, self._budget_left_ms))
+            asked = self._visit.requests
             if self._finished(state):
                 # What began just when the slice ended, it did not wait for: a short one tells.
                 state = await self._run(CONFIRMING_SLICE_MS)
             reason = self._finished(state)
+            if (
+                reason == NOTHING_PENDING
+                and self._visit.requests != asked
+                and state is not None
+                and not self._is_in_vain(state)
+            ):
+                # One request after another: between two of them nothing is pending either.
+                continue
             if not reason:
                 slice_ms = self._next_slice(slice_ms, state)
             elif await self._show_more(state):
@@ -229,10 +239,7 @@ class Settler:
 
     def _is_working(self, state: _State) -> bool:
         """Whether there is work that needs real time, is not hanging, and shows something."""
-        self._working_since = self._working_since or time.monotonic()
-        if self._fruitless.idle_seconds(state.mutations) > FRUITLESS_SECONDS:
-            return False
-        if time.monotonic() - self._working_since > WORK_AT_MOST_SECONDS:
+        if self._is_in_vain(state):
             return False
         if self._visit.waiting_for(self._patience_seconds):
             return True
@@ -243,6 +250,13 @@ class Settler:
             return True
         idle = self._layout.idle_seconds((state.activity, state.layout))
         return bool(state.layout) and idle < LAYOUT_PATIENCE_SECONDS
+
+    def _is_in_vain(self, state: _State) -> bool:
+        """Whether the page has been at work for long, or for a while without showing anything."""
+        self._working_since = self._working_since or time.monotonic()
+        if self._fruitless.idle_seconds(state.mutations) > FRUITLESS_SECONDS:
+            return True
+        return time.monotonic() - self._working_since > WORK_AT_MOST_SECONDS
 
     def _finished(self, state: _State | None) -> str:
         """Why nothing more is to be expected, or '' while something is."""
@@ -259,7 +273,7 @@ class Settler:
         if state.foreign and self._virtual_ms < UNKNOWN_MS:
             return ""
         if not state.intervals and not state.frames:
-            return "nothing pending"
+            return NOTHING_PENDING
         if self._loops.idle_seconds(state.mutations) > IDLE_LOOP_SECONDS:
             return "only loops without effect"
         self._looping_since = self._looping_since or time.monotonic()
