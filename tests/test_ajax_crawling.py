@@ -1,4 +1,4 @@
-"""The AJAX crawling scheme: catalogue group U as far as it is about the mapping, and properties."""
+"""The AJAX crawling scheme: the mapping both ways, and its properties."""
 
 from urllib.parse import unquote_to_bytes
 

@@ -1,4 +1,4 @@
-"""Conditions and HTTP dates: catalogue group C as far as it is pure, and properties."""
+"""Conditions and HTTP dates, by tables from the RFC, and their properties."""
 
 from datetime import UTC, datetime
 

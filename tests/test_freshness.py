@@ -295,7 +295,7 @@ async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:
 async def test_stale_in_the_whole_proxy(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     content = {"/": "<p>first"}
     origin = await pages(start_origin, content)
-    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05}})
+    proxy = await start_proxy(origin.url, {"cache": {"ttl": 0.05, "stale": "1h"}})
     first = await proxy.crawl("/")
     content["/"] = "<p>second"
     async with asyncio.timeout(10):

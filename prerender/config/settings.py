@@ -172,7 +172,7 @@ class Cache(_Section):
         True, description="Keep no page whose Cache-Control says no-store or private."
     )
     stale: Duration = Field(
-        3600, description="How long after that a snapshot is served while a new one is made."
+        0, description="How long after that a snapshot is served while a new one is made."
     )
     stale_if_error: Duration = Field(
         86400, description="How long after that a snapshot is served when no new one can be made."

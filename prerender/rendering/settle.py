@@ -147,17 +147,13 @@ class Settler:
         slice_ms = FIRST_SLICE_MS
         while True:
             state = await self._run(min(slice_ms, self._budget_left_ms))
-            asked = self._visit.requests
+            before = self._progress(state)
             if self._finished(state):
                 # What began just when the slice ended, it did not wait for: a short one tells.
                 state = await self._run(CONFIRMING_SLICE_MS)
             reason = self._finished(state)
-            if (
-                reason == NOTHING_PENDING
-                and self._visit.requests != asked
-                and state is not None
-                and not self._is_in_vain(state)
-            ):
+            went_on = self._progress(state) != before
+            if reason == NOTHING_PENDING and went_on and not self._is_in_vain(state):
                 # One request after another: between two of them nothing is pending either.
                 continue
             if not reason:
@@ -251,10 +247,15 @@ class Settler:
         idle = self._layout.idle_seconds((state.activity, state.layout))
         return bool(state.layout) and idle < LAYOUT_PATIENCE_SECONDS
 
-    def _is_in_vain(self, state: _State) -> bool:
+    def _progress(self, state: _State | None) -> tuple[int, int]:
+        """What changes when the page asks for something, or something that it asked for happens."""
+        return self._visit.requests, state.activity if state else 0
+
+    def _is_in_vain(self, state: _State | None) -> bool:
         """Whether the page has been at work for long, or for a while without showing anything."""
         self._working_since = self._working_since or time.monotonic()
-        if self._fruitless.idle_seconds(state.mutations) > FRUITLESS_SECONDS:
+        mutations = state.mutations if state else 0
+        if self._fruitless.idle_seconds(mutations) > FRUITLESS_SECONDS:
             return True
         return time.monotonic() - self._working_since > WORK_AT_MOST_SECONDS
 
