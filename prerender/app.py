@@ -53,7 +53,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
 from prerender.upstream import Upstream, open_session
 
-_PAGES_PER_CPU = 2
+_PAGES_PER_CPU = 3
 # What a browser may take, and each of its pages: measured, they take half of it.
 _BROWSER_BYTES = 512 * 1024**2
 _PAGE_BYTES = 256 * 1024**2

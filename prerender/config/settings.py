@@ -200,7 +200,7 @@ class Browser(_Section):
 
     path: str = Field("", description="The program. Empty: looked for under its usual names.")
     pages: Annotated[int | Literal["auto"], whole_number(1, 256, word="auto")] = Field(
-        "auto", description='Pages rendered at once; "auto": two for each CPU of the container.'
+        "auto", description='Pages rendered at once; "auto": three for each CPU of the container.'
     )
     queue: Annotated[int, whole_number(0, 100_000)] = Field(
         100, description="Renders that may wait for a page; more get a 503."

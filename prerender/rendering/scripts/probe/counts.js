@@ -1,6 +1,7 @@
 // What the browser gives, taken before the page can replace it, and the counts of what is going on.
 const name = Symbol.for("prerender.probe");
-if (globalThis[name]) return;
+// The blank page between two renders is not worth the time that all this takes.
+if (globalThis[name] || (globalThis === top && location.href === "about:blank")) return;
 
 const { setTimeout, clearTimeout, setInterval, clearInterval, Promise, Map, Set, Math, Reflect } =
   globalThis;
