@@ -15,13 +15,14 @@ import os
 import platform
 import re
 import shutil
+import signal
 import socket
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,12 +132,13 @@ async def process(*command: str, **environment: str) -> AsyncIterator[None]:
         yield
     finally:
         running.terminate()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(5):
                 await running.wait()
-        except TimeoutError:
-            running.kill()
-            await running.wait()
+        # What it has left behind, too: Prerender does not end its Chromium when it is asked to stop.
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        await running.wait()
 
 
 async def until_it_answers(side: Side) -> None:
