@@ -16,7 +16,6 @@ import platform
 import re
 import shutil
 import signal
-import socket
 import statistics
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from pathlib import Path
 
 import uvloop
 from aiohttp import ClientSession, ClientTimeout, web
+from measuring import free_port
 from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -86,14 +86,6 @@ class Side:
         said = re.search(r'<p id="out">(.*?)</p>', text)
         right = expected is None or (said is not None and said[1] == expected)
         return Outcome(status == 200 and right, took)
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

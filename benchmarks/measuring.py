@@ -76,10 +76,13 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Side]:
     try:
         while line := (await process.stdout.readline()).decode():
             if match := re.search(r"\burl=(http://[^\s\x1b]+)|\"url\": \"(http://[^\"]+)", line):
-                yield Side(match[1] or match[2], process.pid)
                 break
         else:
             raise RuntimeError(f"{command[0]} did not start")
+        # What it goes on to print is read, so that it never waits for room in the pipe.
+        rest = asyncio.create_task(process.stdout.read())
+        yield Side(match[1] or match[2], process.pid)
+        rest.cancel()
     finally:
         if process.returncode is None:
             process.terminate()

@@ -10,7 +10,6 @@ ratio of the 99th percentiles is the figure to compare.
 import argparse
 import asyncio
 import os
-import re
 import statistics
 import sys
 import time
@@ -19,6 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvloop
 from aiohttp import ClientSession, DummyCookieJar, TCPConnector, web
+from measuring import started
 
 FILE_BYTES = 20_000
 # A page that computes, draws and asks for data, as applications do.
@@ -50,31 +50,6 @@ async def origin() -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     print(f"url=http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
     await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def started(*command: str, **environment: str) -> AsyncIterator[str]:
-    """A server in a process of its own; its URL is read from what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *command,
-        env=os.environ | environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    assert process.stdout is not None
-    try:
-        while line := (await process.stdout.readline()).decode():
-            if match := re.search(r"\burl=(http://\S+)", line):
-                break
-        else:
-            raise RuntimeError(f"{command} does not start")
-        rest = asyncio.create_task(process.stdout.read())
-        yield match[1]
-        rest.cancel()
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 async def plain(client: ClientSession, url: str, rate: float, seconds: float) -> list[float]:
@@ -125,17 +100,17 @@ async def main(options: argparse.Namespace) -> None:
     """Measure all sides in turns and print them."""
     cpus = len(os.sched_getaffinity(0))
     async with AsyncExitStack() as stack:
-        site = await stack.enter_async_context(started(__file__, "--origin"))
+        site = await stack.enter_async_context(started(sys.executable, __file__, "--origin"))
         proxy = await stack.enter_async_context(
             started(
-                "-m", "prerender", "serve",
-                PRERENDER_ORIGIN_URL=site, PRERENDER_SERVER_PORT="0", PRERENDER_ADMIN_PORT="0",
+                sys.executable, "-m", "prerender", "serve",
+                PRERENDER_ORIGIN_URL=site.url, PRERENDER_SERVER_PORT="0", PRERENDER_ADMIN_PORT="0",
                 PRERENDER_LOG_LEVEL="info",
             )
         )  # fmt: skip
         client = await stack.enter_async_context(ClientSession(connector=TCPConnector(limit=0)))
         renders: list[int] = []
-        async with crawled(proxy, 1, renders):  # there is a browser, and it is warm
+        async with crawled(proxy.url, 1, renders):  # there is a browser, and it is warm
             pass
         sides: dict[str, list[list[float]]] = {"idle": [], "rendering": []}
         rendered, spent = 0, 0.0
@@ -144,10 +119,12 @@ async def main(options: argparse.Namespace) -> None:
                 renders.clear()
                 async with AsyncExitStack() as load:
                     if side == "rendering":
-                        await load.enter_async_context(crawled(proxy, options.crawlers, renders))
+                        await load.enter_async_context(
+                            crawled(proxy.url, options.crawlers, renders)
+                        )
                     before, begun = len(renders), time.perf_counter()
                     latencies.append(
-                        await plain(client, f"{proxy}/file", options.rate, options.seconds)
+                        await plain(client, f"{proxy.url}/file", options.rate, options.seconds)
                     )
                     rendered += len(renders) - before
                     spent += time.perf_counter() - begun if side == "rendering" else 0

@@ -44,11 +44,13 @@ class Handler:
 
     async def __call__(self, request: Request) -> None:
         """Answer it. Raises BadMessage and CutShort, after which its connection cannot be used."""
+        # Not read where it makes no difference: every request comes through here.
+        by_user_agent = self._triggers.by_user_agent
         decision = decide(
             request.method,
             request.target,
             triggers=self._triggers,
-            user_agent=request.headers.get("user-agent"),
+            user_agent=request.headers.get("user-agent") if by_user_agent else "",
             marked=fields.is_marked(request.headers),
             upgrade="upgrade" in request.headers,
         )
@@ -90,5 +92,6 @@ class Handler:
             log.debug("not rendered", url=target.url, reason=str(reason))
             await self._forwarder.forward(request, target.path)
         else:
-            by_user_agent = decision.by_user_agent
-            await request.answer(snapshot_response(request, answer, by_user_agent=by_user_agent))
+            await request.answer(
+                snapshot_response(request, answer, by_user_agent=decision.by_user_agent)
+            )

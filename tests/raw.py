@@ -1,6 +1,7 @@
 """Both ends of the wire, byte by byte: an origin that says what it is told to, and a client."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -166,3 +167,17 @@ async def ask(port: int, request: bytes) -> bytes:
     async with client(port) as connection:
         await connection.send(request)
         return await connection.rest()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return ports
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    return free_ports(1)[0]

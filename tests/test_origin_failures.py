@@ -310,14 +310,13 @@ async def test_flapping(
 ) -> None:
     """Up and down many times: answered when it is up, and no trace of a mistake."""
     caplog.set_level(logging.ERROR)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = free.getsockname()
-    port = await start_forwarding(f"http://127.0.0.1:{address[1]}")
+    origin_port = raw.free_port()
+    port = await start_forwarding(f"http://127.0.0.1:{origin_port}")
     caplog.clear()
 
     async with raw.client(port) as client:
         for _ in range(10):
-            async with raw.origin(raw.answering(raw.OK), address[1]):
+            async with raw.origin(raw.answering(raw.OK), origin_port):
                 for _ in range(3):
                     await client.send(GET)
                     assert (await client.answer()).endswith(b"ok")

@@ -23,6 +23,7 @@ from aiohttp import ClientConnectionError, ClientSession
 
 from prerender import __version__
 from prerender.config import load
+from tests import raw
 from tests.conftest import StartOrigin, StartProxy, pages
 
 ROOT = Path(__file__).parent.parent
@@ -246,17 +247,9 @@ async def test_the_configuration_of_nginx(
             assert "prerender; " in answer.headers["Cache-Status"]
 
 
-def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports
-
-
 @pytest.fixture
 def unused_port() -> int:
-    return free_ports(1)[0]
+    return raw.free_port()
 
 
 # scripts/run takes the virtual environment that make has made.
@@ -269,7 +262,7 @@ MADE = pytest.mark.skipif(
 async def test_run_starts_the_example_and_the_proxy_and_stops_both(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    example, public, admin = free_ports(3)
+    example, public, admin = raw.free_ports(3)
     environ = os.environ | {
         "EXAMPLE_PORT": str(example),
         "PRERENDER_SERVER_PORT": str(public),

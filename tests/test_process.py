@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
 
-from tests import processes
+from tests import processes, raw
 from tests.conftest import StartOrigin
 
 SECONDS = 20.0
@@ -289,8 +289,7 @@ async def test_ended_while_a_browser_starts(
 
 
 async def test_five_restarts_leave_nothing(start: Start, client: ClientSession) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(raw.free_port())
     for _ in range(5):
         command = await start(SERVER_PORT=port)
         await command.ready(client)

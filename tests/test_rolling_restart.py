@@ -4,7 +4,6 @@ import asyncio
 import getpass
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -50,16 +49,10 @@ http {{
 """
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 @asynccontextmanager
 async def nginx(folder: Path, first: int, second: int) -> AsyncIterator[str]:
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
-    port = free_port()
+    port = raw.free_port()
     config = folder / "nginx.conf"
     config.write_text(
         CONFIG.format(user=user, folder=folder, first=first, second=second, port=port)
@@ -81,7 +74,7 @@ async def test_nothing_is_lost(start: Start, tmp_path: Path) -> None:
     answers: list[tuple[int, bytes]] = []
     done = asyncio.Event()
     async with raw.origin(raw.answering(raw.OK)) as origin, ClientSession() as client:
-        ports = [free_port(), free_port()]
+        ports = raw.free_ports(2)
         running: dict[int, Command] = {}
 
         async def begin(port: int) -> None:

@@ -161,15 +161,32 @@ def _parameters(value: object) -> tuple[str, ...]:
     return names
 
 
+def _tables(value: object, keys: tuple[str, str], help_text: str) -> list[dict[str, object]]:
+    """Tables that have exactly two keys."""
+    tables: list[dict[str, object]] = []
+    for table in _list(value, help_text):
+        if not isinstance(table, dict) or set(table) != set(keys):
+            raise ValueError(f"{help_text}, each with {' and '.join(keys)}")
+        tables.append(table)
+    return tables
+
+
+def _page_pattern(value: object) -> str:
+    if not isinstance(value, str) or not value.startswith(("/", "*")):
+        raise ValueError(f"{value!r}: a path begins with / or *, which stands for anything")
+    return value
+
+
+def _page_patterns(value: object) -> tuple[str, ...]:
+    patterns = _strings(value, 'give a list of patterns, for example ["/news/*", "*?print=1"]')
+    return tuple(map(_page_pattern, patterns))
+
+
 def _rules(value: object) -> tuple[tuple[str, float], ...]:
     help_text = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
     rules = []
-    for rule in _list(value, help_text):
-        if not isinstance(rule, dict) or set(rule) != {"path", "ttl"}:
-            raise ValueError(f"{help_text}, each with path and ttl")
-        path, ttl = rule["path"], rule["ttl"]
-        if not isinstance(path, str) or not path.startswith(("/", "*")):
-            raise ValueError(f"{path!r}: a path begins with / or *, which stands for anything")
+    for rule in _tables(value, ("path", "ttl"), help_text):
+        path, ttl = _page_pattern(rule["path"]), rule["ttl"]
         try:
             rules.append((path, 0.0 if ttl == "never" else _duration(ttl)))
         except ValueError as error:
@@ -177,27 +194,18 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
     return tuple(rules)
 
 
-def _page_patterns(value: object) -> tuple[str, ...]:
-    patterns = _strings(value, 'give a list of patterns, for example ["/news/*", "*?print=1"]')
-    for pattern in patterns:
-        if not pattern.startswith(("/", "*")):
-            raise ValueError(f"{pattern!r}: a path begins with / or *, which stands for anything")
-    return patterns
-
-
 def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
     found: list[tuple[CrawlerClass, str]] = []
-    for item in _list(value, help_text):
-        if not isinstance(item, dict) or set(item) != {"class", "name"}:
-            raise ValueError(f"{help_text}, each with class and name")
-        if item["class"] not in CLASSES:
-            raise ValueError(f"{item['class']!r} is no class: give {', '.join(CLASSES)}")
-        name = item["name"]
+    for table in _tables(value, ("class", "name"), help_text):
+        known = next((known for known in CLASSES if known == table["class"]), None)
+        if known is None:
+            raise ValueError(f"{table['class']!r} is no class: give {', '.join(CLASSES)}")
+        name = table["name"]
         # Less would match people's browsers.
         if not isinstance(name, str) or not name.isprintable() or len(name.strip("^ ")) < 3:
             raise ValueError(f"{name!r}: give at least 3 characters of the crawler's User-Agent")
-        found.append((item["class"], name))
+        found.append((known, name))
     return tuple(found)
 
 
@@ -250,15 +258,8 @@ def _token(value: str) -> str:
 def _networks(value: object) -> tuple[Network, ...]:
     """Networks, or single addresses; in the environment as a JSON array."""
     help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError(help_text) from None
-    if not isinstance(value, list | tuple):
-        raise ValueError(help_text)
     networks = []
-    for item in value:
+    for item in _list(value, help_text):
         if not isinstance(item, str | IPv4Network | IPv6Network):
             raise ValueError(help_text)
         try:
