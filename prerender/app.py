@@ -51,6 +51,8 @@ from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.telemetry.records import Telemetry
+from prerender.telemetry.renders import RecordedSnapshots
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 3
@@ -70,6 +72,7 @@ class Running:
     admin_port: int
     pool: Pool
     store: Store
+    telemetry: Telemetry
     draining: bool = False
 
 
@@ -127,8 +130,9 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
+        telemetry = Telemetry()
         snapshots = CachedSnapshots(
-            renderer,
+            RecordedSnapshots(renderer, telemetry.renders),
             store,
             _freshness(settings),
             patience=settings.render.timeout,
@@ -145,8 +149,9 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
             _forwarder(settings, sweeper, triggers),
+            records=telemetry.requests,
         )
-        running = Running(0, 0, pool, store)
+        running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
         admin = web.AppRunner(

@@ -17,6 +17,8 @@ class Request:
     """A client's request, and the way to answer it.
 
     ``remote`` is the client's address, ``trusted`` tells whether it is a proxy in front of us.
+    Of its answer are known, for the records: the status (0: none yet), the bytes that were sent, and
+    after how many seconds the head of the origin's answer was there.
     """
 
     __slots__ = (
@@ -27,7 +29,10 @@ class Request:
         "keep_alive",
         "method",
         "minor",
+        "origin_seconds",
+        "sent_bytes",
         "started",
+        "status",
         "target",
     )
 
@@ -41,6 +46,9 @@ class Request:
         self.keep_alive = head.keep_alive
         self.body = Chunked() if head.body_bytes is None else Sized(head.body_bytes)
         self.started = False
+        self.status = 0
+        self.sent_bytes = 0
+        self.origin_seconds: float | None = None
 
     @property
     def remote(self) -> str:
@@ -69,6 +77,7 @@ class Request:
         self.started = True
         head = b"".join((head, self._connection_line(), b"\r\n"))
         if len(first) > _JOINED_BYTES:
+            self.sent_bytes += len(head)
             self.connection.write(head)
             await self.write(first)
         else:
@@ -76,6 +85,7 @@ class Request:
 
     async def write(self, data: bytes) -> None:
         """Write some of the answer's body. Raises CutShort when the client takes no more."""
+        self.sent_bytes += len(data)
         self.connection.write(data)
         if self.connection.congested:
             try:
@@ -87,6 +97,7 @@ class Request:
         """Answer with something that is all there. Raises BadMessage, CutShort."""
         while self.connection.buffer and not self.body.done:
             self.body.decode(self.connection.buffer)  # a body that nobody wants
+        self.status = response.status
         body = response.body if self.method != "HEAD" else None
         await self.begin(head_of(response), body or b"")
 
