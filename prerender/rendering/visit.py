@@ -41,7 +41,10 @@ class LimitReached(OSError):
 
 @dataclass(slots=True)
 class Exchange:
-    """One request of the page. Times are ``time.monotonic()`` seconds."""
+    """One request of the page. Times are ``time.monotonic()`` seconds.
+
+    ``cached``: answered from what earlier renders fetched. ``reason``: why it was blocked.
+    """
 
     method: str
     url: str
@@ -52,7 +55,10 @@ class Exchange:
     received_bytes: int = 0
     endless: bool = False
     blocked: bool = False
+    cached: bool = False
+    reason: str = ""
     finished: bool = False
+    ended: float = 0.0
     deadline: asyncio.Timeout | None = None
 
     def expect_no_end(self) -> None:
@@ -98,6 +104,7 @@ class Visit:
             yield record
         finally:
             record.finished = True
+            record.ended = time.monotonic()
 
     @property
     def flooded(self) -> bool:
@@ -120,8 +127,9 @@ class Visit:
         self.received_bytes += size
         try:
             self._check_bytes(self.received_bytes, exchange.received_bytes)
-        except LimitReached:
+        except LimitReached as error:
             exchange.blocked = True
+            exchange.reason = str(error)
             raise
 
     def _check_bytes(self, total: int, of_one: int) -> None:

@@ -110,6 +110,11 @@ class BoundedMemoryCache(BaseCache):  # type: ignore[misc]
             self._remove(key)
         return True
 
+    def items(self) -> list[tuple[str, Sized, float]]:
+        """All keys with their values and the seconds that they have left."""
+        now = self._clock()
+        return [(key, value, expires - now) for key, (value, expires) in self._entries.items()]
+
     def _remove(self, key: str) -> int:
         entry = self._entries.pop(key, None)
         if entry is None:
