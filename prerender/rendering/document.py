@@ -27,14 +27,32 @@ _REQUEST = (
 _OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
 
 
-async def fetch(upstream: Upstream, public: URL, target: str, max_bytes: int) -> Document:
+# What a person's browser sends, whose page is compared with the crawlers'.
+_OF_A_PERSON = (
+    *_REQUEST,
+    ("Upgrade-Insecure-Requests", "1"),
+    (
+        "User-Agent",
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+        "Chrome/140.0.0.0 Safari/537.36",
+    ),
+)
+
+
+async def fetch(
+    upstream: Upstream, public: URL, target: str, max_bytes: int, *, for_a_person: bool = False
+) -> Document:
     """The document of a target, or the redirect in its place (status 3xx, an empty body).
 
     Raises NotRenderable when the origin's own answer should be passed on instead, SnapshotTooLarge
-    above ``max_bytes`` of decoded body, OriginError and OriginTimeout.
+    above ``max_bytes`` of decoded body, OriginError and OriginTimeout. ``for_a_person``: the origin is
+    not told that a renderer asks.
     """
-    headers: CIMultiDict[str] = CIMultiDict(_REQUEST)
-    fields.mark(headers, public)
+    headers: CIMultiDict[str] = CIMultiDict(_OF_A_PERSON if for_a_person else _REQUEST)
+    if for_a_person:
+        fields.name_host(headers, public)
+    else:
+        fields.mark(headers, public)
     async with upstream.request("GET", target, headers) as response:
         kept = fields.end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:

@@ -43,6 +43,18 @@ class _Failed:
 
 
 _FAILED = _Failed()
+_NOTE = "note:"
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """Something beside a snapshot, where there is only memory."""
+
+    data: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) + 200
 
 
 class Store:
@@ -178,6 +190,25 @@ class Store:
         await self._reads.close()
         if self._slow is not None:
             await self._slow.close()
+
+    async def note(self, key: str, data: bytes, ttl: float) -> None:
+        """Keep a note beside the snapshot of a key: in the slower store, or in memory without one."""
+        name = f"{_NOTE}{key}"
+        if self._slow is None:
+            await self._memory.set(name, _Note(data), ttl)
+            return
+        slow = self._slow
+        await self._ask("note", lambda: slow.set(name, data, ttl))
+
+    async def noted(self, key: str) -> bytes | None:
+        """The note of a key, if there is one."""
+        name = f"{_NOTE}{key}"
+        if self._slow is None:
+            note = self._memory.peek(name)
+            return note.data if isinstance(note, _Note) else None
+        slow = self._slow
+        data = await self._ask("note", lambda: slow.get(name))
+        return None if isinstance(data, _Failed) else data
 
     async def _look_through_memory(self, selection: Selection) -> None:
         kept, now = self._memory.items(), self._clock()
