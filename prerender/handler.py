@@ -1,7 +1,7 @@
 """The life of one request on the public listener, top to bottom."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import structlog
 
@@ -9,12 +9,13 @@ from prerender import headers as fields
 from prerender.ajax_crawling import PrettyURL
 from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Triggers
-from prerender.decision import Refuse, Render, decide
+from prerender.decision import Decision, Refuse, Render, decide
 from prerender.errors import CrawlerRefused, NotRenderable, PrerenderError
 from prerender.forward import Forwarder
 from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage
 from prerender.http1.request import Request
+from prerender.http1.server import Rest
 from prerender.responses import error_response, snapshot_response
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
@@ -42,8 +43,11 @@ class Handler:
         self._snapshots = snapshots
         self._forwarder = forwarder
 
-    async def __call__(self, request: Request) -> None:
-        """Answer it. Raises BadMessage and CutShort, after which its connection cannot be used."""
+    def __call__(self, request: Request) -> Rest:
+        """Answer it if a fresh snapshot is at hand; otherwise what has to be awaited for its answer.
+
+        That raises BadMessage and CutShort, after which the connection cannot be used.
+        """
         # Not read where it makes no difference: every request comes through here.
         by_user_agent = self._triggers.by_user_agent
         decision = decide(
@@ -54,6 +58,16 @@ class Handler:
             marked=fields.is_marked(request.headers),
             upgrade="upgrade" in request.headers,
         )
+        if isinstance(decision, Render) and self._opt_out is None:
+            target = self._target(decision.pretty)
+            if answer := self._snapshots.fresh(target):
+                request.answer_at_once(
+                    snapshot_response(request, answer, by_user_agent=decision.by_user_agent)
+                )
+                return None
+        return partial(self._answer, request, decision)
+
+    async def _answer(self, request: Request, decision: Decision) -> None:
         try:
             match decision:
                 case Render() if await self._is_allowed(request, decision):

@@ -66,17 +66,16 @@ class Request:
 
         Raises CutShort, as ``write`` does.
         """
-        self.started = True
-        head = b"".join((head, self._connection_line(), b"\r\n"))
-        if len(first) > _JOINED_BYTES:
-            self.connection.write(head)
-            await self.write(first)
-        else:
-            await self.write(head + first)
+        self._write(head, first)
+        await self.drain()
 
     async def write(self, data: bytes) -> None:
         """Write some of the answer's body. Raises CutShort when the client takes no more."""
         self.connection.write(data)
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what was written. Raises CutShort."""
         if self.connection.congested:
             try:
                 await self.connection.drain(self.connection.limits.write)
@@ -85,10 +84,24 @@ class Request:
 
     async def answer(self, response: WholeResponse) -> None:
         """Answer with something that is all there. Raises BadMessage, CutShort."""
+        self.answer_at_once(response)
+        await self.drain()
+
+    def answer_at_once(self, response: WholeResponse) -> None:
+        """As ``answer``, but ``drain`` is left to be called. Raises BadMessage."""
         while self.connection.buffer and not self.body.done:
             self.body.decode(self.connection.buffer)  # a body that nobody wants
         body = response.body if self.method != "HEAD" else None
-        await self.begin(head_of(response), body or b"")
+        self._write(head_of(response), body or b"")
+
+    def _write(self, head: bytes, first: bytes) -> None:
+        self.started = True
+        head = b"".join((head, self._connection_line(), b"\r\n"))
+        if len(first) > _JOINED_BYTES:
+            self.connection.write(head)
+            self.connection.write(first)
+        else:
+            self.connection.write(head + first)
 
     def _connection_line(self) -> bytes:
         # What is left of a request that was not read to its end must not be taken for the next one.
