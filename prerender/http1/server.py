@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -194,6 +195,7 @@ class ClientConnection(Connection):
         return head
 
     async def _refuse(self, error: BadMessage) -> None:
+        self._server.refused[error.status] += 1
         if self.busy and self._request is not None and self._request.started:
             self.abort()
             return
@@ -215,13 +217,14 @@ class ClientConnection(Connection):
 
 
 class Server:
-    """Listens, and keeps all client connections."""
+    """Listens, and keeps all client connections. ``refused``: bad requests by their status."""
 
     def __init__(self, handler: Handler, limits: Limits, sweeper: Sweeper) -> None:
         self.handler = handler
         self.limits = limits
         self.sweeper = sweeper
         self.connections: set[ClientConnection] = set()
+        self.refused: Counter[int] = Counter()
         self.draining = False
         self.port = 0
         self._listening: asyncio.Server | None = None
