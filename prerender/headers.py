@@ -155,22 +155,22 @@ def is_marked(headers: Fields) -> bool:
     return MARK in headers
 
 
-def name_host(headers: CIMultiDict[str], public: URL) -> None:
-    """Make a request of our own one for the public host."""
-    headers["Host"] = authority(public)
-    headers["X-Forwarded-Proto"] = public.scheme
-    headers["X-Forwarded-Host"] = headers["Host"]
-
-
 def mark(headers: CIMultiDict[str], public: URL) -> None:
     """Make a request that the browser or the renderer caused: for the public host, and marked.
 
     This is done here and not in the browser, where an additional header would make requests of the
     page to other origins need a CORS preflight.
     """
-    name_host(headers, public)
+    direct(headers, public)
     headers[MARK] = "1"
     headers["User-Agent"] = f"{headers.get('User-Agent', 'Mozilla/5.0')} {USER_AGENT_MARK}"
+
+
+def direct(headers: CIMultiDict[str], public: URL) -> None:
+    """Make a request one for the public host, whoever it is sent to."""
+    headers["Host"] = authority(public)
+    headers["X-Forwarded-Proto"] = public.scheme
+    headers["X-Forwarded-Host"] = headers["Host"]
 
 
 def authority(url: URL) -> str:

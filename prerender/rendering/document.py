@@ -50,7 +50,7 @@ async def fetch(
     """
     headers: CIMultiDict[str] = CIMultiDict(_OF_A_PERSON if for_a_person else _REQUEST)
     if for_a_person:
-        fields.name_host(headers, public)
+        fields.direct(headers, public)
     else:
         fields.mark(headers, public)
     async with upstream.request("GET", target, headers) as response:

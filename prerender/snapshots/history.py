@@ -9,9 +9,8 @@ import zlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser
-
 from prerender.errors import BadEntry
+from prerender.reading import parse
 from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
 
 # Redis compares the twelve bytes of the format and of a fence: of histories the last one counts.
@@ -19,7 +18,7 @@ _MAGIC = b"PRH1" + bytes(8)
 _LONGEST_TEXT = 65536
 _MOST_BYTES = 262144
 _MOST_UNPACKED_BYTES = 16 * 1024**2
-_UNSEEN = ("script", "style", "template", "noscript")
+_UNSEEN = "self::script or self::style or self::noscript or self::template[not(@shadowrootmode)]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +76,11 @@ class History:
 
 def text_of(body: bytes) -> str:
     """What a page says, a line for each piece of text; the first 65,536 characters."""
-    tree = LexborHTMLParser(body)
-    for name in _UNSEEN:
-        for node in tree.css(name):
-            node.decompose()
-    text = tree.body.text(separator="\n", strip=True) if tree.body else ""
-    lines = (" ".join(line.split()) for line in text.splitlines())
+    root = parse(body)
+    if root is None:
+        return ""
+    texts = root.xpath(f"//body//text()[not(ancestor::*[{_UNSEEN}])]")
+    lines = (" ".join(text.split()) for text in texts)
     return "\n".join(line for line in lines if line)[:_LONGEST_TEXT]
 
 
