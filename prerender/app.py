@@ -21,6 +21,7 @@ from aiohttp import web
 
 from prerender.admin import health
 from prerender.admin.purge import Purging
+from prerender.admin.wiring import add_dashboard
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -45,9 +46,11 @@ from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial
+from prerender.rendering.viewer import Viewer, ViewLimits
 from prerender.rendering.visit import VisitLimits
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.histories import Histories, NotedSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
@@ -145,8 +148,10 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
+        histories = Histories(store, settings.admin.versions)
+        await stack.enter_async_context(histories.kept())
         snapshots = CachedSnapshots(
-            RecordedSnapshots(renderer, telemetry.renders),
+            RecordedSnapshots(NotedSnapshots(renderer, histories), telemetry.renders),
             store,
             _freshness(settings),
             patience=settings.render.timeout,
@@ -170,11 +175,21 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
 
-        purging = Purging(store, settings.public_url, tracking, settings.admin.token)
-        admin = web.AppRunner(
-            health.make_app(pool, store, metrics, lambda: running.draining, purging),
-            access_log=None,
+        purging = Purging(store, settings.public_url, tracking)
+        admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
+        add_dashboard(
+            admin_app,
+            settings,
+            telemetry=telemetry,
+            pool=pool,
+            store=store,
+            snapshots=snapshots,
+            tracking=tracking,
+            purging=purging,
+            histories=histories,
+            viewer=_viewer(settings, upstream, gateway, pool),
         )
+        admin = web.AppRunner(admin_app, access_log=None)
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):
@@ -196,6 +211,12 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         finally:
             running.draining = True
             log.info("shutting down", grace_seconds=settings.server.grace)
+
+
+def _viewer(settings: Settings, upstream: Upstream, gateway: Gateway, pool: Pool) -> Viewer:
+    render = settings.render
+    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
+    return Viewer(settings.public_url, upstream, gateway, pool, limits)
 
 
 @contextmanager

@@ -145,8 +145,9 @@ def _types(data: object) -> tuple[str, ...]:
     found: list[str] = []
     for item in items:
         kind = item.get("@type") if isinstance(item, dict) else None
-        found += kind if isinstance(kind, list) else [kind]
-    return tuple(text[:100] for text in found if isinstance(text, str))[:_MOST_VALUES]
+        kinds = kind if isinstance(kind, list) else [kind]
+        found += [text[:100] for text in kinds if isinstance(text, str)]
+    return tuple(found[:_MOST_VALUES])
 
 
 def _absolute(url: str, reference: str) -> str:

@@ -29,5 +29,7 @@ def purge(settings: Settings, what: Mapping[str, object]) -> int:
     finally:
         connection.close()
     if response.status != 200:
-        raise AdminError(f"[admin] {host}:{settings.admin.port}: {answer['error']}")
+        raise AdminError(
+            f"[admin] {host}:{settings.admin.port}: {answer.get('error') or answer.get('detail')}"
+        )
     return int(answer["purged"])

@@ -6,7 +6,7 @@ A setting is ``[section] key`` in the TOML file and ``PRERENDER_SECTION_KEY`` in
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from yarl import URL
 
 from prerender.config.types import (
@@ -15,6 +15,7 @@ from prerender.config.types import (
     Duration,
     Flag,
     HostList,
+    HostNames,
     Networks,
     PagePatterns,
     Parameters,
@@ -33,6 +34,7 @@ from prerender.config.types import (
     whole_number,
     words,
 )
+from prerender.hosts import is_loopback
 
 _PRIVATE = (
     "127.0.0.0/8",
@@ -103,13 +105,31 @@ class Server(_Section):
 
 
 class Admin(_Section):
-    """The listener for health checks and purges. Keep it off the public network."""
+    """The listener for the dashboard, health checks, metrics and purges. Not for the public."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
     token: Token = Field(
-        "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+        "",
+        repr=False,
+        validate_default=True,
+        description="What who uses it has to know. Empty: nothing, which is for loopback addresses "
+        "only.",
     )
+    hosts: HostNames = Field(
+        (), description="Names under which browsers reach it, beside those of this machine itself."
+    )
+    versions: Annotated[int, whole_number(0, 50)] = Field(
+        5, description="Versions of each page whose text is kept, to compare; 0 keeps none."
+    )
+
+    @field_validator("token")
+    @classmethod
+    def _needed(cls, token: str, info: ValidationInfo) -> str:
+        host = str(info.data.get("host", "localhost"))
+        if not token and not is_loopback(host):
+            raise ValueError(f"is needed when host ({host}) is not a loopback address")
+        return token
 
 
 class Triggers(_Section):

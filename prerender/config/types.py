@@ -34,6 +34,7 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
+_HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
 # Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
 _TLS_OPTIONS = frozenset(
@@ -136,6 +137,14 @@ def _hosts(value: object) -> tuple[str, ...]:
     for entry in entries:
         hosts.parse(entry)
     return entries
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    names = _strings(value, 'give a list of names of hosts, for example ["prerender.internal"]')
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a host; give it without scheme and port")
+    return names
 
 
 def words(*known: str) -> BeforeValidator:
@@ -322,6 +331,7 @@ Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]

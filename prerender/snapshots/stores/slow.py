@@ -16,6 +16,7 @@ class SlowCache(Protocol):
     ``timeout_seconds`` is how long an operation may take.
     """
 
+    NAME: str
     shared: bool
     timeout_seconds: float
 

@@ -44,6 +44,8 @@ class _Failed:
 
 _FAILED = _Failed()
 _NOTE = "note:"
+# Of the memory for snapshots, how much notes may take beside it.
+_NOTES_PART = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class Store:
         clock: Callable[[], float] = steady.now,
     ) -> None:
         self._memory = memory
+        # Only used without a slower store: beside the snapshots they would drive them out.
+        self._notes = BoundedMemoryCache(memory.max_bytes // _NOTES_PART)
         self._slow = slow
         self._shared = slow is not None and slow.shared
         self._clock = clock
@@ -106,6 +110,11 @@ class Store:
     def memory_entries(self) -> int:
         """How many entries are in memory."""
         return len(self._memory)
+
+    @property
+    def kind(self) -> str:
+        """Where what is kept is, in a word."""
+        return "memory" if self._slow is None else self._slow.NAME
 
     @property
     def generation(self) -> int:
@@ -224,7 +233,7 @@ class Store:
         """Keep a note beside the snapshot of a key: in the slower store, or in memory without one."""
         name = f"{_NOTE}{key}"
         if self._slow is None:
-            await self._memory.set(name, _Note(data), ttl)
+            await self._notes.set(name, _Note(data), ttl)
             return
         slow = self._slow
         await self._ask("note", lambda: slow.set(name, data, ttl))
@@ -233,7 +242,7 @@ class Store:
         """The note of a key, if there is one."""
         name = f"{_NOTE}{key}"
         if self._slow is None:
-            note = self._memory.peek(name)
+            note = self._notes.peek(name)
             return note.data if isinstance(note, _Note) else None
         slow = self._slow
         data = await self._ask("note", lambda: slow.get(name))
