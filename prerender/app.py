@@ -19,6 +19,7 @@ from typing import NamedTuple
 import structlog
 from aiohttp import web
 
+from prerender import logs
 from prerender.admin import health
 from prerender.admin.purge import Purging
 from prerender.config import Settings
@@ -52,8 +53,10 @@ from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
+from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.renders import RecordedSnapshots
 from prerender.telemetry.state_metrics import StateMetrics
 from prerender.upstream import Upstream, open_session
@@ -145,6 +148,10 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
+        if settings.log.access != "none":
+            access_log = _access_log(settings)
+            telemetry.requests.subscribe(access_log)
+            stack.callback(access_log.flush)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
@@ -216,6 +223,11 @@ def _raise_file_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _access_log(settings: Settings) -> AccessLog:
+    line = Line(settings.log.format, Redaction(settings.log.secrets))
+    return AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
 
 
 def _triggers(settings: Settings) -> Triggers:

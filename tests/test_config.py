@@ -121,6 +121,7 @@ A_HOST = """'a.example/b' is not a network: give a host ("cdn.example.com"), a d
 NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
 HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
 PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
+SECRETS = 'give a list of names of query parameters, for example ["*token*", "key"]'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
     'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
@@ -247,6 +248,14 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "'loud'",
             "'loud'",
             "input should be 'debug', 'info', 'warning' or 'error'",
+        ),
+        ("[log] access", "'some'", "'some'", "input should be 'all', 'snapshots' or 'none'"),
+        ("[log] secrets", "'token'", "'token'", SECRETS),
+        (
+            "[log] secrets",
+            "['a=b']",
+            "['a=b']",
+            "'a=b' is no name of a query parameter; * may stand anywhere in it",
         ),
         ("[log] format", "1", "1", "input should be 'console' or 'json'"),
         ("[origin] url", "'app:3000'", "'app:3000'", A_SITE),

@@ -23,6 +23,7 @@ from prerender.config.types import (
     PositiveDuration,
     PositiveSize,
     Rules,
+    SecretNames,
     SiteURL,
     SiteURLOrNothing,
     Size,
@@ -47,6 +48,11 @@ TRACKING_PARAMETERS = (
     "utm_*", "gclid", "gclsrc", "gbraid", "wbraid", "dclid", "srsltid", "_ga", "_gl",
     "fbclid", "igsh", "igshid", "msclkid", "yclid", "ysclid", "twclid", "ttclid", "li_fat_id", "epik",
     "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok",
+)  # fmt: skip
+
+SECRET_PARAMETERS = (
+    "*token*", "*secret*", "*passw*", "pwd", "*api_key*", "*api-key*", "*apikey*", "auth",
+    "authorization", "*signature*", "sig", "jwt", "*session*", "sid", "otp", "*credential*",
 )  # fmt: skip
 
 
@@ -312,6 +318,15 @@ class Log(_Section):
         "info", description="Least level that is written."
     )
     format: Literal["console", "json"] = Field("console", description="How a line looks.")
+    access: Literal["all", "snapshots", "none"] = Field(
+        "all",
+        description="Requests that get a line each, whatever the level; "
+        '"snapshots": all but those that are simply forwarded.',
+    )
+    secrets: SecretNames = Field(
+        SECRET_PARAMETERS,
+        description="Query parameters whose values are never written, in any case; * is any text.",
+    )
 
 
 class Settings(_Section):

@@ -35,6 +35,7 @@ _SIZE_UNITS = {
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
+_SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
 # Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
 _TLS_OPTIONS = frozenset(
     {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
@@ -158,6 +159,18 @@ def _parameters(value: object) -> tuple[str, ...]:
     for name in names:
         if not _PARAMETER.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a query parameter; a * may stand at its end")
+    return names
+
+
+def _secret_names(value: object) -> tuple[str, ...]:
+    names = _strings(
+        value, 'give a list of names of query parameters, for example ["*token*", "key"]'
+    )
+    for name in names:
+        if not _SECRET_NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is no name of a query parameter; * may stand anywhere in it"
+            )
     return names
 
 
@@ -315,6 +328,7 @@ Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
 CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
