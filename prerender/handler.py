@@ -3,7 +3,7 @@
 import time
 from asyncio import CancelledError
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import structlog
 
@@ -18,6 +18,7 @@ from prerender.forward import Forwarder
 from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage, Fields, value_of
 from prerender.http1.request import Request
+from prerender.http1.server import Rest
 from prerender.responses import error_response, snapshot_response
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
@@ -57,13 +58,40 @@ class Handler:
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
-    async def __call__(self, request: Request) -> None:
-        """Answer it. Raises BadMessage and CutShort, after which its connection cannot be used."""
+    def __call__(self, request: Request) -> Rest:
+        """Answer it if a fresh snapshot is at hand; otherwise what has to be awaited for its answer.
+
+        That raises BadMessage and CutShort, after which the connection cannot be used.
+        """
         began = time.perf_counter()
         user_agent, crawler = self._client(request.headers)
-        trace = trace_of(request.headers)
-        CURRENT.set(trace)
-        course = Course(self._decide(request, user_agent))
+        decision = self._decide(request, user_agent)
+        course = Course(began, user_agent, crawler, trace_of(request.headers), decision)
+        try:
+            if isinstance(decision, Render) and self._answer_at_once(request, course, decision):
+                return None
+        except Exception:
+            if request.started:
+                raise
+            # It will happen again, where such things are seen to.
+        return partial(self._see_to, request, course)
+
+    def _answer_at_once(self, request: Request, course: Course, decision: Render) -> bool:
+        if self._opt_out is not None:
+            return False
+        course.target = self._target(decision.pretty)
+        answer = course.answer = self._snapshots.fresh(course.target)
+        if answer is None:
+            return False
+        request.answer_at_once(
+            snapshot_response(request, answer, by_user_agent=decision.by_user_agent)
+        )
+        self._records(course.record(request))
+        return True
+
+    async def _see_to(self, request: Request, course: Course) -> None:
+        """Answer a request that takes some waiting."""
+        CURRENT.set(course.trace)
         try:
             await self._answer(request, course)
         except (BadMessage, CutShort, CancelledError) as error:
@@ -71,7 +99,7 @@ class Handler:
             raise
         except CrawlerRefused as error:
             course.error = error
-            log.debug("crawler refused", target=request.target, user_agent=user_agent)
+            log.debug("crawler refused", target=request.target, user_agent=course.user_agent)
             await request.answer(error_response(error))
         except PrerenderError as error:
             course.error = error
@@ -84,8 +112,7 @@ class Handler:
                 raise CutShort("a mistake of ours") from None
             await request.answer(error_response(PrerenderError()))
         finally:
-            seconds = time.perf_counter() - began
-            self._records(course.record(request, user_agent, crawler, trace, seconds))
+            self._records(course.record(request))
 
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
         """The User-Agent, and the class of crawlers it belongs to."""

@@ -74,19 +74,16 @@ class Request:
 
         Raises CutShort, as ``write`` does.
         """
-        self.started = True
-        head = b"".join((head, self._connection_line(), b"\r\n"))
-        if len(first) > _JOINED_BYTES:
-            self.sent_bytes += len(head)
-            self.connection.write(head)
-            await self.write(first)
-        else:
-            await self.write(head + first)
+        self._begin(head, first)
+        await self.drain()
 
     async def write(self, data: bytes) -> None:
         """Write some of the answer's body. Raises CutShort when the client takes no more."""
-        self.sent_bytes += len(data)
-        self.connection.write(data)
+        self._write(data)
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what was written. Raises CutShort."""
         if self.connection.congested:
             try:
                 await self.connection.drain(self.connection.limits.write)
@@ -95,11 +92,29 @@ class Request:
 
     async def answer(self, response: WholeResponse) -> None:
         """Answer with something that is all there. Raises BadMessage, CutShort."""
+        self.answer_at_once(response)
+        await self.drain()
+
+    def answer_at_once(self, response: WholeResponse) -> None:
+        """As ``answer``; ``drain`` is left to be called. Raises BadMessage."""
         while self.connection.buffer and not self.body.done:
             self.body.decode(self.connection.buffer)  # a body that nobody wants
         self.status = response.status
         body = response.body if self.method != "HEAD" else None
-        await self.begin(head_of(response), body or b"")
+        self._begin(head_of(response), body or b"")
+
+    def _begin(self, head: bytes, first: bytes) -> None:
+        self.started = True
+        head = b"".join((head, self._connection_line(), b"\r\n"))
+        if len(first) > _JOINED_BYTES:
+            self._write(head)
+            self._write(first)
+        else:
+            self._write(head + first)
+
+    def _write(self, data: bytes) -> None:
+        self.sent_bytes += len(data)
+        self.connection.write(data)
 
     def _connection_line(self) -> bytes:
         # What is left of a request that was not read to its end must not be taken for the next one.

@@ -71,24 +71,32 @@ class RequestRecord(NamedTuple):
 class Course:
     """What is noted of a request while it is answered; its record in the end."""
 
-    __slots__ = ("answer", "decision", "detail", "error", "target")
+    __slots__ = (
+        "answer", "began", "crawler", "decision", "detail", "error", "target", "trace", "user_agent"
+    )  # fmt: skip
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(
+        self,
+        began: float,
+        user_agent: str,
+        crawler: CrawlerClass | None,
+        trace: TraceContext | None,
+        decision: Decision,
+    ) -> None:
+        self.began = began
+        self.user_agent = user_agent
+        self.crawler = crawler
+        self.trace = trace
         self.decision = decision
         self.target: Target | None = None
         self.answer: Answer | None = None
         self.detail = ""
         self.error: BaseException | None = None
 
-    def record(
-        self,
-        request: "Request",
-        user_agent: str,
-        crawler: CrawlerClass | None,
-        trace: TraceContext | None,
-        seconds: float,
-    ) -> RequestRecord:
-        """The record of a request that has been answered, or given up, after ``seconds``."""
+    def record(self, request: "Request") -> RequestRecord:
+        """The record of a request that has been answered, or given up, just now."""
+        seconds = time.perf_counter() - self.began
+        trace = self.trace
         decision, answer, error = self.decision, self.answer, self.error
         cache: CacheWord = ""
         source: Source = "proxy" if request.origin_seconds is None else "origin"
@@ -111,8 +119,8 @@ class Course:
                 request.method,
                 request.target,
                 request.connection.remote,
-                user_agent,
-                crawler,
+                self.user_agent,
+                self.crawler,
                 decision.kind,
                 decision.reason,
                 source,
