@@ -30,7 +30,7 @@ from prerender.crawling.triggers import Paths, Triggers
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
-from prerender.handler import Handler
+from prerender.handler import BeginSpan, Handler
 from prerender.headers import Forwarding
 from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
@@ -171,6 +171,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             snapshots,
             _forwarder(settings, sweeper, triggers),
             records=telemetry.requests,
+            begin_span=_tracing(settings, telemetry, stack),
         )
         public = Server(handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
@@ -223,6 +224,26 @@ def _raise_file_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> BeginSpan | None:
+    """Send spans of requests and renders, if that is wanted."""
+    if not settings.tracing.endpoint:
+        return None
+    try:
+        from prerender.telemetry.tracing import Tracing  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise ConfigError(
+            [f"[tracing] endpoint: {error}: install it with pip install 'prerender-proxy[otel]'"]
+        ) from error
+    tracing = Tracing(
+        settings.tracing.endpoint, settings.tracing.sample, Redaction(settings.log.secrets)
+    )
+    telemetry.requests.subscribe(tracing.request)
+    telemetry.renders.subscribe(tracing.render)
+    # It waits for its collector.
+    stack.push_async_callback(asyncio.to_thread, tracing.close)
+    return tracing.begin
 
 
 def _access_log(settings: Settings) -> AccessLog:

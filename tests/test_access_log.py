@@ -14,6 +14,7 @@ from prerender.snapshots.snapshot import Facts, Target, Timings
 from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.redaction import Redaction
+from prerender.telemetry.trace import TraceContext
 from tests.renders import PUBLIC
 
 RECORD = RequestRecord(
@@ -36,7 +37,7 @@ RECORD = RequestRecord(
     origin_seconds=None,
     timings=Timings(0.001, 0.002, 0.003, 0.004),
     facts=Facts(),
-    trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
+    trace=TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True),
 )
 REDACTION = Redaction(SECRET_PARAMETERS)
 JSON, CONSOLE = Line("json", REDACTION), Line("console", REDACTION)
@@ -69,7 +70,7 @@ def test_json() -> None:
 
 def test_console() -> None:
     forwarded = RECORD._replace(
-        kind="forward", source="origin", cache="", timings=None, origin_seconds=0.5, trace_id=""
+        kind="forward", source="origin", cache="", timings=None, origin_seconds=0.5, trace=None
     )
     assert CONSOLE(forwarded) == (
         "2023-11-14T22:13:20.250000Z [info     ] request                        method=GET "

@@ -13,6 +13,7 @@ from prerender.config.types import (
     Address,
     CrawlerNames,
     Duration,
+    EndpointOrNothing,
     Flag,
     HostList,
     Networks,
@@ -31,6 +32,7 @@ from prerender.config.types import (
     StoreURL,
     Token,
     TriggerAction,
+    share,
     whole_number,
     words,
 )
@@ -329,6 +331,21 @@ class Log(_Section):
     )
 
 
+class Tracing(_Section):
+    """Spans for OpenTelemetry. Needs: pip install 'prerender-proxy[otel]'."""
+
+    endpoint: EndpointOrNothing = Field(
+        "",
+        description="Where they go by OTLP over HTTP, for example "
+        '"http://127.0.0.1:4318/v1/traces". Empty: nowhere.',
+    )
+    sample: Annotated[float, share()] = Field(
+        1.0,
+        description="Of the requests that belong to no trace yet, how many begin one: from 0 to 1. "
+        "Of the others their sender has decided.",
+    )
+
+
 class Settings(_Section):
     """All of them. Frozen: a change of settings is a restart."""
 
@@ -343,6 +360,7 @@ class Settings(_Section):
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
     log: Log = Log()
+    tracing: Tracing = Tracing()
 
     @property
     def origin_url(self) -> URL:

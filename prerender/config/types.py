@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import nan
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -94,6 +95,21 @@ def whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVal
             also = f', or "{word}"' if word else ""
             raise ValueError(f"give a whole number from {least} to {most}{also}")
         return value
+
+    return BeforeValidator(parse)
+
+
+def share() -> BeforeValidator:
+    """A number from 0 to 1."""
+
+    def parse(value: object) -> float:
+        try:
+            number = float(value) if isinstance(value, str | int | float) else nan
+        except ValueError:
+            number = nan
+        if isinstance(value, bool) or not 0 <= number <= 1:
+            raise ValueError("give a number from 0 to 1")
+        return number
 
     return BeforeValidator(parse)
 
@@ -315,6 +331,19 @@ def _site_url(value: str) -> str:
     return str(url.origin())
 
 
+def _endpoint_or_nothing(value: str) -> str:
+    """An absolute http(s) URL."""
+    text = value.strip()
+    try:
+        url = URL(text)
+        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        absolute = False
+    if text and (not absolute or " " in text or not text.isprintable()):
+        raise ValueError('not a URL: give for example "http://127.0.0.1:4318/v1/traces"')
+    return text
+
+
 def _site_url_or_nothing(value: str) -> str:
     return _site_url(value) if value else ""
 
@@ -338,5 +367,6 @@ Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
+EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

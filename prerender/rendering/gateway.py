@@ -35,6 +35,7 @@ from prerender.rendering.plain import Plain
 from prerender.rendering.policy import Policy
 from prerender.rendering.stand_in import stand_in
 from prerender.rendering.visit import Document, Exchange, LimitReached, Visit, VisitLimits
+from prerender.telemetry.trace import CURRENT
 from prerender.upstream import Upstream
 
 _HOST = "127.0.0.1"
@@ -129,7 +130,9 @@ class Gateway:
     @contextmanager
     def visit(self, page_number: int, document: Document) -> Iterator[Visit]:
         """Serve a page while it renders: its first navigation gets ``document``."""
-        visit = self._visits[page_number] = Visit(self._public, document, self._rules.limits)
+        visit = self._visits[page_number] = Visit(
+            self._public, document, self._rules.limits, CURRENT.get()
+        )
         try:
             yield visit
         finally:

@@ -10,6 +10,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.rendering.destination import MEDIA, PROGRAMS
+from prerender.telemetry.trace import TraceContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,14 @@ class Exchange:
 class Visit:
     """The gateway's side of one render: the document to hand over, and every request seen.
 
+    ``trace``: what the site's own requests belong to.
     Requests that come when there were far too many already are not kept.
     """
 
     public: URL
     document: Document | None
     limits: VisitLimits = VisitLimits()
+    trace: TraceContext | None = None
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0
