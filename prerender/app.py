@@ -21,6 +21,7 @@ from aiohttp import web
 
 from prerender import logs
 from prerender.admin import health
+from prerender.admin.explain import Explanations
 from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
@@ -179,10 +180,9 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
-        admin = web.AppRunner(
-            health.make_app(pool, store, metrics, lambda: running.draining, purging),
-            access_log=None,
-        )
+        admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
+        Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
+        admin = web.AppRunner(admin_app, access_log=None)
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):

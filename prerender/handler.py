@@ -119,6 +119,18 @@ class Handler:
         finally:
             self._records(course.record(request))
 
+    async def considered(self, request: Request) -> Course:
+        """What would be done with a request, as far as it is decided here. Nothing is."""
+        user_agent, crawler = self._client(request.headers)
+        decision = self._decide(request, user_agent)
+        course = Course(time.perf_counter(), user_agent, crawler, None, decision)
+        if isinstance(decision, Render):
+            if await self._is_allowed(request, decision):
+                course.target = self._target(decision.pretty)
+            else:
+                course.decision = OPTED_OUT
+        return course
+
     def _trace(self, request: Request) -> TraceContext | None:
         """The trace that the request belongs to, with a span for it if spans are made."""
         trace = trace_of(request.headers)
