@@ -16,6 +16,8 @@ from prerender.snapshots.snapshot import Answer, Timings
 if TYPE_CHECKING:
     from prerender.http1.request import Request
 
+# The fields of RFC 9110 section 13.1 that have a meaning for snapshots.
+_CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
 # RFC 9110 section 12.5.5: a field line of its own, beside those that may be there.
@@ -76,7 +78,7 @@ def snapshot_response(
     if by_user_agent:
         fields += VARY_BY_USER_AGENT + b"\r\n"
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
-    if snapshot.status == 200:
+    if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
             request.method,
             request.headers,

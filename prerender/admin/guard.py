@@ -62,8 +62,7 @@ class Guard:
             return await handler(request)
         if self._bears_token(request):
             return await handler(request)
-        public = request.path == _SESSION or not request.path.startswith(("/api/", "/purge"))
-        if not public and not self.knows(request):
+        if not _is_own_file(request) and not self.knows(request):
             refusal = problem(401, "the token is wrong or missing")
             refusal.headers["WWW-Authenticate"] = "Bearer"
             return refusal
@@ -120,6 +119,13 @@ class Guard:
 
     def _is_ours(self, host: str) -> bool:
         return is_loopback(host) or host in self._hosts
+
+
+def _is_own_file(request: web.Request) -> bool:
+    """Whether it is for a file of the dashboard, or for the way in: nothing of the site's is in these."""
+    if "_prerender" in request.query:
+        return False  # explain.py answers it, at any path
+    return request.path in ("/", _SESSION) or request.path.startswith("/dashboard/")
 
 
 def _name(url: str) -> str:
