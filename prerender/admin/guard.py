@@ -122,7 +122,7 @@ class Guard:
 
 
 def _is_own_file(request: web.Request) -> bool:
-    """Whether it is for a file of the dashboard, or for the way in: nothing of the site's is in these."""
+    """Whether it is for a file of the dashboard, or for the way in: nothing of the site is there."""
     if "_prerender" in request.query:
         return False  # explain.py answers it, at any path
     return request.path in ("/", _SESSION) or request.path.startswith("/dashboard/")
