@@ -19,7 +19,9 @@ from typing import NamedTuple
 import structlog
 from aiohttp import web
 
+from prerender import logs
 from prerender.admin import health
+from prerender.admin.explain import Explanations
 from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
@@ -29,7 +31,7 @@ from prerender.crawling.triggers import Paths, Triggers
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
-from prerender.handler import Handler
+from prerender.handler import BeginSpan, Handler
 from prerender.headers import Forwarding
 from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
@@ -52,8 +54,10 @@ from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
+from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.renders import RecordedSnapshots
 from prerender.telemetry.state_metrics import StateMetrics
 from prerender.upstream import Upstream, open_session
@@ -145,6 +149,10 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
+        if settings.log.access != "none":
+            access_log = _access_log(settings)
+            telemetry.requests.subscribe(access_log)
+            stack.callback(access_log.flush)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
@@ -164,6 +172,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             snapshots,
             _forwarder(settings, sweeper, triggers),
             records=telemetry.requests,
+            begin_span=_tracing(settings, telemetry, stack),
         )
         public = Server(handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
@@ -171,10 +180,9 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
-        admin = web.AppRunner(
-            health.make_app(pool, store, metrics, lambda: running.draining, purging),
-            access_log=None,
-        )
+        admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
+        Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
+        admin = web.AppRunner(admin_app, access_log=None)
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):
@@ -216,6 +224,31 @@ def _raise_file_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> BeginSpan | None:
+    """Send spans of requests and renders, if that is wanted."""
+    if not settings.tracing.endpoint:
+        return None
+    try:
+        from prerender.telemetry.tracing import Tracing  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise ConfigError(
+            [f"[tracing] endpoint: {error}: install it with pip install 'prerender-proxy[otel]'"]
+        ) from error
+    tracing = Tracing(
+        settings.tracing.endpoint, settings.tracing.sample, Redaction(settings.log.secrets)
+    )
+    telemetry.requests.subscribe(tracing.request)
+    telemetry.renders.subscribe(tracing.render)
+    # It waits for its collector.
+    stack.push_async_callback(asyncio.to_thread, tracing.close)
+    return tracing.begin
+
+
+def _access_log(settings: Settings) -> AccessLog:
+    line = Line(settings.log.format, Redaction(settings.log.secrets))
+    return AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
 
 
 def _triggers(settings: Settings) -> Triggers:

@@ -23,11 +23,13 @@ from prerender.responses import error_response, snapshot_response
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.telemetry.records import Channel, Course, RequestRecord
-from prerender.telemetry.trace import CURRENT, trace_of
+from prerender.telemetry.trace import CURRENT, TraceContext, trace_of
 
 _REMEMBERED_TARGETS = 1024
 _REMEMBERED_CLIENTS = 1024
 _LONGEST_REMEMBERED = 1024
+
+BeginSpan = Callable[[TraceContext | None], TraceContext]
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +37,8 @@ log = structlog.get_logger(__name__)
 class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours.
 
-    What came of it is told to ``records``.
+    What came of it is told to ``records``. ``begin_span`` makes a span for it, in the trace that it may
+    belong to already; without it traces pass as they are.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Handler:
         forwarder: Forwarder,
         *,
         records: Channel[RequestRecord],
+        begin_span: BeginSpan | None = None,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
@@ -55,6 +59,7 @@ class Handler:
         self._snapshots = snapshots
         self._forwarder = forwarder
         self._records = records
+        self._begin_span = begin_span
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
@@ -66,7 +71,7 @@ class Handler:
         began = time.perf_counter()
         user_agent, crawler = self._client(request.headers)
         decision = self._decide(request, user_agent)
-        course = Course(began, user_agent, crawler, trace_of(request.headers), decision)
+        course = Course(began, user_agent, crawler, self._trace(request), decision)
         try:
             if isinstance(decision, Render) and self._answer_at_once(request, course, decision):
                 return None
@@ -113,6 +118,26 @@ class Handler:
             await request.answer(error_response(PrerenderError()))
         finally:
             self._records(course.record(request))
+
+    async def considered(self, request: Request) -> Course:
+        """What would be done with a request, as far as it is decided here. Nothing is."""
+        user_agent, crawler = self._client(request.headers)
+        decision = self._decide(request, user_agent)
+        course = Course(time.perf_counter(), user_agent, crawler, None, decision)
+        if isinstance(decision, Render):
+            if await self._is_allowed(request, decision):
+                course.target = self._target(decision.pretty)
+            else:
+                course.decision = OPTED_OUT
+        return course
+
+    def _trace(self, request: Request) -> TraceContext | None:
+        """The trace that the request belongs to, with a span for it if spans are made."""
+        trace = trace_of(request.headers)
+        if self._begin_span is not None:
+            trace = self._begin_span(trace)
+            request.traceparent = str(trace).encode()
+        return trace
 
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
         """The User-Agent, and the class of crawlers it belongs to."""

@@ -13,6 +13,7 @@ from yarl import URL
 from prerender import headers as fields
 from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
 from prerender.rendering.visit import Document
+from prerender.telemetry.trace import CURRENT
 from prerender.upstream import Upstream
 
 _HTML = ("text/html", "application/xhtml+xml")
@@ -35,6 +36,7 @@ async def fetch(upstream: Upstream, public: URL, target: str, max_bytes: int) ->
     """
     headers: CIMultiDict[str] = CIMultiDict(_REQUEST)
     fields.mark(headers, public)
+    fields.add_trace(headers, CURRENT.get())
     async with upstream.request("GET", target, headers) as response:
         kept = fields.end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:
