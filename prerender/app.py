@@ -45,12 +45,14 @@ from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial
 from prerender.rendering.visit import VisitLimits
+from prerender.responses import vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.snapshots.variants import Vary
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 3
@@ -145,6 +147,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
             _forwarder(settings, sweeper, triggers),
+            vary=_vary(settings),
         )
         running = Running(0, 0, pool, store)
 
@@ -208,6 +211,13 @@ def _triggers(settings: Settings) -> Triggers:
     )
 
 
+def _vary(settings: Settings) -> Vary | None:
+    cache = settings.cache
+    if not cache.vary:
+        return None
+    return Vary(device="device" in cache.vary, languages=cache.languages)
+
+
 def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
     origin = settings.origin
     connections = OriginConnections(settings.origin_url, origin.connect_timeout, sweeper)
@@ -215,7 +225,7 @@ def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forw
         connections,
         Forwarding(settings.origin_url),
         origin.timeout,
-        pages_vary=triggers.by_user_agent,
+        pages_vary=vary_line(("User-Agent",) if triggers.by_user_agent else ()),
     )
 
 

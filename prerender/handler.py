@@ -6,7 +6,6 @@ from functools import lru_cache
 import structlog
 
 from prerender import headers as fields
-from prerender.ajax_crawling import PrettyURL
 from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Triggers
 from prerender.decision import Refuse, Render, decide
@@ -15,9 +14,10 @@ from prerender.forward import Forwarder
 from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage
 from prerender.http1.request import Request
-from prerender.responses import error_response, snapshot_response
+from prerender.responses import error_response, snapshot_response, vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.variants import Vary
 
 _REMEMBERED_TARGETS = 1024
 
@@ -25,15 +25,20 @@ log = structlog.get_logger(__name__)
 
 
 class Handler:
-    """Answers a request with a snapshot, with what the origin says, or with an error of ours."""
+    """Answers a request with a snapshot, with what the origin says, or with an error of ours.
+
+    ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
+    """
 
     def __init__(
         self,
-        target_of: Callable[[PrettyURL], Target],
+        target_of: Callable[..., Target],
         triggers: Triggers,
         opt_out: OptOut | None,
         snapshots: CachedSnapshots,
         forwarder: Forwarder,
+        *,
+        vary: Vary | None = None,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
@@ -41,6 +46,10 @@ class Handler:
         self._opt_out = opt_out
         self._snapshots = snapshots
         self._forwarder = forwarder
+        self._vary = vary
+        fields = vary.fields if vary else ()
+        self._vary_line = vary_line(fields)
+        self._vary_line_by_user_agent = vary_line(("User-Agent", *fields))
 
     async def __call__(self, request: Request) -> None:
         """Answer it. Raises BadMessage and CutShort, after which its connection cannot be used."""
@@ -84,7 +93,11 @@ class Handler:
         return not await self._opt_out.forbids(request.target, user_agent)
 
     async def _snapshot(self, request: Request, decision: Render) -> None:
-        target = self._target(decision.pretty)
+        if self._vary is None:
+            target = self._target(decision.pretty)
+        else:
+            variant = self._vary.variant_of(request.headers)
+            target = self._target(decision.pretty, variant=variant)
         try:
             answer = await self._snapshots.snapshot(target)
         except NotRenderable as reason:
@@ -92,6 +105,5 @@ class Handler:
             log.debug("not rendered", url=target.url, reason=str(reason))
             await self._forwarder.forward(request, target.path)
         else:
-            await request.answer(
-                snapshot_response(request, answer, by_user_agent=decision.by_user_agent)
-            )
+            vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
+            await request.answer(snapshot_response(request, answer, vary))

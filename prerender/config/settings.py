@@ -6,7 +6,7 @@ A setting is ``[section] key`` in the TOML file and ``PRERENDER_SECTION_KEY`` in
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from yarl import URL
 
 from prerender.config.types import (
@@ -15,6 +15,7 @@ from prerender.config.types import (
     Duration,
     Flag,
     HostList,
+    Languages,
     Networks,
     PagePatterns,
     Parameters,
@@ -186,6 +187,17 @@ class Cache(_Section):
         TRACKING_PARAMETERS,
         description="Query parameters that make no difference to a page and are left out.",
     )
+    vary: Annotated[tuple[str, ...], words("device", "language")] = Field(
+        (),
+        description="What a page has snapshots of its own for: device (phones, and all others), "
+        "language, or both. Each of them multiplies renders and memory.",
+    )
+    languages: Languages = Field(
+        (),
+        validate_default=True,
+        description="The languages there are then, the first for all who want none of them: "
+        '["en", "de", "fr-CH"].',
+    )
     max_bytes: Size = Field(256 * 1024**2, description="Bound of the memory that snapshots take.")
     file_max_bytes: Size = Field(
         2 * 1024**3, description="Bound of the disk space that snapshots take (file://)."
@@ -193,6 +205,16 @@ class Cache(_Section):
     timeout: PositiveDuration = Field(
         0.5, description="Longest wait for Redis before it is done without."
     )
+
+    @field_validator("languages")
+    @classmethod
+    def _fits_vary(cls, languages: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        by_language = "language" in info.data.get("vary", ())
+        if by_language and not languages:
+            raise ValueError('give the languages, since vary has "language"')
+        if languages and not by_language and "vary" in info.data:
+            raise ValueError('they count only if vary has "language"')
+        return languages
 
 
 class Browser(_Section):

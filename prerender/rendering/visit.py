@@ -77,6 +77,7 @@ class Visit:
     public: URL
     document: Document | None
     limits: VisitLimits = VisitLimits()
+    accept_language: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0

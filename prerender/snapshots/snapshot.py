@@ -12,6 +12,7 @@ from prerender.ajax_crawling import PrettyURL
 from prerender.conditional import format_http_date
 from prerender.snapshots.encodings import IDENTITY
 from prerender.snapshots.tracking import NO_TRACKING, Tracking
+from prerender.snapshots.variants import ORDINARY, Variant
 
 Header = tuple[str, str]
 
@@ -21,21 +22,32 @@ class Target:
     """The page to render: its path and query as the crawler sent them, and its fragment.
 
     ``url`` is the public URL that the browser opens, ``page`` the part of it after the host. ``key``
-    names the target in every store: two targets have the same key only if they are the same page.
+    names the target in every store: two targets have the same key only if they are the same ``variant``
+    of the same page.
     """
 
     path: str
     url: str
     page: str = field(repr=False)
     key: str = field(repr=False)
+    variant: Variant = ORDINARY
 
     @classmethod
-    def of(cls, public: URL, pretty: PrettyURL, tracking: Tracking = NO_TRACKING) -> "Target":
+    def of(
+        cls,
+        public: URL,
+        pretty: PrettyURL,
+        tracking: Tracking = NO_TRACKING,
+        variant: Variant = ORDINARY,
+    ) -> "Target":
         """The target of a pretty URL, less ``tracking``, on the site with the public URL ``public``."""
         pretty = replace(pretty, path=tracking.without(pretty.path))
         page = str(pretty)
         url = f"{public.origin()}{page}"
-        return cls(pretty.path, url, page, _digest(url.encode("utf-8", "surrogateescape")))
+        # No URL has a space.
+        name = url if variant == ORDINARY else f"{url} {variant}"
+        key = _digest(name.encode("utf-8", "surrogateescape"))
+        return cls(pretty.path, url, page, key, variant)
 
 
 @dataclass(frozen=True, slots=True)
