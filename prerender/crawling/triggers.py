@@ -65,6 +65,10 @@ class Triggers:
         crawler = self._user_agents.class_of(user_agent)
         return "forward" if crawler is None else self._actions.get(crawler, "forward")
 
+    def class_of(self, user_agent: str) -> CrawlerClass | None:
+        """Which class of crawlers a client is of, whatever the owner wants; None for people."""
+        return self._user_agents.class_of(user_agent)
+
     def may_render(self, target: str) -> bool:
         """Whether the page at a request target, in pretty form, may be rendered at all."""
         return self._paths.allow(target)

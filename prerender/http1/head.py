@@ -63,7 +63,7 @@ class Fields:
         self._repeated = len(self.names) < len(lines)
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self.names
+        return name in self.names or name.lower() in self.names
 
     def values(self, name: str) -> list[bytes]:
         """The values of all lines of that name, which is in lower case."""
@@ -122,7 +122,6 @@ def parse_request(head: bytes) -> RequestHead:
         raise BadMessage("the request line is not METHOD TARGET VERSION") from None
     minor = _minor(version)
     method = _method(method_bytes)
-    _check_octets(head, len(lines))
     fields = Fields(_field_lines(lines))
     if len(target) > MAX_TARGET_BYTES:
         raise BadMessage("the request target is too long", 414)
@@ -157,7 +156,8 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
     match = _STATUS_LINE.fullmatch(first)
     if match is None:
         raise BadMessage("the status line is not one")
-    _check_octets(head, len(lines))
+    if match[3] and match[3].translate(None, _TEXT):
+        raise BadMessage("there are control characters in the status line")
     status = int(match[2])
     fields = Fields(_field_lines(lines))
     length, chunked, until_close = _framing(fields)
@@ -174,9 +174,7 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
 
 def parse_fields(block: bytes) -> Fields:
     """Field lines alone, without an empty line at their end. Raises BadMessage."""
-    lines = block.split(b"\r\n")
-    _check_octets(block, len(lines) - 1)
-    return Fields(_field_lines(lines))
+    return Fields(_field_lines(block.split(b"\r\n")))
 
 
 def value_of(line: bytes) -> bytes:
@@ -214,30 +212,30 @@ def _method(method: bytes) -> str:
     return text
 
 
-def _check_octets(head: bytes, line_ends: int) -> None:
-    # All that is left without the allowed octets are the line ends that it was split at.
-    if head.translate(None, _TEXT) != b"\r\n" * line_ends:
-        raise BadMessage("there are control characters in the head")
-
-
 def _field_lines(lines: list[bytes]) -> list[tuple[str, bytes]]:
     if len(lines) > MAX_FIELDS:
         raise BadMessage("there are too many header fields", 431)
-    found = []
-    for line in lines:
-        name, colon, _ = line.partition(b":")
-        if not colon:
-            raise BadMessage("a header field has no colon")
-        found.append((_lower(name), line))
-    return found
+    return [
+        _remembered_line(line) if len(line) <= _LONGEST_REMEMBERED else _field_line(line)
+        for line in lines
+    ]
 
 
-@lru_cache(maxsize=1024)
-def _lower(name: bytes) -> str:
-    # A folded line begins with white space, and so is no token either (RFC 9112 section 5.2).
+def _field_line(line: bytes) -> tuple[str, bytes]:
+    name, colon, _ = line.partition(b":")
+    if not colon:
+        raise BadMessage("a header field has no colon")
+    # A folded line begins with white space, and so has no token for its name (RFC 9112 section 5.2).
     if not _TOKEN.fullmatch(name):
         raise BadMessage("the name of a header field is not a token")
-    return name.decode("ascii").lower()
+    if line.translate(None, _TEXT):
+        raise BadMessage("there are control characters in a header field")
+    return name.decode("ascii").lower(), line
+
+
+# Clients say the same of themselves with every request: most lines have been read before.
+_remembered_line = lru_cache(maxsize=4096)(_field_line)
+_LONGEST_REMEMBERED = 256
 
 
 def _only(fields: Fields, name: str) -> bytes | None:

@@ -168,7 +168,7 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would be a tenth of the cost of a cached answer
 class Answer:
     """A snapshot, and how it was come by. ``age`` and ``ttl`` (what is left of it) in seconds.
 
