@@ -49,6 +49,7 @@ from prerender.rendering.visit import VisitLimits
 from prerender.responses import vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.in_markdown import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
@@ -156,6 +157,8 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             refreshes=max(1, _pages(settings) // 2),
         )
         stack.push_async_callback(snapshots.close)
+        markdown = MarkdownSnapshots(snapshots, store)
+        stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = _triggers(settings)
         sweeper = stack.enter_context(Sweeper())
@@ -167,6 +170,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             _forwarder(settings, sweeper, triggers),
             vary=_vary(settings),
             records=telemetry.requests,
+            markdown=markdown,
         )
         public = Server(handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
@@ -230,6 +234,7 @@ def _triggers(settings: Settings) -> Triggers:
         actions={known: getattr(triggers, known) for known in CLASSES},
         more=more,
         paths=Paths(triggers.include, triggers.exclude),
+        accept_markdown=triggers.markdown,
     )
 
 
@@ -247,7 +252,7 @@ def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forw
         connections,
         Forwarding(settings.origin_url),
         origin.timeout,
-        pages_vary=vary_line(("User-Agent",) if triggers.by_user_agent else ()),
+        pages_vary=vary_line(triggers.vary()),
     )
 
 

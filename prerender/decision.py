@@ -17,17 +17,21 @@ _UNRESOLVED = re.compile(r"(^|/)(\.|%2e){1,2}(/|$)|\\", re.IGNORECASE)
 class Render:
     """Answer with the snapshot of a page.
 
-    ``by_user_agent``: people get the page itself under the same URL.
+    ``by_user_agent``: by what the client says of itself, User-Agent or Accept; people get the page
+    itself under the same URL. ``markdown``: the snapshot in that form.
     """
 
     kind: ClassVar[Literal["render"]] = "render"
 
     pretty: PrettyURL
     by_user_agent: bool = False
+    markdown: bool = False
 
     @property
     def reason(self) -> str:
         """Why, in the words of a small set."""
+        if self.markdown:
+            return "a client that gets Markdown"
         return "a crawler by its User-Agent" if self.by_user_agent else "an ugly URL"
 
 
@@ -68,14 +72,15 @@ def decide(
     user_agent: str = "",
     marked: bool = False,
     upgrade: bool = False,
+    wants_markdown: bool = False,
 ) -> Decision:
     """What to do with a request.
 
     ``target`` is the request target in origin form, byte for byte; ``marked``: a renderer sent it;
-    ``upgrade``: it asks for another protocol.
+    ``upgrade``: it asks for another protocol; ``wants_markdown``: it would rather have Markdown.
     """
     ugly = UGLY_TOKEN in target
-    if not ugly and not triggers.by_user_agent:
+    if not ugly and not triggers.by_user_agent and not wants_markdown:
         return _NORMAL
     if marked:
         # A page that asks for ugly URLs of its own site would render without end.
@@ -83,32 +88,34 @@ def decide(
     action = triggers.action(user_agent)
     if action == "refuse":
         return Refuse()
-    if not ugly and action == "forward":
+    markdown = wants_markdown or action == "markdown"
+    ordinary_too = markdown or action == "render"
+    if not ugly and not ordinary_too:
         return _NORMAL
     if method not in ("GET", "HEAD"):
         return _METHOD
     if upgrade:
         return _UPGRADE
     read = _remembered if len(target) <= _LONGEST_REMEMBERED else _read
-    decision = read(target, action == "render")
+    decision = read(target, ordinary_too, markdown)
     if isinstance(decision, Render) and not triggers.may_render(decision.pretty.path):
         return _EXCLUDED
     return decision
 
 
-def _read(target: str, by_user_agent: bool) -> Decision:
-    """What a target asks for, of itself."""
+def _read(target: str, ordinary_too: bool, markdown: bool) -> Decision:
+    """What a target asks for, of itself; ordinary URLs only ``ordinary_too``."""
     pretty = ugly_to_pretty(target)
     ugly = pretty is not None
     if pretty is None:
-        if not by_user_agent:
+        if not ordinary_too:
             return _NORMAL
         if not may_be_page(target):
             return _NO_PAGE
         pretty = PrettyURL(target, "")
     if not target.startswith("/") or _UNRESOLVED.search(pretty.path.partition("?")[0]):
         return _PATH
-    return Render(pretty, by_user_agent=not ugly)
+    return Render(pretty, by_user_agent=not ugly, markdown=markdown)
 
 
 # Crawlers ask again for the same pages, and reading a target is a third of a cached answer's cost.

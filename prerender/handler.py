@@ -18,8 +18,10 @@ from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage, Fields, value_of
 from prerender.http1.request import Request
 from prerender.http1.server import Rest
+from prerender.preferences import prefers_markdown
 from prerender.responses import error_response, snapshot_response, vary_line
 from prerender.snapshots.cached import CachedSnapshots
+from prerender.snapshots.in_markdown import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry.records import Channel, Course, RequestRecord
@@ -48,6 +50,7 @@ class Handler:
         forwarder: Forwarder,
         *,
         records: Channel[RequestRecord],
+        markdown: MarkdownSnapshots,
         vary: Vary | None = None,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
@@ -58,9 +61,10 @@ class Handler:
         self._forwarder = forwarder
         self._records = records
         self._vary = vary
-        on = vary.fields if vary else ()
-        self._vary_line = vary_line(on)
-        self._vary_line_by_user_agent = vary_line(("User-Agent", *on))
+        self._markdown = markdown
+        variants = vary.fields if vary else ()
+        self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
+        self._vary_line_by_user_agent = vary_line((*triggers.vary(), *variants))
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
@@ -86,7 +90,8 @@ class Handler:
         if self._opt_out is not None:
             return False
         course.target = self._target_of(request, decision)
-        answer = course.answer = self._snapshots.fresh(course.target)
+        snapshots = self._markdown if decision.markdown else self._snapshots
+        answer = course.answer = snapshots.fresh(course.target)
         if answer is None:
             return False
         vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
@@ -136,6 +141,8 @@ class Handler:
             user_agent=user_agent,
             marked=fields.is_marked(request.headers),
             upgrade="upgrade" in request.headers,
+            wants_markdown=self._triggers.accept_markdown
+            and prefers_markdown(request.headers.get("accept")),
         )
 
     async def _answer(self, request: Request, course: Course) -> None:
@@ -160,7 +167,8 @@ class Handler:
     async def _snapshot(self, request: Request, decision: Render, course: Course) -> None:
         target = course.target = self._target_of(request, decision)
         try:
-            course.answer = answer = await self._snapshots.snapshot(target)
+            snapshots = self._markdown if decision.markdown else self._snapshots
+            course.answer = answer = await snapshots.snapshot(target)
         except NotRenderable as reason:
             # An image, an error of the origin: its own answer, for the pretty URL.
             course.detail = str(reason)

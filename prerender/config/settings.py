@@ -132,6 +132,10 @@ class Triggers(_Section):
     seo_tool: TriggerAction = Field(
         "forward", description="Tools that look at sites: AhrefsBot, Chrome-Lighthouse, ..."
     )
+    markdown: Flag = Field(
+        False,
+        description="Pages as Markdown for all who ask for that (Accept: text/markdown).",
+    )
     more: CrawlerNames = Field(
         (),
         description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',

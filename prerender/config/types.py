@@ -221,8 +221,8 @@ def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
 
 
 def _action(value: object) -> str:
-    if value not in ("forward", "render", "refuse"):
-        raise ValueError('give "forward", "render" or "refuse"')
+    if value not in ("forward", "render", "markdown", "refuse"):
+        raise ValueError('give "forward", "render", "markdown" or "refuse"')
     return str(value)
 
 

@@ -15,6 +15,7 @@ from prerender.snapshots.tracking import NO_TRACKING, Tracking
 from prerender.snapshots.variants import ORDINARY, Variant
 
 Header = tuple[str, str]
+HTML = "text/html; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Snapshot:
     seconds) is when the content last changed, which may be long before it was last rendered.
     ``storable``: the origin allows that it is kept. ``ttl`` (seconds) and ``tags`` are the page's own
     word on how long and under what names, ``shell`` tells which scripts and styles it came with.
-    ``encoded``: the body by content coding.
+    ``encoded``: the body by content coding. ``content_type`` is the field's value.
     """
 
     status: int
@@ -114,6 +115,7 @@ class Snapshot:
     tags: tuple[str, ...] = ()
     shell: str = ""
     encoded: tuple[tuple[str, bytes], ...] = ()
+    content_type: str = HTML
 
     @cached_property
     def _bodies(self) -> dict[str, bytes]:
@@ -140,7 +142,7 @@ class Snapshot:
             f"Last-Modified: {format_http_date(self.last_modified)}",
             "Vary: Accept-Encoding",
         ]
-        of_content = ["Content-Type: text/html; charset=utf-8", "Accept-Ranges: none"]
+        of_content = [f"Content-Type: {self.content_type}", "Accept-Ranges: none"]
         if coding != IDENTITY:
             of_content.append(f"Content-Encoding: {coding}")
         return Representation(etag, _field_lines(lines), _field_lines(of_content), body)
