@@ -233,7 +233,9 @@ def _triggers(settings: Settings) -> Triggers:
     return Triggers(
         actions={known: getattr(triggers, known) for known in CLASSES},
         more=more,
-        paths=Paths(triggers.include, triggers.exclude),
+        paths=Paths(triggers.include, triggers.exclude)
+        if triggers.include or triggers.exclude
+        else None,
         accept_markdown=triggers.markdown,
     )
 

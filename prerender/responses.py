@@ -17,6 +17,8 @@ from prerender.snapshots.snapshot import Answer, Timings
 if TYPE_CHECKING:
     from prerender.http1.request import Request
 
+# The fields of RFC 9110 section 13.1 that have a meaning for snapshots.
+_CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
 
@@ -78,7 +80,7 @@ def snapshot_response(request: "Request", answer: Answer, vary: bytes = b"") -> 
     chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
     fields = chosen.fields + _fields_of(answer) + vary
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
-    if snapshot.status == 200:
+    if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
             request.method,
             request.headers,

@@ -60,7 +60,7 @@ class Triggers:
         self._user_agents = UserAgents(
             {name: known[name] + (more or {}).get(name, ()) for name in known}
         )
-        self._paths = paths or Paths()
+        self._paths = paths
         self.by_user_agent = any(action != "forward" for action in self._actions.values())
         self.markdown_by_user_agent = "markdown" in self._actions.values()
         self.accept_markdown = accept_markdown
@@ -83,7 +83,7 @@ class Triggers:
 
     def may_render(self, target: str) -> bool:
         """Whether the page at a request target, in pretty form, may be rendered at all."""
-        return self._paths.allow(target)
+        return self._paths is None or self._paths.allow(target)
 
 
 def may_be_page(target: str) -> bool:

@@ -116,35 +116,26 @@ class ResponseHead:
 def parse_request(head: bytes) -> RequestHead:
     """A request's head, without the empty line that ends it. Raises BadMessage."""
     first, *lines = head.split(b"\r\n")
-    try:
-        method_bytes, target, version = first.split(b" ")
-    except ValueError:
-        raise BadMessage("the request line is not METHOD TARGET VERSION") from None
-    minor = _minor(version)
-    method = _method(method_bytes)
+    read = _remembered_request_line if len(first) <= _LONGEST_REMEMBERED else _request_line
+    method, target, authority, minor = read(first)
     fields = Fields(_field_lines(lines))
     if len(target) > MAX_TARGET_BYTES:
         raise BadMessage("the request target is too long", 414)
     host = _only(fields, "host")
     if host is None and minor == 1:
         raise BadMessage("there is no Host")
-    path = target
-    if not target.startswith(b"/"):
-        path, host = _other_form(method, target, host)
-    if not _TARGET.fullmatch(path):
-        raise BadMessage("the request target has octets that cannot stand there")
-    if host is not None and not _HOST.fullmatch(host):
-        raise BadMessage("the Host is not a host")
+    if authority is not None:
+        host = authority  # it counts, and not what stands in Host (RFC 9112 section 3.2.2)
     length, chunked, _ = _framing(fields)
     keep_alive = _keep_alive(fields, minor)
     if chunked and minor == 0:
         keep_alive = False  # RFC 9112 section 6.1: its framing is not to be trusted
     return RequestHead(
         method,
-        path.decode("ascii"),
+        target,
         minor,
         fields,
-        (host or b"").decode("ascii"),
+        "" if host is None else _host(host),
         None if chunked else length or 0,
         keep_alive,
     )
@@ -186,6 +177,22 @@ def value_of(line: bytes) -> bytes:
 def members(value: str) -> frozenset[str]:
     """The members of a list field, in lower case (RFC 9110 section 5.6.1)."""
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
+
+
+def _request_line(line: bytes) -> tuple[str, str, bytes | None, int]:
+    """Method, target in origin form, authority if one was named, and minor version."""
+    try:
+        method_bytes, target, version = line.split(b" ")
+    except ValueError:
+        raise BadMessage("the request line is not METHOD TARGET VERSION") from None
+    minor = _minor(version)
+    method = _method(method_bytes)
+    authority = None
+    if not target.startswith(b"/") and not (target == b"*" and method == "OPTIONS"):
+        target, authority = _of_absolute_form(target)
+    if not _TARGET.fullmatch(target):
+        raise BadMessage("the request target has octets that cannot stand there")
+    return method, target.decode("ascii"), authority, minor
 
 
 @lru_cache(maxsize=16)
@@ -233,27 +240,35 @@ def _field_line(line: bytes) -> tuple[str, bytes]:
     return name.decode("ascii").lower(), line
 
 
-# Clients say the same of themselves with every request: most lines have been read before.
-_remembered_line = lru_cache(maxsize=4096)(_field_line)
+# Clients say the same of themselves with every request, and ask again for the same pages: most lines
+# have been read before.
 _LONGEST_REMEMBERED = 256
+_remembered_line = lru_cache(maxsize=4096)(_field_line)
+_remembered_request_line = lru_cache(maxsize=1024)(_request_line)
 
 
 def _only(fields: Fields, name: str) -> bytes | None:
     """The value of a field that may stand there once."""
+    if name not in fields.names:
+        return None
     values = fields.values(name)
     if len(values) > 1:
         raise BadMessage(f"{name} is there more than once")
-    return values[0] if values else None
+    return values[0]
 
 
-def _other_form(method: str, target: bytes, host: bytes | None) -> tuple[bytes, bytes | None]:
-    """Path and host of a target that is not in origin form (RFC 9112 section 3.2)."""
-    if target == b"*" and method == "OPTIONS":
-        return target, host
+@lru_cache(maxsize=256)
+def _host(value: bytes) -> str:
+    if not _HOST.fullmatch(value):
+        raise BadMessage("the Host is not a host")
+    return value.decode("ascii")
+
+
+def _of_absolute_form(target: bytes) -> tuple[bytes, bytes]:
+    """Path and authority of a target that is a URL (RFC 9112 section 3.2.2)."""
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
         raise BadMessage("the request target is neither a path nor a URL")
-    # The target's authority counts, and not what stands in Host (section 3.2.2).
     path = match[2]
     return (path if path.startswith(b"/") else b"/" + path), match[1]
 
