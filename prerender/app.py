@@ -27,6 +27,7 @@ from prerender.config.settings import Server as ServerSettings
 from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Paths, Triggers
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
+from prerender.drop_in import DropIn
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
 from prerender.handler import Handler
@@ -171,6 +172,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             vary=_vary(settings),
             records=telemetry.requests,
             markdown=markdown,
+            drop_in=_drop_in(settings),
         )
         public = Server(handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
@@ -238,6 +240,13 @@ def _triggers(settings: Settings) -> Triggers:
         else None,
         accept_markdown=triggers.markdown,
     )
+
+
+def _drop_in(settings: Settings) -> DropIn | None:
+    drop_in = settings.drop_in
+    if not drop_in.enabled:
+        return None
+    return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
 
 
 def _vary(settings: Settings) -> Vary | None:

@@ -12,7 +12,8 @@ from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Triggers
 from prerender.crawling.user_agents import CrawlerClass
 from prerender.decision import OPTED_OUT, Decision, Refuse, Render, decide
-from prerender.errors import CrawlerRefused, NotRenderable, PrerenderError
+from prerender.drop_in import DropIn
+from prerender.errors import NotRenderable, PrerenderError, Refused
 from prerender.forward import Forwarder
 from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage, Fields, value_of
@@ -52,6 +53,7 @@ class Handler:
         records: Channel[RequestRecord],
         markdown: MarkdownSnapshots,
         vary: Vary | None = None,
+        drop_in: DropIn | None = None,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
@@ -64,7 +66,10 @@ class Handler:
         self._markdown = markdown
         variants = vary.fields if vary else ()
         self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
-        self._vary_line_by_user_agent = vary_line((*triggers.vary(), *variants))
+        # A middleware gives the answer to the crawler, under a URL where people get the page itself.
+        by_middleware = ("User-Agent",) if drop_in else ()
+        self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
+        self._drop_in = drop_in
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
@@ -107,9 +112,9 @@ class Handler:
         except (BadMessage, CutShort, CancelledError) as error:
             course.error = error
             raise
-        except CrawlerRefused as error:
+        except Refused as error:
             course.error = error
-            log.debug("crawler refused", target=request.target, user_agent=course.user_agent)
+            log.debug("refused", target=request.target, user_agent=course.user_agent)
             await request.answer(error_response(error))
         except PrerenderError as error:
             course.error = error
@@ -134,23 +139,31 @@ class Handler:
         return user_agent, self._triggers.class_of(user_agent)
 
     def _decide(self, request: Request, user_agent: str) -> Decision:
+        marked = fields.is_marked(request.headers)
+        drop_in = False
+        if self._drop_in is not None:
+            try:
+                drop_in = self._drop_in.take(request)
+            except Refused as error:
+                return Refuse(type(error), "a middleware that may not ask")
         return decide(
             request.method,
             request.target,
             triggers=self._triggers,
             user_agent=user_agent,
-            marked=fields.is_marked(request.headers),
+            marked=marked,
             upgrade="upgrade" in request.headers,
             wants_markdown=self._triggers.accept_markdown
             and prefers_markdown(request.headers.get("accept")),
+            drop_in=drop_in,
         )
 
     async def _answer(self, request: Request, course: Course) -> None:
         match course.decision:
             case Render() as decision if await self._is_allowed(request, decision):
                 await self._snapshot(request, decision, course)
-            case Refuse():
-                raise CrawlerRefused
+            case Refuse(error):
+                raise error
             case Render():
                 course.decision = OPTED_OUT
                 await self._forwarder.forward(request)

@@ -147,6 +147,8 @@ def error_response(error: PrerenderError) -> WholeResponse:
     fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
     if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
         fields += b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        fields += b'WWW-Authenticate: X-Prerender-Token realm="snapshots"\r\n'
     if isinstance(error, RenderError):
         fields += b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
         fields += f"Cache-Status: {CACHE_NAME}; fwd=miss; detail=failed\r\n".encode()

@@ -152,6 +152,24 @@ class Triggers(_Section):
     )
 
 
+class DropIn(_Section):
+    """In the place of Prerender or Rendertron, for their middlewares: GET /https://www.example.com/page."""
+
+    enabled: Flag = Field(
+        False, description="Answer middlewares that ask for pages by their whole URLs."
+    )
+    token: Token = Field(
+        "",
+        repr=False,
+        description="What they have to send as X-Prerender-Token. Empty: nothing.",
+    )
+    hosts: HostList = Field(
+        (),
+        description="Other names of the site: pages of theirs are those of [site] url. All other "
+        "hosts get a 403.",
+    )
+
+
 class Cache(_Section):
     """Where snapshots are kept, and for how long."""
 
@@ -348,6 +366,7 @@ class Settings(_Section):
     server: Server = Server()
     admin: Admin = Admin()
     triggers: Triggers = Triggers()
+    drop_in: DropIn = DropIn()
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()
