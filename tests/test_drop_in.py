@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession, UnixConnector
 from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
@@ -319,3 +322,93 @@ async def test_prerender_node_is_given_gzip(start_proxy: StartProxy) -> None:
         )
         assert "rendered /long/" in answer.text
         assert "Content-Encoding" not in answer.headers
+
+
+# ---- nginx
+
+NGINX = """
+{user}
+daemon off;
+pid {folder}/pid;
+error_log stderr error;
+events {{ worker_connections 64; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+
+  # As in Prerender's documentation.
+  server {{
+    listen unix:{folder}/rewriting.sock;
+    location / {{
+      proxy_set_header X-Prerender-Token {token};
+      set $prerender 0;
+      if ($http_user_agent ~* "googlebot|bingbot") {{ set $prerender 1; }}
+      if ($args ~ "_escaped_fragment_") {{ set $prerender 1; }}
+      if ($http_user_agent ~ "Prerender") {{ set $prerender 0; }}
+      if ($prerender = 1) {{
+        set $prerender "{service}";
+        rewrite .* /$scheme://www.example.com$request_uri? break;
+        proxy_pass http://$prerender;
+      }}
+      if ($prerender = 0) {{ proxy_pass {origin}; }}
+    }}
+  }}
+  # Without the rewrite, whose escapes can be mistaken.
+  server {{
+    listen unix:{folder}/passing.sock;
+    location / {{
+      proxy_set_header X-Prerender-Token {token};
+      set $service "{service}";
+      if ($http_user_agent ~* "googlebot|bingbot") {{
+        proxy_pass http://$service/$scheme://www.example.com$request_uri;
+      }}
+      proxy_pass {origin};
+    }}
+  }}
+}}
+"""
+
+
+@asynccontextmanager
+async def _nginx(folder: Path, service: str, origin: str) -> AsyncIterator[None]:
+    user = "user root;" if os.geteuid() == 0 else ""
+    service = service.removeprefix("http://")
+    config = NGINX.format(user=user, folder=folder, service=service, origin=origin, token=TOKEN)
+    (folder / "nginx.conf").write_text(config, encoding="utf-8")
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    assert program, "nginx is not installed: run make test"
+    process = await asyncio.create_subprocess_exec(
+        program, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            while not (folder / "passing.sock").exists():
+                await asyncio.sleep(0.01)
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.mark.parametrize("form", ["rewriting", "passing"])
+async def test_nginx(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path, form: str
+) -> None:
+    paths = ["/a%2Fb/c%20d?x=%26&y=a+b", "/%E3%83%86?q=100%25", "/list?u=https://h/%3Fa"]
+    origin = await pages(start_origin, {URL(path, encoded=True).path: PAGE for path in paths})
+    proxy = await start_proxy(origin.url, SETTINGS)
+    async with (
+        _nginx(tmp_path, proxy.url, origin.url),
+        ClientSession(connector=UnixConnector(f"{tmp_path}/{form}.sock")) as client,
+    ):
+        for path in paths:
+            url = URL(f"http://site{path}", encoded=True)
+            async with client.get(url, headers={"User-Agent": GOOGLEBOT}) as answer:
+                assert f"rendered {path.replace('&', '&amp;')}<" in await answer.text()
+            assert origin.requests[-1].raw_path == path
+            async with client.get(url, headers={"User-Agent": BROWSER}) as answer:
+                assert ">shell<" in await answer.text()
