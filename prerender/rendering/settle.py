@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 
 from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
+from prerender.rendering.device import DESKTOP, Window
 from prerender.rendering.devtools import CommandFailed, Session
 from prerender.rendering.visit import Visit
 
@@ -37,9 +38,8 @@ TALK_PATIENCE_SECONDS = 0.2
 # Frames of other origins cannot be asked what they wait for, nor can pages that have broken the
 # probe: they get some virtual time.
 UNKNOWN_MS = 3000.0
-# The window, in CSS pixels. It grows to the height of a page with parts that load when they are seen,
-# but not without end: a page may grow with its window.
-WIDTH, HEIGHT = 1280, 1024
+# The window grows to the height of a page with parts that load when they are seen, but not without end:
+# a page may grow with its window.
 HIGHEST_WINDOW = 20_000
 MOST_SHOWINGS = 4
 # What is shown may need time of its own: a page's loops may have used up the budget by then.
@@ -126,6 +126,8 @@ class Settler:
         visit: Visit,
         budget_seconds: float,
         patience_seconds: float,
+        *,
+        window: Window = DESKTOP,
     ) -> None:
         self._session = session
         self._clock = clock
@@ -143,7 +145,8 @@ class Settler:
         self._loops = _Patience()
         self._looping_since = 0.0
         self._last_slice_seconds = 0.0
-        self._window_height = HEIGHT
+        self._window = window
+        self._window_height = window.height
         self._showings = 0
         self._grows_with_window = False
         self.resized = False
@@ -202,7 +205,7 @@ class Settler:
                 await self._see("shown()")
                 return True
             self._grows_with_window = True
-            await self._resize(HEIGHT)
+            await self._resize(self._window.height)
         elif not await self._see("hasNextToVisit()"):
             return False
         await self._see("tour()")
@@ -217,11 +220,7 @@ class Settler:
         self._window_height = height
         self.resized = True
         await self._session.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=WIDTH,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
+            "Emulation.setDeviceMetricsOverride", **self._window.metrics(height)
         )
 
     def _next_slice(self, last_ms: float, state: _State | None) -> float:
