@@ -288,6 +288,11 @@ def _browser_limits(settings: Settings) -> BrowserLimits:
     return BrowserLimits(browser.max_renders, browser.max_age, memory)
 
 
+def memory_needed(settings: Settings) -> int:
+    """Bytes of memory that the browser may take; 0: there is no limit."""
+    return _browser_limits(settings).memory
+
+
 def _cpus() -> float:
     """The CPUs this process may use: those of its affinity, or its cgroup's quota if that is less."""
     cpus = float(len(os.sched_getaffinity(0)))

@@ -306,6 +306,15 @@ def _site_url_or_nothing(value: str) -> str:
     return _site_url(value) if value else ""
 
 
+class TableKeys(tuple[str, ...]):
+    """The keys of a setting that is a list of tables, in the order in which its value has them."""
+
+    __slots__ = ()
+
+    def __new__(cls, *keys: str) -> "TableKeys":
+        return super().__new__(cls, keys)
+
+
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
@@ -316,9 +325,13 @@ Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
-CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
+CrawlerNames = Annotated[
+    tuple[tuple[CrawlerClass, str], ...],
+    BeforeValidator(_crawler_names),
+    TableKeys("class", "name"),
+]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
-Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
+Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
