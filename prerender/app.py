@@ -11,7 +11,7 @@ import os
 import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from prerender.admin import health
 from prerender.admin.purge import Purging
+from prerender.checking.person import Person
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -76,13 +77,37 @@ class Running:
 @asynccontextmanager
 async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, Renderer]]:
     """The part that makes snapshots: also all that ``prerender render`` needs."""
+    async with browsing(settings, _rules(settings)) as (upstream, gateway, pool):
+        render = RenderSettings(
+            timeout=settings.render.timeout,
+            budget=settings.render.budget,
+            patience=settings.render.patience,
+            max_bytes=settings.render.max_bytes,
+            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
+            volatile=settings.snapshot.volatile,
+        )
+        yield upstream, pool, Renderer(settings.public_url, upstream, gateway, pool, render)
+
+
+@asynccontextmanager
+async def person(settings: Settings) -> AsyncIterator[Person]:
+    """Somebody who looks at the site as people do: no request tells that a program asks."""
+    rules = replace(_rules(settings), marked=False)
+    async with browsing(settings, rules) as (_, gateway, pool):
+        yield Person(gateway, pool, settings.render)
+
+
+@asynccontextmanager
+async def browsing(
+    settings: Settings, rules: NetworkRules
+) -> AsyncIterator[tuple[Upstream, Gateway, Pool]]:
+    """A pool of pages, and the way on which they reach the site."""
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
-        rules = _rules(settings)
         third_parties = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
@@ -105,15 +130,7 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
                 try_out=trial(gateway, settings.public_url),
             )
         )
-        render = RenderSettings(
-            timeout=settings.render.timeout,
-            budget=settings.render.budget,
-            patience=settings.render.patience,
-            max_bytes=settings.render.max_bytes,
-            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
-            volatile=settings.snapshot.volatile,
-        )
-        yield upstream, pool, Renderer(settings.public_url, upstream, gateway, pool, render)
+        yield upstream, gateway, pool
 
 
 @asynccontextmanager

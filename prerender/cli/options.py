@@ -3,15 +3,20 @@
 import argparse
 import asyncio
 import os
-from collections.abc import Coroutine, Mapping
+import re
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
+from pydantic import ValidationError
+from yarl import URL
 
 from prerender import logs
+from prerender.addresses import pretty_of
 from prerender.config import Settings, load
-from prerender.config.settings import Log
+from prerender.config.settings import Log, Origin
+from prerender.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -24,6 +29,56 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_via(parser: argparse.ArgumentParser) -> None:
+    """``--via URL``."""
+    parser.add_argument(
+        "--via",
+        type=_server,
+        metavar="URL",
+        help="where to send the requests instead of to the site: a proxy, or a balancer of many",
+    )
+
+
+def add_concurrency(parser: argparse.ArgumentParser, default: int) -> None:
+    """``--concurrency N``."""
+    parser.add_argument(
+        "--concurrency",
+        type=whole(1, 256),
+        default=default,
+        metavar="N",
+        help=f"pages at a time; default: {default}",
+    )
+
+
+def whole(least: int, most: int = 10**9) -> Callable[[str], int]:
+    """The type of an argument that is a whole number."""
+
+    def number(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}: give a number from {least} to {most}")
+        return int(text)
+
+    return number
+
+
+def _server(text: str) -> str:
+    try:
+        return Origin(url=text).url
+    except ValidationError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: give scheme, host and port, for example http://127.0.0.1:8080"
+        ) from None
+
+
+def site_of(url: str) -> str:
+    """Scheme and host of a page. Raises ConfigError."""
+    try:
+        pretty_of(url)
+    except ValueError as error:
+        raise ConfigError([f"URL: {error}"]) from error
+    return str(URL(url, encoded=True).origin())
 
 
 def settings_for_site(

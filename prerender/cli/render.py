@@ -3,8 +3,6 @@
 import argparse
 from typing import Any
 
-from yarl import URL
-
 from prerender import app
 from prerender.addresses import pretty_of
 from prerender.cli import options as common
@@ -25,13 +23,9 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Render a page and print it."""
-    try:
-        pretty = pretty_of(options.url)
-    except ValueError as error:
-        raise ConfigError([f"URL: {error}"]) from error
-    site = str(URL(options.url, encoded=True).origin())
+    site = common.site_of(options.url)
     settings = common.settings_for_site(site, options.config, {"browser": {"pages": 1}})
-    target = Target.of(settings.public_url, pretty)
+    target = Target.of(settings.public_url, pretty_of(options.url))
     common.quiet_logs(settings.log)
     try:
         snapshot = common.run(_snapshot(settings, target))

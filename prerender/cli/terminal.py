@@ -64,6 +64,13 @@ class Progress:
         else:
             self._bar.write(text, file=sys.stderr)
 
+    def result(self, text: str) -> None:
+        """Print a line of the result to standard output, above the bar if there is one."""
+        if self._bar is None:
+            write(f"{text}\n")
+        else:
+            self._bar.write(text, file=sys.stdout)
+
     def found(self, count: int) -> None:
         """So many more are to be done."""
         if self._bar is not None:
