@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
-from prerender.addresses import after_host, pretty_of
+from prerender.addresses import after_host, pretty_of, same_page, site_of
 from prerender.ajax_crawling import UGLY_TOKEN, pretty_to_ugly, ugly_to_pretty
 from prerender.checking.findings import Report
 from prerender.checking.person import Look, Person
@@ -246,22 +246,3 @@ def _ugly(links: Iterable[str], page: str) -> set[str]:
         and site_of(link) == site_of(page)
         and ugly_to_pretty(after_host(link).partition("#")[0]) is not None
     }
-
-
-def same_page(one: str, other: str) -> bool:
-    """Whether two absolute URLs are of one page of one site."""
-    try:
-        same = str(pretty_of(one)) == str(pretty_of(other))
-    except ValueError:
-        return False
-    return same and site_of(one) == site_of(other)
-
-
-def site_of(url: str) -> tuple[str, str]:
-    """Scheme and host, with its port, of an absolute URL."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
-        return parts.scheme, f"{(parts.hostname or '').lower()}:{port}"
-    except ValueError:
-        return "", url

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from protego import Protego
 
-from prerender.addresses import pretty_of
+from prerender.addresses import page_of, site_of
 from prerender.ajax_crawling import UGLY_TOKEN
 from prerender.checking.findings import Finding, Report
-from prerender.checking.page import Pages, check_page, site_of
+from prerender.checking.page import Pages, check_page
 from prerender.checking.person import Person
 from prerender.crawling.crawler import USER_AGENT, Crawler, Fetched
 from prerender.crawling.html import read_page
@@ -86,7 +86,7 @@ class SiteCheck:
             if site_of(url) != site_of(self._site):
                 continue
             try:
-                own.append(Wanted(f"{self._site}{pretty_of(url)}"))
+                own.append(Wanted(page_of(url)))
             except ValueError:
                 continue
         new = self._frontier.new(own)

@@ -13,11 +13,10 @@ from prerender.checking.findings import Finding, Report
 from prerender.checking.site import Result, SiteCheck
 from prerender.cli import options as common
 from prerender.cli import terminal
+from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.crawling import sitemaps
 from prerender.crawling.crawler import USER_AGENT, Crawler
-from prerender.errors import SitemapError
 
 
 def add(commands: Any) -> None:
@@ -72,7 +71,10 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
         crawler = await stack.enter_async_context(Crawler.open(via, options.user_agent))
-        urls = await _listed(options.url, crawler)
+        sources = Sources(crawler, progress)
+        urls = [options.url]
+        if listed := not await sources.is_page(options.url):
+            urls = [entry.url for entry in await sources.read(urls)]
         person = None
         if not options.no_browser:
             person = await stack.enter_async_context(app.person(settings))
@@ -86,31 +88,14 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             site,
             crawler,
             person,
-            follow=urls is None,
+            follow=not listed,
             most=options.max_pages,
             concurrency=options.concurrency,
             user_agent=options.user_agent,
             told=told,
             found=progress.found,
         )
-        return await check.run([options.url] if urls is None else urls)
-
-
-async def _listed(url: str, crawler: Crawler) -> list[str] | None:
-    """The pages of a sitemap; None if the URL is one of a page."""
-
-    async def fetch(wanted: str) -> bytes:
-        answer = await crawler.get(wanted)
-        if answer.status != 200:
-            raise SitemapError(f"{wanted}: status {answer.status}")
-        return answer.body
-
-    if "#!" in url:
-        return None
-    first = await crawler.get(url)
-    if first.is_html or not (sitemaps.is_sitemap(first.body) or first.media_type == "text/plain"):
-        return None
-    return [entry.url async for entry in sitemaps.read([url], fetch)]
+        return await check.run(urls)
 
 
 def _print(report: Report, progress: Progress) -> None:

@@ -19,6 +19,7 @@ from prerender.config.settings import Log, Origin
 from prerender.errors import ConfigError
 
 T = TypeVar("T")
+_ORIGINS = ("PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL")
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,31 @@ def add_concurrency(parser: argparse.ArgumentParser, default: int) -> None:
         metavar="N",
         help=f"pages at a time; default: {default}",
     )
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Where to find pages: ``SITEMAP...`` and ``--follow DEPTH``."""
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="SITEMAP",
+        help="a sitemap or an index (URL or file, also .gz), a list of URLs, - for standard input, "
+        "or a page",
+    )
+    parser.add_argument(
+        "--follow",
+        type=whole(0, 100),
+        default=0,
+        metavar="DEPTH",
+        help="follow links of the snapshots so far",
+    )
+
+
+def rate(text: str) -> float:
+    """The type of an argument that is so many a second; 0 stands for no limit."""
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number, for example 5 or 0.5")
+    return float(text)
 
 
 def whole(least: int, most: int = 10**9) -> Callable[[str], int]:
@@ -91,9 +117,16 @@ def settings_for_site(
     values: dict[str, dict[str, object]] = {"site": {"url": site}}
     for section, keys in (overrides or {}).items():
         values.setdefault(section, {}).update(keys)
-    if config is None and not {"PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL"} & set(os.environ):
+    if config is None and not any(name in os.environ for name in _ORIGINS):
         values.setdefault("origin", {}).setdefault("url", site)
     return load(config, os.environ, values)
+
+
+def settings_if_any(config: Path | None) -> Settings | None:
+    """The settings, for commands that do without if there are none."""
+    if config is None and not any(name in os.environ for name in _ORIGINS):
+        return None
+    return load(config)
 
 
 def quiet_logs(settings: Log) -> None:
