@@ -14,13 +14,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 from aiohttp import web
 
 from prerender.admin import health
 from prerender.admin.purge import Purging
-from prerender.checking.person import Person
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -52,6 +52,10 @@ from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.telemetry.metrics import Metrics
+from prerender.telemetry.records import Telemetry
+from prerender.telemetry.renders import RecordedSnapshots
+from prerender.telemetry.state_metrics import StateMetrics
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 3
@@ -71,43 +75,32 @@ class Running:
     admin_port: int
     pool: Pool
     store: Store
+    telemetry: Telemetry
     draining: bool = False
 
 
-@asynccontextmanager
-async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, Renderer]]:
-    """The part that makes snapshots: also all that ``prerender render`` needs."""
-    async with browsing(settings, _rules(settings)) as (upstream, gateway, pool):
-        render = RenderSettings(
-            timeout=settings.render.timeout,
-            budget=settings.render.budget,
-            patience=settings.render.patience,
-            max_bytes=settings.render.max_bytes,
-            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
-            volatile=settings.snapshot.volatile,
-        )
-        yield upstream, pool, Renderer(settings.public_url, upstream, gateway, pool, render)
+class Rendering(NamedTuple):
+    """The parts that make snapshots."""
+
+    upstream: Upstream
+    gateway: Gateway
+    pool: Pool
+    renderer: Renderer
 
 
 @asynccontextmanager
-async def person(settings: Settings) -> AsyncIterator[Person]:
-    """Somebody who looks at the site as people do: no request tells that a program asks."""
-    rules = replace(_rules(settings), marked=False)
-    async with browsing(settings, rules) as (_, gateway, pool):
-        yield Person(gateway, pool, settings.render)
+async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
+    """The part that makes snapshots: also all that ``prerender render`` needs.
 
-
-@asynccontextmanager
-async def browsing(
-    settings: Settings, rules: NetworkRules
-) -> AsyncIterator[tuple[Upstream, Gateway, Pool]]:
-    """A pool of pages, and the way on which they reach the site."""
+    ``marked``: the site can tell that its pages are rendered, and not looked at by people.
+    """
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
+        rules = replace(_rules(settings), marked=marked)
         third_parties = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
@@ -130,7 +123,16 @@ async def browsing(
                 try_out=trial(gateway, settings.public_url),
             )
         )
-        yield upstream, gateway, pool
+        render = RenderSettings(
+            timeout=settings.render.timeout,
+            budget=settings.render.budget,
+            patience=settings.render.patience,
+            max_bytes=settings.render.max_bytes,
+            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
+            volatile=settings.snapshot.volatile,
+        )
+        renderer = Renderer(settings.public_url, upstream, gateway, pool, render)
+        yield Rendering(upstream, gateway, pool, renderer)
 
 
 @asynccontextmanager
@@ -141,11 +143,13 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     """
     _raise_file_limit()
     async with AsyncExitStack() as stack:
-        upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
+        upstream, gateway, pool, renderer = await stack.enter_async_context(rendering(settings))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
+        telemetry = Telemetry()
+        metrics = Metrics(telemetry)
         snapshots = CachedSnapshots(
-            renderer,
+            RecordedSnapshots(renderer, telemetry.renders),
             store,
             _freshness(settings),
             patience=settings.render.timeout,
@@ -162,19 +166,23 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
             _forwarder(settings, sweeper, triggers),
+            records=telemetry.requests,
         )
-        running = Running(0, 0, pool, store)
+        public = Server(handler, _limits(settings), sweeper)
+        metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
+        await stack.enter_async_context(metrics.watching_the_loop())
+        running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
         admin = web.AppRunner(
-            health.make_app(pool, lambda: running.draining, purging), access_log=None
+            health.make_app(pool, store, metrics, lambda: running.draining, purging),
+            access_log=None,
         )
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):
             await web.TCPSite(admin, settings.admin.host, settings.admin.port).start()
         running.admin_port = admin.addresses[0][1]
-        public = Server(handler, _limits(settings), sweeper)
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
         stack.push_async_callback(public.close, settings.server.grace)
@@ -221,7 +229,9 @@ def _triggers(settings: Settings) -> Triggers:
     return Triggers(
         actions={known: getattr(triggers, known) for known in CLASSES},
         more=more,
-        paths=Paths(triggers.include, triggers.exclude),
+        paths=Paths(triggers.include, triggers.exclude)
+        if triggers.include or triggers.exclude
+        else None,
     )
 
 

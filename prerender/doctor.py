@@ -213,11 +213,8 @@ async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator
     started = time.monotonic()
     remedy = 'see the log above, or try [log] level = "debug"'
     try:
-        async with app.rendering(settings.model_copy(update={"browser": one})) as (
-            _,
-            pool,
-            renderer,
-        ):
+        async with app.rendering(settings.model_copy(update={"browser": one})) as rendering:
+            pool = rendering.pool
             async with pool.place() as place, pool.page(place, settings.render.timeout):
                 yield Line("rendering", "ok", f"a page of our own, {_milliseconds(started)}")
             if not origin_answers:
@@ -225,7 +222,7 @@ async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator
             started = time.monotonic()
             target = Target.of(settings.public_url, PrettyURL("/", ""))
             try:
-                snapshot = (await renderer.snapshot(target)).snapshot
+                snapshot = (await rendering.renderer.snapshot(target)).snapshot
             except NotRenderable as reason:
                 text = f"{target.url}: no HTML page: {reason}"
                 yield Line("first page", "warning", text, "is it the site's origin?")

@@ -10,6 +10,7 @@ from yarl import URL
 
 from prerender import app
 from prerender.checking.findings import Finding, Report
+from prerender.checking.person import Person
 from prerender.checking.site import Result, SiteCheck
 from prerender.cli import options as common
 from prerender.cli import terminal
@@ -77,7 +78,8 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             urls = [entry.url for entry in await sources.read(urls)]
         person = None
         if not options.no_browser:
-            person = await stack.enter_async_context(app.person(settings))
+            rendering = await stack.enter_async_context(app.rendering(settings, marked=False))
+            person = Person(rendering.gateway, rendering.pool, settings.render)
 
         def told(report: Report) -> None:
             progress.done()

@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _snapshot(settings: Settings, target: Target) -> Snapshot:
-    async with app.rendering(settings) as (_, _, renderer):
-        return (await renderer.snapshot(target)).snapshot
+    async with app.rendering(settings) as rendering:
+        return (await rendering.renderer.snapshot(target)).snapshot
 
 
 def failure(target: Target, error: PrerenderError) -> str:
