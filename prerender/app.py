@@ -20,6 +20,7 @@ import structlog
 from aiohttp import web
 
 from prerender.admin import health
+from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
@@ -148,10 +149,11 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
+        freshness = _freshness(settings)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
-            _freshness(settings),
+            freshness,
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
             refreshes=max(1, _pages(settings) // 2),
@@ -160,8 +162,9 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = _triggers(settings)
         sweeper = stack.enter_context(Sweeper())
+        target_of = partial(Target.of, settings.public_url, tracking=tracking)
         handler = Handler(
-            partial(Target.of, settings.public_url, tracking=tracking),
+            target_of,
             triggers,
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
@@ -174,10 +177,12 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
-        admin = web.AppRunner(
-            health.make_app(pool, store, metrics, lambda: running.draining, purging),
-            access_log=None,
+        importing = Importing(
+            store, freshness, settings.public_url, target_of, settings.admin.token
         )
+        admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
+        admin_app.router.add_post("/import", importing.__call__)
+        admin = web.AppRunner(admin_app, access_log=None)
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):
@@ -313,6 +318,11 @@ def _browser_limits(settings: Settings) -> BrowserLimits:
     if memory == "auto":
         memory = _BROWSER_BYTES + _PAGE_BYTES * _pages(settings)
     return BrowserLimits(browser.max_renders, browser.max_age, memory)
+
+
+def page_count(settings: Settings) -> int:
+    """How many pages are rendered at a time."""
+    return _pages(settings)
 
 
 def memory_needed(settings: Settings) -> int:

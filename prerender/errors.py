@@ -13,6 +13,7 @@
     │   └── StoreGone            (the store cannot be reached: it is left alone for a while)
     ├── AdminError               (the command line cannot reach the proxy, or it refuses)
     ├── FetchFailed              (a command that acts as a crawler gets no answer)
+    ├── ArchiveError             (an export cannot be written, or is none)
     ├── SitemapError             (what a command was given is no sitemap, or cannot be read)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
@@ -108,6 +109,10 @@ class AdminError(PrerenderError):
 
 class FetchFailed(PrerenderError):
     """A page that a crawler asks for does not come."""
+
+
+class ArchiveError(PrerenderError):
+    """A folder of exported snapshots cannot be written or read."""
 
 
 class SitemapError(PrerenderError):

@@ -53,8 +53,8 @@ def add_concurrency(parser: argparse.ArgumentParser, default: int) -> None:
     )
 
 
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Where to find pages: ``SITEMAP...`` and ``--follow DEPTH``."""
+def add_sources(parser: argparse.ArgumentParser, *, follow: bool = True) -> None:
+    """Where to find pages: ``SITEMAP...`` and perhaps ``--follow DEPTH``."""
     parser.add_argument(
         "sources",
         nargs="+",
@@ -62,13 +62,14 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
         help="a sitemap or an index (URL or file, also .gz), a list of URLs, - for standard input, "
         "or a page",
     )
-    parser.add_argument(
-        "--follow",
-        type=whole(0, 100),
-        default=0,
-        metavar="DEPTH",
-        help="follow links of the snapshots so far",
-    )
+    if follow:
+        parser.add_argument(
+            "--follow",
+            type=whole(0, 100),
+            default=0,
+            metavar="DEPTH",
+            help="follow links of the snapshots so far",
+        )
 
 
 def rate(text: str) -> float:

@@ -5,12 +5,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from prerender import __version__
-from prerender.cli import check, configuration, doctor, purge, render, serve, terminal, warm
+from prerender.cli import (
+    check,
+    configuration,
+    doctor,
+    export,
+    import_,
+    purge,
+    render,
+    serve,
+    terminal,
+    warm,
+)
 from prerender.cli.terminal import FAILED, INTERRUPTED, USAGE
 from prerender.errors import ConfigError, PrerenderError
 
 # Each has add(commands), which says what it is asked by, and leaves its run(options) there.
-_COMMANDS = (serve, render, purge, check, warm, configuration, doctor)
+_COMMANDS = (serve, render, purge, check, warm, export, import_, configuration, doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
