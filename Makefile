@@ -2,6 +2,8 @@
 #               or of another one: make run ORIGIN=http://127.0.0.1:3000
 # make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
 # make lint     ruff and mypy
+# make image    the container image, with Docker, Podman or Buildah
+# make image-test  build and run it here, without a daemon or a registry (needs root)
 # make install  .venv with the package and all that its developers need
 # make frameworks  build tests/frameworks/built anew (needs Node and the npm registry)
 # make clean    remove everything that was made here
@@ -18,7 +20,7 @@ ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 TEST_PROGRAMS := headless-shell nginx redis-server
 
-.PHONY: run test lint install frameworks clean
+.PHONY: run test lint image image-test install frameworks clean
 
 run: .venv/run.stamp
 	@scripts/system-packages chromium
@@ -32,6 +34,13 @@ lint: .venv/dev.stamp
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+
+image:
+	scripts/image
+
+image-test: .venv/dev.stamp
+	@scripts/system-packages buildah mmdebstrap
+	.venv/bin/python -m pytest -m image tests/test_image.py $(ARGS)
 
 install: .venv/dev.stamp
 
