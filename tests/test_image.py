@@ -21,8 +21,8 @@ import pytest
 from aiohttp import ClientSession
 
 from tests import raw
+from tests.commands import ROOT, answered
 from tests.conftest import StartOrigin, pages
-from tests.test_packaging import ROOT, answered
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(1200)]
 
