@@ -16,7 +16,6 @@ import kubernetes_validate
 import pytest
 import yaml
 from aiohttp import ClientSession
-from compose_spec import PyCompose
 
 from prerender.config import load
 from prerender.crawling.user_agents import known_names
@@ -52,9 +51,23 @@ def set_in_the_image() -> dict[str, str]:
     return dict(re.findall(r"(PRERENDER_\w+)=(\S+)", dockerfile()))
 
 
-def test_compose_is_well_formed() -> None:
-    file = (ROOT / "docker-compose.yml").read_text("utf-8")
-    assert set(PyCompose.from_yaml(file).service_names()) == set(compose())
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [("compose-spec", "docker-compose.yml"), ("github-workflows", ".github/workflows/ci.yml")],
+)
+def test_files_are_as_their_schemas_say(schema: str, file: str) -> None:
+    programs = Path(sys.executable).parent
+    in_(ROOT, programs / "check-jsonschema", "--builtin-schema", f"vendor.{schema}", file)
+
+
+def test_public_ci_calls_targets_of_make() -> None:
+    workflow = yaml.safe_load(text_of(ROOT / ".github/workflows/ci.yml"))
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    called = [step["run"] for step in steps if "make " in step.get("run", "")]
+    for command in called:
+        if "apt-get" not in command:
+            in_(ROOT, "make", "--dry-run", command.removeprefix("sudo ").removeprefix("make "))
+    assert {"make lint", "make test", "make docs", "make dist", "make image"} <= set(called)
 
 
 def test_compose_has_nginx_the_proxy_a_store_and_an_origin() -> None:

@@ -1,7 +1,8 @@
 """The image, built and run for real, as strictly as a cluster would: `make image-test`.
 
-It is built by Buildah and run by chroot(2) in namespaces of its own, which needs root but no daemon and
-no registry: an arbitrary user, no capabilities, a read-only root, and only a small /tmp to write to.
+It is built by Buildah and run by chroot(2) in namespaces of its own, which needs root but no daemon:
+an arbitrary user, no capabilities, a read-only root, and only a small /tmp to write to. Where its base
+image cannot be pulled: `BASE=mmdebstrap make image-test`.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ def run(*command: str, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     name = "localhost/prerender-proxy-test"
-    run(str(ROOT / "scripts/image"), name, BASE="mmdebstrap")
+    run(str(ROOT / "scripts/image"), name, ENGINE="buildah")
     (described,) = json.loads(run("buildah", "images", "--json", name))
     inspected = json.loads(run("buildah", "inspect", "--type", "image", name))
     container = run("buildah", "from", "--pull-never", name).strip()
