@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 from aiohttp import web
@@ -51,6 +52,10 @@ from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.telemetry.metrics import Metrics
+from prerender.telemetry.records import Telemetry
+from prerender.telemetry.renders import RecordedSnapshots
+from prerender.telemetry.state_metrics import StateMetrics
 from prerender.upstream import Upstream, open_session
 
 _PAGES_PER_CPU = 3
@@ -70,11 +75,21 @@ class Running:
     admin_port: int
     pool: Pool
     store: Store
+    telemetry: Telemetry
     draining: bool = False
 
 
+class Rendering(NamedTuple):
+    """The parts that make snapshots."""
+
+    upstream: Upstream
+    gateway: Gateway
+    pool: Pool
+    renderer: Renderer
+
+
 @asynccontextmanager
-async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, Renderer]]:
+async def rendering(settings: Settings) -> AsyncIterator[Rendering]:
     """The part that makes snapshots: also all that ``prerender render`` needs."""
     async with AsyncExitStack() as stack:
         origin = settings.origin
@@ -113,7 +128,8 @@ async def rendering(settings: Settings) -> AsyncIterator[tuple[Upstream, Pool, R
             options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
             volatile=settings.snapshot.volatile,
         )
-        yield upstream, pool, Renderer(settings.public_url, upstream, gateway, pool, render)
+        renderer = Renderer(settings.public_url, upstream, gateway, pool, render)
+        yield Rendering(upstream, gateway, pool, renderer)
 
 
 @asynccontextmanager
@@ -124,11 +140,13 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     """
     _raise_file_limit()
     async with AsyncExitStack() as stack:
-        upstream, pool, renderer = await stack.enter_async_context(rendering(settings))
+        upstream, gateway, pool, renderer = await stack.enter_async_context(rendering(settings))
         store = await open_store(settings)
         stack.push_async_callback(store.close)
+        telemetry = Telemetry()
+        metrics = Metrics(telemetry)
         snapshots = CachedSnapshots(
-            renderer,
+            RecordedSnapshots(renderer, telemetry.renders),
             store,
             _freshness(settings),
             patience=settings.render.timeout,
@@ -145,19 +163,23 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
             _forwarder(settings, sweeper, triggers),
+            records=telemetry.requests,
         )
-        running = Running(0, 0, pool, store)
+        public = Server(handler, _limits(settings), sweeper)
+        metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
+        await stack.enter_async_context(metrics.watching_the_loop())
+        running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
         admin = web.AppRunner(
-            health.make_app(pool, lambda: running.draining, purging), access_log=None
+            health.make_app(pool, store, metrics, lambda: running.draining, purging),
+            access_log=None,
         )
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):
             await web.TCPSite(admin, settings.admin.host, settings.admin.port).start()
         running.admin_port = admin.addresses[0][1]
-        public = Server(handler, _limits(settings), sweeper)
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
         stack.push_async_callback(public.close, settings.server.grace)
@@ -204,7 +226,9 @@ def _triggers(settings: Settings) -> Triggers:
     return Triggers(
         actions={known: getattr(triggers, known) for known in CLASSES},
         more=more,
-        paths=Paths(triggers.include, triggers.exclude),
+        paths=Paths(triggers.include, triggers.exclude)
+        if triggers.include or triggers.exclude
+        else None,
     )
 
 

@@ -150,8 +150,8 @@ def _settings_to_render(text: str, config: Path | None) -> Settings:
 
 
 async def _snapshot(settings: Settings, target: Target) -> Snapshot:
-    async with app.rendering(settings) as (_, _, renderer):
-        return (await renderer.snapshot(target)).snapshot
+    async with app.rendering(settings) as rendering:
+        return (await rendering.renderer.snapshot(target)).snapshot
 
 
 def _failure(target: Target, error: PrerenderError) -> str:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar, Literal
 
 from prerender.ajax_crawling import UGLY_TOKEN, PrettyURL, ugly_to_pretty
 from prerender.crawling.triggers import Triggers, may_be_page
@@ -19,13 +20,22 @@ class Render:
     ``by_user_agent``: people get the page itself under the same URL.
     """
 
+    kind: ClassVar[Literal["render"]] = "render"
+
     pretty: PrettyURL
     by_user_agent: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why, in the words of a small set."""
+        return "a crawler by its User-Agent" if self.by_user_agent else "an ugly URL"
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
     """Pass the request to the origin, and why."""
+
+    kind: ClassVar[Literal["forward"]] = "forward"
 
     reason: str
 
@@ -33,6 +43,9 @@ class Forward:
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """Answer with an error of ours, because the site's owner wants so."""
+
+    kind: ClassVar[Literal["refuse"]] = "refuse"
+    reason: ClassVar[str] = "a class of crawlers that is refused"
 
 
 Decision = Render | Forward | Refuse
@@ -44,6 +57,7 @@ _UPGRADE = Forward("an upgrade")
 _PATH = Forward("a path that no browser asks for")
 _EXCLUDED = Forward("an excluded path")
 _NO_PAGE = Forward("no page, by its extension")
+OPTED_OUT = Forward("forbidden by robots.txt")
 
 
 def decide(

@@ -5,6 +5,7 @@ that tell the origin for whom we ask. Interim answers pass (RFC 9110 section 15.
 """
 
 import asyncio
+import time
 from math import inf
 
 import structlog
@@ -111,12 +112,15 @@ class Forwarder:
     ) -> None:
         complete = False
         upload = None
+        asked = time.perf_counter()
         connection.write(head)
         if not request.body.done:
             # Beside the answer, which may come before the body's end.
             upload = asyncio.create_task(self._upload(request, connection), name="upload")
         try:
             answer = await self._answer_head(request, connection, upgrade=upgrade, kept=kept)
+            request.status = answer.status
+            request.origin_seconds = time.perf_counter() - asked
             if answer.status == 101:
                 await self._switch(request, connection, answer)
             else:

@@ -16,6 +16,8 @@ from prerender.snapshots.snapshot import Answer, Timings
 if TYPE_CHECKING:
     from prerender.http1.request import Request
 
+# The fields of RFC 9110 section 13.1 that have a meaning for snapshots.
+_CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
 # RFC 9110 section 12.5.5: a field line of its own, beside those that may be there.
@@ -76,7 +78,7 @@ def snapshot_response(
     if by_user_agent:
         fields += VARY_BY_USER_AGENT + b"\r\n"
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
-    if snapshot.status == 200:
+    if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
             request.method,
             request.headers,
@@ -92,29 +94,36 @@ def snapshot_response(
 
 
 def _fields_of(answer: Answer) -> bytes:
-    freshness = f"max-age={math.floor(answer.ttl)}" if answer.ttl > 0 else "no-cache"
-    text = (
-        f"Cache-Control: {freshness}\r\n"
-        f"Cache-Status: {cache_status(answer)}\r\n"
-        f"Age: {math.floor(answer.age)}\r\n"
+    lines = _lines_of_cache(
+        answer.how, answer.stored, math.floor(answer.ttl), math.floor(answer.age), answer.detail
     )
-    if answer.how != "hit":
-        text += f"Server-Timing: {server_timing(answer.timings)}\r\n"
-    return text.encode()
-
-
-def cache_status(answer: Answer) -> str:
-    """The Cache-Status field of an answer (RFC 9211)."""
     if answer.how == "hit":
-        detail = f"; detail={answer.detail}" if answer.detail else ""
-        return f"{CACHE_NAME}; hit; ttl={math.floor(answer.ttl)}{detail}"
-    parts = [CACHE_NAME, "fwd=stale" if answer.how == "kept" else "fwd=miss"]
-    details = [answer.detail] if answer.detail else []
-    if answer.how == "coalesced":
+        return lines
+    return lines + f"Server-Timing: {server_timing(answer.timings)}\r\n".encode()
+
+
+@lru_cache(maxsize=1024)
+def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> bytes:
+    """What caches have to know, which is the same for all that was kept in the same second."""
+    freshness = f"max-age={ttl}" if ttl > 0 else "no-cache"
+    return (
+        f"Cache-Control: {freshness}\r\n"
+        f"Cache-Status: {cache_status(how, stored, ttl, detail)}\r\n"
+        f"Age: {age}\r\n"
+    ).encode()
+
+
+def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
+    """The Cache-Status field of an answer (RFC 9211)."""
+    if how == "hit":
+        return f"{CACHE_NAME}; hit; ttl={ttl}{f'; detail={detail}' if detail else ''}"
+    parts = [CACHE_NAME, "fwd=stale" if how == "kept" else "fwd=miss"]
+    details = [detail] if detail else []
+    if how == "coalesced":
         parts.append("collapsed")
         details.append("coalesced")
-    if answer.stored:
-        parts += ["stored", f"ttl={math.floor(answer.ttl)}"]
+    if stored:
+        parts += ["stored", f"ttl={ttl}"]
     if details:
         parts.append(f"detail={'-'.join(details)}")
     return "; ".join(parts)

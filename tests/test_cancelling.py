@@ -73,7 +73,7 @@ async def test_a_render(start_origin: StartOrigin) -> None:
     application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])
     origin = await start_origin(application)
     settings = settings_for(origin.url, {"browser": {"pages": 1}})
-    async with app.rendering(settings) as (_, pool, renderer):
+    async with app.rendering(settings) as (_, _, pool, renderer):
         await state(pool, "1 idle, 0 busy, 0 waiting")
         points, more = 0, True
         while more:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from math import floor
 
 import pytest
 
@@ -17,6 +18,11 @@ from tests.conftest import StartOrigin, StartProxy, pages
 from tests.renders import Clock, Renders, target, until
 
 PAGE = target()
+
+
+def told(answer: Answer) -> str:
+    """The Cache-Status of an answer."""
+    return cache_status(answer.how, answer.stored, floor(answer.ttl), answer.detail)
 
 
 class Site:
@@ -35,7 +41,7 @@ class Site:
 
     async def status(self) -> str:
         """The Cache-Status of the next answer."""
-        return cache_status(await self.get())
+        return told(await self.get())
 
     async def refreshed(self, count: int) -> None:
         """Wait until so many renders have been made, and the last of them is kept."""
@@ -56,7 +62,7 @@ async def test_a_stale_snapshot_is_shown_while_a_new_one_is_made(site: Site) -> 
     site.renders.text = "new content"
     stale = await asyncio.gather(*(site.get() for _ in range(20)))
     assert {answer.snapshot.body for answer in stale} == {b"<p>content of /"}
-    assert cache_status(stale[0]) == "prerender; hit; ttl=-1; detail=stale"
+    assert told(stale[0]) == "prerender; hit; ttl=-1; detail=stale"
     assert stale[0].age == 101
     await until(lambda: site.renders.running)
     site.renders.gate.set()
@@ -99,7 +105,7 @@ async def test_the_last_good_one_is_shown_when_none_can_be_made(
     site.renders.error = error
     site.clock.now += 500
     answer = await site.get()
-    assert cache_status(answer) == "prerender; fwd=stale; detail=failed"
+    assert told(answer) == "prerender; fwd=stale; detail=failed"
     assert answer.age == 500
     # Nobody waits for the next failure, and the site is not asked again at once.
     assert await site.status() == "prerender; hit; ttl=-400; detail=stale-if-error"

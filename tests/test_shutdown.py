@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from prerender.http1.connection import Sweeper
 from prerender.http1.request import Request
-from prerender.http1.server import Limits, Server
+from prerender.http1.server import Limits, Rest, Server
 from prerender.responses import WholeResponse
 from tests import raw
 
@@ -23,7 +24,10 @@ class Site:
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def __call__(self, request: Request) -> None:
+    def __call__(self, request: Request) -> Rest:
+        return partial(self.answer, request)
+
+    async def answer(self, request: Request) -> None:
         self.asked.set()
         await self.go_on.wait()
         await request.answer(WholeResponse(200, b"X: y\r\n", b"ok"))

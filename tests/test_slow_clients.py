@@ -3,13 +3,14 @@
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 
 import psutil
 import pytest
 
 from prerender.http1.connection import Sweeper
 from prerender.http1.request import Request
-from prerender.http1.server import Limits, Server
+from prerender.http1.server import Limits, Rest, Server
 from prerender.responses import WholeResponse
 from tests import raw
 from tests.conftest import StartForwarding
@@ -158,8 +159,8 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
     """A snapshot that is waiting to be taken is not there once for each client."""
     body = bytes(20_000_000)
 
-    async def handler(request: Request) -> None:
-        await request.answer(WholeResponse(200, b"X: y\r\n", body))
+    def handler(request: Request) -> Rest:
+        return partial(request.answer, WholeResponse(200, b"X: y\r\n", body))
 
     with Sweeper() as sweeper:
         server = Server(handler, Limits(head=5, body=5, write=1, idle=5), sweeper)

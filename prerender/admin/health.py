@@ -1,7 +1,7 @@
-"""The admin listener: liveness and readiness, and purges (purge.py).
+"""The admin listener: liveness and readiness, metrics, and purges (purge.py).
 
 ``/healthz``: the loop runs. ``/readyz``: a page can be had, and no shutdown is under way. Plain
-proxying works without either.
+proxying works without either. What the proxy lives without, if less well, is named in ``degraded``.
 """
 
 from collections.abc import Callable
@@ -10,18 +10,27 @@ from aiohttp import web
 
 from prerender.admin.purge import Purging
 from prerender.rendering.pool import Pool
+from prerender.snapshots.stores.store import Store
+from prerender.telemetry.metrics import Metrics
 
 POOL: web.AppKey[Pool] = web.AppKey("pool", Pool)
+STORE: web.AppKey[Store] = web.AppKey("store", Store)
+METRICS: web.AppKey[Metrics] = web.AppKey("metrics", Metrics)
 DRAINING: web.AppKey[Callable[[], bool]] = web.AppKey("draining", Callable)  # type: ignore[arg-type]
 
 
-def make_app(pool: Pool, draining: Callable[[], bool], purging: Purging) -> web.Application:
+def make_app(
+    pool: Pool, store: Store, metrics: Metrics, draining: Callable[[], bool], purging: Purging
+) -> web.Application:
     """The application of the admin listener."""
     app = web.Application()
     app[POOL] = pool
+    app[STORE] = store
+    app[METRICS] = metrics
     app[DRAINING] = draining
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/readyz", _readyz)
+    app.router.add_get("/metrics", _metrics)
     app.router.add_post("/purge", purging.__call__)
     return app
 
@@ -31,8 +40,17 @@ async def _healthz(_: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
+    answer: dict[str, object] = {"status": "ready"}
+    pool = request.app[POOL]
     if request.app[DRAINING]():
-        return web.json_response({"status": "draining"}, status=503)
-    if not request.app[POOL].ready:
-        return web.json_response({"status": "no page", "pool": repr(request.app[POOL])}, status=503)
-    return web.json_response({"status": "ready"})
+        answer = {"status": "draining"}
+    elif not pool.ready:
+        answer = {"status": "no page", "pool": repr(pool)}
+    status = 200 if answer["status"] == "ready" else 503
+    answer["degraded"] = [] if request.app[STORE].available else ["store"]
+    return web.json_response(answer, status=status)
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    body, media_type = request.app[METRICS].exposition(request.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": media_type})

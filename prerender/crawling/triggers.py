@@ -55,7 +55,7 @@ class Triggers:
         self._user_agents = UserAgents(
             {name: known[name] + (more or {}).get(name, ()) for name in known}
         )
-        self._paths = paths or Paths()
+        self._paths = paths
         self.by_user_agent = any(action != "forward" for action in self._actions.values())
 
     def action(self, user_agent: str) -> Action:
@@ -65,9 +65,13 @@ class Triggers:
         crawler = self._user_agents.class_of(user_agent)
         return "forward" if crawler is None else self._actions.get(crawler, "forward")
 
+    def class_of(self, user_agent: str) -> CrawlerClass | None:
+        """Which class of crawlers a client is of, whatever the owner wants; None for people."""
+        return self._user_agents.class_of(user_agent)
+
     def may_render(self, target: str) -> bool:
         """Whether the page at a request target, in pretty form, may be rendered at all."""
-        return self._paths.allow(target)
+        return self._paths is None or self._paths.allow(target)
 
 
 def may_be_page(target: str) -> bool:

@@ -53,17 +53,17 @@ class Connection(asyncio.Protocol):
         if len(self.buffer) > _PAUSE_BYTES and not self._reading_paused:
             self._reading_paused = True
             self.transport.pause_reading()
-        self._wake_reader()
+        self.wake_reader()
 
     def eof_received(self) -> bool | None:
         self.ended = True
-        self._wake_reader()
+        self.wake_reader()
         return None
 
     def connection_lost(self, error: Exception | None) -> None:
         self.ended = self.lost = True
         self._sweeper.connections.discard(self)
-        self._wake_reader()
+        self.wake_reader()
         self._wake_writer()
 
     def pause_writing(self) -> None:
@@ -138,9 +138,18 @@ class Connection(asyncio.Protocol):
                 decoder.end_of_input()
         return b""
 
+    def wait_until(self, deadline: float) -> None:
+        """Give the wait for bytes that is under way another deadline."""
+        self._read_deadline = deadline
+
     def expect_by(self, deadline: float) -> None:
         """Give the wait for a head that is under way a deadline."""
         self._read_deadline = self._expected_by = deadline
+
+    def wake_reader(self) -> None:
+        """End the wait for bytes that is under way."""
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def fail_reader(self, error: BaseException) -> None:
         """Let the wait for bytes that is under way, or else the next one, raise an error."""
@@ -216,10 +225,6 @@ class Connection(asyncio.Protocol):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _PROBES:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-    def _wake_reader(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
 
     def _wake_writer(self) -> None:
         if self._writer is not None and not self._writer.done():

@@ -63,7 +63,7 @@ class Fields:
         self._repeated = len(self.names) < len(lines)
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self.names
+        return name in self.names or name.lower() in self.names
 
     def values(self, name: str) -> list[bytes]:
         """The values of all lines of that name, which is in lower case."""
@@ -116,36 +116,26 @@ class ResponseHead:
 def parse_request(head: bytes) -> RequestHead:
     """A request's head, without the empty line that ends it. Raises BadMessage."""
     first, *lines = head.split(b"\r\n")
-    try:
-        method_bytes, target, version = first.split(b" ")
-    except ValueError:
-        raise BadMessage("the request line is not METHOD TARGET VERSION") from None
-    minor = _minor(version)
-    method = _method(method_bytes)
-    _check_octets(head, len(lines))
+    read = _remembered_request_line if len(first) <= _LONGEST_REMEMBERED else _request_line
+    method, target, authority, minor = read(first)
     fields = Fields(_field_lines(lines))
     if len(target) > MAX_TARGET_BYTES:
         raise BadMessage("the request target is too long", 414)
     host = _only(fields, "host")
     if host is None and minor == 1:
         raise BadMessage("there is no Host")
-    path = target
-    if not target.startswith(b"/"):
-        path, host = _other_form(method, target, host)
-    if not _TARGET.fullmatch(path):
-        raise BadMessage("the request target has octets that cannot stand there")
-    if host is not None and not _HOST.fullmatch(host):
-        raise BadMessage("the Host is not a host")
+    if authority is not None:
+        host = authority  # it counts, and not what stands in Host (RFC 9112 section 3.2.2)
     length, chunked, _ = _framing(fields)
     keep_alive = _keep_alive(fields, minor)
     if chunked and minor == 0:
         keep_alive = False  # RFC 9112 section 6.1: its framing is not to be trusted
     return RequestHead(
         method,
-        path.decode("ascii"),
+        target,
         minor,
         fields,
-        (host or b"").decode("ascii"),
+        "" if host is None else _host(host),
         None if chunked else length or 0,
         keep_alive,
     )
@@ -157,7 +147,8 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
     match = _STATUS_LINE.fullmatch(first)
     if match is None:
         raise BadMessage("the status line is not one")
-    _check_octets(head, len(lines))
+    if match[3] and match[3].translate(None, _TEXT):
+        raise BadMessage("there are control characters in the status line")
     status = int(match[2])
     fields = Fields(_field_lines(lines))
     length, chunked, until_close = _framing(fields)
@@ -174,9 +165,7 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
 
 def parse_fields(block: bytes) -> Fields:
     """Field lines alone, without an empty line at their end. Raises BadMessage."""
-    lines = block.split(b"\r\n")
-    _check_octets(block, len(lines) - 1)
-    return Fields(_field_lines(lines))
+    return Fields(_field_lines(block.split(b"\r\n")))
 
 
 def value_of(line: bytes) -> bytes:
@@ -188,6 +177,22 @@ def value_of(line: bytes) -> bytes:
 def members(value: str) -> frozenset[str]:
     """The members of a list field, in lower case (RFC 9110 section 5.6.1)."""
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
+
+
+def _request_line(line: bytes) -> tuple[str, str, bytes | None, int]:
+    """Method, target in origin form, authority if one was named, and minor version."""
+    try:
+        method_bytes, target, version = line.split(b" ")
+    except ValueError:
+        raise BadMessage("the request line is not METHOD TARGET VERSION") from None
+    minor = _minor(version)
+    method = _method(method_bytes)
+    authority = None
+    if not target.startswith(b"/") and not (target == b"*" and method == "OPTIONS"):
+        target, authority = _of_absolute_form(target)
+    if not _TARGET.fullmatch(target):
+        raise BadMessage("the request target has octets that cannot stand there")
+    return method, target.decode("ascii"), authority, minor
 
 
 @lru_cache(maxsize=16)
@@ -214,48 +219,56 @@ def _method(method: bytes) -> str:
     return text
 
 
-def _check_octets(head: bytes, line_ends: int) -> None:
-    # All that is left without the allowed octets are the line ends that it was split at.
-    if head.translate(None, _TEXT) != b"\r\n" * line_ends:
-        raise BadMessage("there are control characters in the head")
-
-
 def _field_lines(lines: list[bytes]) -> list[tuple[str, bytes]]:
     if len(lines) > MAX_FIELDS:
         raise BadMessage("there are too many header fields", 431)
-    found = []
-    for line in lines:
-        name, colon, _ = line.partition(b":")
-        if not colon:
-            raise BadMessage("a header field has no colon")
-        found.append((_lower(name), line))
-    return found
+    return [
+        _remembered_line(line) if len(line) <= _LONGEST_REMEMBERED else _field_line(line)
+        for line in lines
+    ]
 
 
-@lru_cache(maxsize=1024)
-def _lower(name: bytes) -> str:
-    # A folded line begins with white space, and so is no token either (RFC 9112 section 5.2).
+def _field_line(line: bytes) -> tuple[str, bytes]:
+    name, colon, _ = line.partition(b":")
+    if not colon:
+        raise BadMessage("a header field has no colon")
+    # A folded line begins with white space, and so has no token for its name (RFC 9112 section 5.2).
     if not _TOKEN.fullmatch(name):
         raise BadMessage("the name of a header field is not a token")
-    return name.decode("ascii").lower()
+    if line.translate(None, _TEXT):
+        raise BadMessage("there are control characters in a header field")
+    return name.decode("ascii").lower(), line
+
+
+# Clients say the same of themselves with every request, and ask again for the same pages: most lines
+# have been read before.
+_LONGEST_REMEMBERED = 256
+_remembered_line = lru_cache(maxsize=4096)(_field_line)
+_remembered_request_line = lru_cache(maxsize=1024)(_request_line)
 
 
 def _only(fields: Fields, name: str) -> bytes | None:
     """The value of a field that may stand there once."""
+    if name not in fields.names:
+        return None
     values = fields.values(name)
     if len(values) > 1:
         raise BadMessage(f"{name} is there more than once")
-    return values[0] if values else None
+    return values[0]
 
 
-def _other_form(method: str, target: bytes, host: bytes | None) -> tuple[bytes, bytes | None]:
-    """Path and host of a target that is not in origin form (RFC 9112 section 3.2)."""
-    if target == b"*" and method == "OPTIONS":
-        return target, host
+@lru_cache(maxsize=256)
+def _host(value: bytes) -> str:
+    if not _HOST.fullmatch(value):
+        raise BadMessage("the Host is not a host")
+    return value.decode("ascii")
+
+
+def _of_absolute_form(target: bytes) -> tuple[bytes, bytes]:
+    """Path and authority of a target that is a URL (RFC 9112 section 3.2.2)."""
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
         raise BadMessage("the request target is neither a path nor a URL")
-    # The target's authority counts, and not what stands in Host (section 3.2.2).
     path = match[2]
     return (path if path.startswith(b"/") else b"/" + path), match[1]
 

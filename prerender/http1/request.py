@@ -17,6 +17,8 @@ class Request:
     """A client's request, and the way to answer it.
 
     ``remote`` is the client's address, ``trusted`` tells whether it is a proxy in front of us.
+    Of its answer are known, for the records: the status (0: none yet), the bytes that were sent, and
+    after how many seconds the head of the origin's answer was there.
     """
 
     __slots__ = (
@@ -27,7 +29,10 @@ class Request:
         "keep_alive",
         "method",
         "minor",
+        "origin_seconds",
+        "sent_bytes",
         "started",
+        "status",
         "target",
     )
 
@@ -41,6 +46,9 @@ class Request:
         self.keep_alive = head.keep_alive
         self.body = Chunked() if head.body_bytes is None else Sized(head.body_bytes)
         self.started = False
+        self.status = 0
+        self.sent_bytes = 0
+        self.origin_seconds: float | None = None
 
     @property
     def remote(self) -> str:
@@ -66,17 +74,16 @@ class Request:
 
         Raises CutShort, as ``write`` does.
         """
-        self.started = True
-        head = b"".join((head, self._connection_line(), b"\r\n"))
-        if len(first) > _JOINED_BYTES:
-            self.connection.write(head)
-            await self.write(first)
-        else:
-            await self.write(head + first)
+        self._begin(head, first)
+        await self.drain()
 
     async def write(self, data: bytes) -> None:
         """Write some of the answer's body. Raises CutShort when the client takes no more."""
-        self.connection.write(data)
+        self._write(data)
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what was written. Raises CutShort."""
         if self.connection.congested:
             try:
                 await self.connection.drain(self.connection.limits.write)
@@ -85,10 +92,29 @@ class Request:
 
     async def answer(self, response: WholeResponse) -> None:
         """Answer with something that is all there. Raises BadMessage, CutShort."""
+        self.answer_at_once(response)
+        await self.drain()
+
+    def answer_at_once(self, response: WholeResponse) -> None:
+        """As ``answer``; ``drain`` is left to be called. Raises BadMessage."""
         while self.connection.buffer and not self.body.done:
             self.body.decode(self.connection.buffer)  # a body that nobody wants
+        self.status = response.status
         body = response.body if self.method != "HEAD" else None
-        await self.begin(head_of(response), body or b"")
+        self._begin(head_of(response), body or b"")
+
+    def _begin(self, head: bytes, first: bytes) -> None:
+        self.started = True
+        head = b"".join((head, self._connection_line(), b"\r\n"))
+        if len(first) > _JOINED_BYTES:
+            self._write(head)
+            self._write(first)
+        else:
+            self._write(head + first)
+
+    def _write(self, data: bytes) -> None:
+        self.sent_bytes += len(data)
+        self.connection.write(data)
 
     def _connection_line(self) -> bytes:
         # What is left of a request that was not read to its end must not be taken for the next one.

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import structlog
 from prerender.errors import BadRequest
 from prerender.http1.body import CutShort
 from prerender.http1.connection import Connection, Sweeper
-from prerender.http1.head import BadMessage, parse_request
+from prerender.http1.head import MAX_HEAD_BYTES, BadMessage, parse_request
 from prerender.http1.request import Request
 from prerender.responses import error_response, head_of
 
@@ -41,11 +42,19 @@ class Limits:
     trusted: tuple["Network", ...] = ()
 
 
-Handler = Callable[[Request], Awaitable[None]]
+# What is still to be done for a request, or None when it has been answered already.
+Rest = Callable[[], Awaitable[None]] | None
+Handler = Callable[[Request], Rest]
+
+_HEAD_END = b"\r\n\r\n"
 
 
 class ClientConnection(Connection):
-    """One client's connection: a task that reads a request, has it answered, and reads the next."""
+    """One client's connection: a task that reads a request, has it answered, and reads the next.
+
+    A request that comes in one piece while the task waits for it is read at once, and answered if that
+    takes no waiting: to wake the task for it would cost as much as all the rest.
+    """
 
     def __init__(self, server: "Server") -> None:
         super().__init__(server.sweeper)
@@ -57,6 +66,9 @@ class ClientConnection(Connection):
         self.on_drain: Callable[[], None] | None = None
         self.task: asyncio.Task[None] | None = None
         self._request: Request | None = None
+        # Whether the task waits for a request; one that was read without it, and what is left to do.
+        self._waiting = False
+        self._handed_over: tuple[Request, Rest] | None = None
 
     @property
     def draining(self) -> bool:
@@ -70,6 +82,23 @@ class ClientConnection(Connection):
         if isinstance(name, tuple):
             self.remote, self.trusted = peer(str(name[0]), self.limits.trusted)
         self.task = self._loop.create_task(self._serve(), name=f"client {self.remote}")
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting and not self.buffer and _is_head(data):
+            try:
+                request = self._request = Request(parse_request(data[:-4]), self)
+            except BadMessage:
+                pass  # the task will find out, and say so
+            else:
+                rest = self._server.handler(request)
+                if rest is None and request.keep_alive and not self.congested:
+                    self.wait_until(self._loop.time() + self.limits.idle)
+                else:
+                    self._waiting, self.busy = False, True
+                    self._handed_over = request, rest
+                    self.wake_reader()
+                return
+        super().data_received(data)
 
     def eof_received(self) -> bool | None:
         super().eof_received()
@@ -119,39 +148,54 @@ class ClientConnection(Connection):
 
     async def _next(self) -> bool:
         """Answer one request; whether there may be another one."""
-        head = await self._head()
-        if head is None:
+        if not await self._arrival():
             return False
-        request = self._request = Request(parse_request(head), self)
-        self.busy = True
-        await self._server.handler(request)
+        if self._handed_over is None:
+            request = self._request = Request(parse_request(await self._head()), self)
+            self.busy = True
+            rest = self._server.handler(request)
+        else:
+            request, rest = self._handed_over
+            self._handed_over = None
+        await (request.drain() if rest is None else rest())
         self.busy = False
         if not request.keep_alive and (self.buffer or not request.body.done):
             await self._linger()
         return request.keep_alive
 
-    async def _head(self) -> bytes | None:
-        """The head of the next request, None if there is none."""
-        while True:
+    async def _arrival(self) -> bool:
+        """Wait for the next request, or its first bytes; False if there will be none."""
+        while self._handed_over is None:
             while self.buffer.startswith(b"\r\n"):  # RFC 9112 section 2.2
                 del self.buffer[:2]
             if len(self.buffer) > 1:
                 break
             if self.draining and not self.buffer and self._request is not None:
-                return None
+                return False
             # The first request is due at once, the next ones need never come.
             wait = self.limits.head if self._request is None else self.limits.idle
+            self._waiting = True
             try:
-                if not await self.receive(self._loop.time() + wait):
-                    return None
+                received = await self.receive(self._loop.time() + wait)
             except TimeoutError:
-                return None
+                received = False
+            finally:
+                self._waiting = False
+            if not received and self._handed_over is None:
+                return False
+        return True
+
+    async def _head(self) -> bytes:
+        """The head of the request that has begun."""
         try:
-            return await self.receive_head(self._loop.time() + self.limits.head)
+            head = await self.receive_head(self._loop.time() + self.limits.head)
         except TimeoutError as error:
             raise BadMessage("the request took too long", 408) from error
+        assert head is not None
+        return head
 
     async def _refuse(self, error: BadMessage) -> None:
+        self._server.refused[error.status] += 1
         if self.busy and self._request is not None and self._request.started:
             self.abort()
             return
@@ -173,13 +217,14 @@ class ClientConnection(Connection):
 
 
 class Server:
-    """Listens, and keeps all client connections."""
+    """Listens, and keeps all client connections. ``refused``: bad requests by their status."""
 
     def __init__(self, handler: Handler, limits: Limits, sweeper: Sweeper) -> None:
         self.handler = handler
         self.limits = limits
         self.sweeper = sweeper
         self.connections: set[ClientConnection] = set()
+        self.refused: Counter[int] = Counter()
         self.draining = False
         self.port = 0
         self._listening: asyncio.Server | None = None
@@ -216,6 +261,15 @@ class Server:
         """A connection is gone."""
         self.connections.discard(connection)
         self._one_less.set()
+
+
+def _is_head(data: bytes) -> bool:
+    """Whether it is the head of a request, all of it and nothing else."""
+    return (
+        data.find(_HEAD_END) == len(data) - len(_HEAD_END)
+        and not data.startswith(b"\r\n")
+        and len(data) <= MAX_HEAD_BYTES
+    )
 
 
 def peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:

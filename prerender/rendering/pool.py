@@ -6,11 +6,11 @@ happens to their browser, is the supervisor's (supervisor.py).
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -34,6 +34,17 @@ class _Stock:
     browser: Chromium
     idle: deque[Page] = field(default_factory=deque)
     lent: int = 0
+
+
+class PoolState(NamedTuple):
+    """Of the pages: how many there may be, can be had at once, and are lent or being cleaned; and how
+    many renders wait for one, of how many that may."""
+
+    size: int
+    idle: int
+    busy: int
+    waiting: int
+    queue_limit: int
 
 
 class Pool:
@@ -65,11 +76,11 @@ class Pool:
         self._supervisor = Supervisor(self, launch, limits)
 
     def __repr__(self) -> str:
-        idle = len(self._stock.idle) if self._stock else 0
+        state = self.state
         browser = self._stock.browser if self._stock else "no browser"
         return (
-            f"<Pool of {self._size}: {idle} idle, {len(self._busy)} busy, "
-            f"{len(self._queue)} waiting, {browser}>"
+            f"<Pool of {state.size}: {state.idle} idle, {state.busy} busy, "
+            f"{state.waiting} waiting, {browser}>"
         )
 
     async def __aenter__(self) -> "Pool":
@@ -88,6 +99,22 @@ class Pool:
     def ready(self) -> bool:
         """Whether a page can be had, now or when one comes back."""
         return bool(self._stock and (self._stock.idle or self._stock in self._busy.values()))
+
+    @property
+    def state(self) -> PoolState:
+        """How it stands at this moment."""
+        idle = len(self._stock.idle) if self._stock else 0
+        return PoolState(self._size, idle, len(self._busy), len(self._queue), self._queue.size)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the browser in use takes; 0 if there is none."""
+        return self._stock.browser.memory_bytes if self._stock else 0
+
+    @property
+    def replacements(self) -> Counter[str]:
+        """How many browsers had to be replaced, by the cause."""
+        return self._supervisor.replacements
 
     @property
     def browsers_started(self) -> int:

@@ -50,7 +50,7 @@ class FairQueue:
     """Has ``size`` places. ``len()`` is how many of those in it wait for a page at this moment."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self.size = size
         # In the order in which they were taken.
         self._places: OrderedDict[Place, None] = OrderedDict()
         self._held: Counter[str] = Counter()
@@ -65,8 +65,8 @@ class FairQueue:
 
         Raises PoolBusy when the queue is full and no other section has more places.
         """
-        if len(self._places) >= self._size + room and not self._give_up_for(section):
-            raise PoolBusy(f"the queue of {self._size} renders is full")
+        if len(self._places) >= self.size + room and not self._give_up_for(section):
+            raise PoolBusy(f"the queue of {self.size} renders is full")
         place = Place(section)
         self._take(place)
         return place

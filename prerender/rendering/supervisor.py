@@ -8,6 +8,7 @@ retired: then it keeps the renders that it has, gets no new ones, and is ended.
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ _CHECK_SECONDS = 0.5
 _MEMORY_PAUSE_SECONDS = 60.0
 # Renders have deadlines of their own; one that goes on beyond this is not waited for.
 _DRAIN_SECONDS = 60.0
+
+# Why another browser is needed. "lost": it died, or did not answer.
+_CAUSES = ("age", "lost", "memory", "not started", "renders")
 
 log = structlog.get_logger(__name__)
 
@@ -65,6 +69,7 @@ class Supervisor:
         self._needed = asyncio.Event()  # another browser is
         self._large_at = 0.0
         self.browsers_started = 0
+        self.replacements = Counter(dict.fromkeys(_CAUSES, 0))
 
     async def run(self) -> None:
         """Keep a browser there. Ends only by being cancelled."""
@@ -77,6 +82,7 @@ class Supervisor:
                 # A fault of ours must not leave the proxy without a browser for ever either.
                 problem = str(error) or repr(error)
                 log.error("browser not started", error=problem)
+                self.replacements["not started"] += 1
                 unlucky = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
                 if not unlucky or time.monotonic() - works_at > _PATIENCE_SECONDS:
                     longest = _LONGEST_DELAY_SECONDS
@@ -128,6 +134,7 @@ class Supervisor:
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
                     log.info("browser is to be replaced", browser=repr(browser), reason=reason)
+            self.replacements["lost"] += 1
             log.warning("browser gone", browser=repr(browser), reason=gone.result())
         finally:
             gone.cancel()
@@ -143,12 +150,15 @@ class Supervisor:
         if len(self._lives) > 1 or self._needed.is_set():
             return ""  # one at a time
         if 0 < limits.renders <= (renders := self._pool.lent(browser)):
+            self.replacements["renders"] += 1
             return f"{renders} renders"
         if 0 < limits.age <= (age := now - browser.started):
+            self.replacements["age"] += 1
             return f"{age:.0f} s old"
         large = 0 < limits.memory < browser.memory_bytes
         if large and now - self._large_at > _MEMORY_PAUSE_SECONDS:
             self._large_at = now
+            self.replacements["memory"] += 1
             return f"{browser.memory_bytes >> 20} MiB"
         return ""
 

@@ -59,6 +59,7 @@ class CachedSnapshots:
         entry = self._store.peek(target.key, now)
         if entry is None or entry.expires <= now:
             return None
+        self._store.memory_hits += 1
         return Answer(entry.snapshot, "hit", age=now - entry.stored, ttl=entry.expires - now)
 
     async def snapshot(self, target: Target) -> Answer:
@@ -81,6 +82,11 @@ class CachedSnapshots:
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._patience)
         )
+
+    @property
+    def refreshing(self) -> int:
+        """How many stale snapshots are being renewed."""
+        return self._refreshing
 
     async def close(self) -> None:
         """Stop the renders that are under way."""

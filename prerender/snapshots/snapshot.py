@@ -113,11 +113,14 @@ class Snapshot:
 
     def best(self, codings: Iterable[str]) -> Representation:
         """The representation for a client that takes ``codings``, best first, identity among them."""
-        coding = next(coding for coding in codings if coding in self._bodies)
-        made = self._made.get(coding)
-        if made is None:
-            made = self._made[coding] = self._representation(coding, self._bodies[coding])
-        return made
+        made = self._made
+        for coding in codings:
+            if coding in made:
+                return made[coding]
+            if coding in self._bodies:
+                made[coding] = self._representation(coding, self._bodies[coding])
+                return made[coding]
+        raise ValueError("identity is not among them")
 
     def _representation(self, coding: str, body: bytes) -> Representation:
         # Other bytes are another representation, with a validator of its own (section 8.8.3.3).
@@ -156,7 +159,7 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would be a tenth of the cost of a cached answer
 class Answer:
     """A snapshot, and how it was come by. ``age`` and ``ttl`` (what is left of it) in seconds.
 

@@ -44,7 +44,11 @@ _FAILED = _Failed()
 
 
 class Store:
-    """Entries by the key of their target. ``counts``: faults and bad entries, by kind."""
+    """Entries by the key of their target.
+
+    ``counts``: faults and bad entries, by kind. ``memory_hits``: entries that were peeked at and used,
+    counted by whoever uses them.
+    """
 
     def __init__(
         self,
@@ -61,11 +65,33 @@ class Store:
         self._purges_seen = -inf
         self._reads: Coalesced[Entry | None] = Coalesced()
         self.counts: Counter[str] = Counter()
+        self.memory_hits = 0
+        self._lookups: Counter[tuple[str, str]] = Counter()
 
     def __repr__(self) -> str:
         kind = "memory" if self._slow is None else type(self._slow).__name__
         state = "" if self._breaker.closed else ", away"
         return f"<Store {kind}{state}, {len(self._memory)} in memory, {dict(self.counts)}>"
+
+    @property
+    def lookups(self) -> Counter[tuple[str, str]]:
+        """How often which layer, "memory" or "slow", was asked with which result."""
+        return self._lookups + Counter({("memory", "hit"): self.memory_hits})
+
+    @property
+    def available(self) -> bool:
+        """Whether the slower cache answers as far as is known, or there is none."""
+        return self._breaker.closed
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the entries in memory take."""
+        return self._memory.used_bytes
+
+    @property
+    def memory_entries(self) -> int:
+        """How many entries are in memory."""
+        return len(self._memory)
 
     @property
     def generation(self) -> int:
@@ -89,10 +115,13 @@ class Store:
         await self._look_for_purges()
         now = inf if again and self._shared else self._clock()
         if (entry := self.peek(key, now)) is not None:
+            self._lookups["memory", "hit"] += 1
             return entry
         slow, held = self._slow, self._memory.peek(key)
         copy = held if isinstance(held, Entry) else None
-        if slow is None or (copy is not None and copy.trusted > now):
+        usable = copy is not None and (slow is None or copy.trusted > now)
+        self._lookups["memory", "hit" if usable else "miss"] += 1
+        if slow is None or usable:
             entry = copy
         elif again:
             entry = await self._read(slow, key, copy)
@@ -196,6 +225,8 @@ class Store:
 
     async def _read(self, slow: SlowCache, key: str, copy: Entry | None) -> Entry | None:
         data = await self._ask("get", lambda: slow.get(key))
+        failed = isinstance(data, _Failed)
+        self._lookups["slow", "failed" if failed else "miss" if data is None else "hit"] += 1
         if isinstance(data, _Failed):
             return copy
         if data is None:

@@ -1,0 +1,71 @@
+"""All metrics of one proxy, in a registry of its own: tests run several proxies in one process."""
+
+import asyncio
+import platform
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from prerender import __version__
+from prerender.telemetry.records import Telemetry
+from prerender.telemetry.render_metrics import RenderMetrics
+from prerender.telemetry.request_metrics import RequestMetrics
+from prerender.telemetry.state_metrics import StateMetrics
+
+_LAG_BUCKETS_SECONDS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
+)  # fmt: skip
+_LAG_EVERY_SECONDS = 0.25
+
+
+class Metrics:
+    """What Prometheus is told. Counts what comes out of ``telemetry`` from now on."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        requests = RequestMetrics()
+        self.registry.register(requests)
+        telemetry.requests.subscribe(requests)
+        telemetry.renders.subscribe(RenderMetrics(self.registry))
+        build = Gauge(
+            "prerender_build_info",
+            "1; what is running is in the labels.",
+            ("version", "python"),
+            registry=self.registry,
+        )
+        build.labels(__version__, platform.python_version()).set(1)
+        self._lag = Histogram(
+            "prerender_event_loop_lag_seconds",
+            "By how much a timer of the event loop is late, looked at four times a second.",
+            buckets=_LAG_BUCKETS_SECONDS,
+            registry=self.registry,
+        )
+
+    def watch(self, state: StateMetrics) -> None:
+        """Tell the state of a proxy's parts, too."""
+        self.registry.register(state)
+
+    @asynccontextmanager
+    async def watching_the_loop(self) -> AsyncIterator[None]:
+        """Measure for as long as the context lasts how late the event loop is."""
+        task = asyncio.create_task(self._measure_lag(), name="event loop lag")
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """All metrics in the text format that a header field ``accept`` prefers; its media type."""
+        encoder, media_type = choose_encoder(accept)
+        return encoder(self.registry), media_type
+
+    async def _measure_lag(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_EVERY_SECONDS
+            await asyncio.sleep(_LAG_EVERY_SECONDS)
+            self._lag.observe(max(0.0, loop.time() - due))

@@ -1,0 +1,192 @@
+"""One record of each answered request and of each render, handed to whoever has subscribed.
+
+Records are tuples: they are made for every request, and nothing else that is immutable costs as little
+to make. Listeners are called one after another on the event loop, when the answer is on its way
+already; they must be quick, and must not wait. ``tests/test_records.py`` shows what they get.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
+
+import structlog
+
+from prerender.crawling.user_agents import CrawlerClass
+from prerender.decision import Decision
+from prerender.http1.head import BadMessage
+from prerender.snapshots.snapshot import Answer, Facts, Target, Timings
+from prerender.telemetry.trace import TraceContext
+
+if TYPE_CHECKING:
+    from prerender.http1.request import Request
+
+# For a client that left before anything was sent to it, as nginx counts it.
+CLIENT_LEFT = 499
+
+Source = Literal["snapshot", "origin", "proxy"]
+CacheWord = Literal["", "hit", "stale", "miss", "coalesced", "kept", "error"]
+RenderOutcome = Literal["rendered", "partial", "redirect", "not a page", "failed", "cancelled"]
+R = TypeVar("R")
+log = structlog.get_logger(__name__)
+
+
+class RequestRecord(NamedTuple):
+    """A request on the public listener, after its answer.
+
+    ``time``: its arrival in Unix seconds; ``seconds``: from then until the last byte was handed to the
+    kernel, or to our buffer for it; ``sent_bytes``: of the answer's head and body.
+    ``status``: of the answer; 499 if the client left before there was one.
+    ``kind`` and ``reason``: what was decided and why, each of a small set of words.
+    ``source``: who answered: a snapshot, the origin, or the proxy itself (errors, refusals).
+    ``cache``: how the snapshot was come by, "" where none was shown; "error" where there should have
+    been one. ``detail``: more about that in a few words; ``error``: the name of the error's class.
+    ``page``: of requests for snapshots; its ``key`` is that of the store.
+    ``origin_seconds``: until the head of the origin's answer was there, of forwarded requests.
+    ``timings`` and ``facts``: of the render that this answer waited for, and of the snapshot shown.
+    ``trace_id``: 32 hexadecimal digits (W3C Trace Context), "" if the request belongs to no trace.
+    """
+
+    time: float
+    seconds: float
+    method: str
+    target: str
+    remote: str
+    user_agent: str
+    crawler: CrawlerClass | None
+    kind: Literal["render", "forward", "refuse"]
+    reason: str
+    source: Source
+    cache: CacheWord
+    detail: str
+    status: int
+    sent_bytes: int
+    error: str
+    page: Target | None
+    origin_seconds: float | None
+    timings: Timings | None
+    facts: Facts | None
+    trace_id: str
+
+
+class Course:
+    """What is noted of a request while it is answered; its record in the end."""
+
+    __slots__ = (
+        "answer", "began", "crawler", "decision", "detail", "error", "target", "trace", "user_agent"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        began: float,
+        user_agent: str,
+        crawler: CrawlerClass | None,
+        trace: TraceContext | None,
+        decision: Decision,
+    ) -> None:
+        self.began = began
+        self.user_agent = user_agent
+        self.crawler = crawler
+        self.trace = trace
+        self.decision = decision
+        self.target: Target | None = None
+        self.answer: Answer | None = None
+        self.detail = ""
+        self.error: BaseException | None = None
+
+    def record(self, request: "Request") -> RequestRecord:
+        """The record of a request that has been answered, or given up, just now."""
+        seconds = time.perf_counter() - self.began
+        trace = self.trace
+        decision, answer, error = self.decision, self.answer, self.error
+        cache: CacheWord = ""
+        source: Source = "proxy" if request.origin_seconds is None else "origin"
+        timings = facts = None
+        if answer is not None:
+            source, cache, self.detail = "snapshot", answer.how, answer.detail
+            facts = answer.snapshot.facts
+            if cache != "hit":
+                timings = answer.timings
+            elif answer.detail:
+                cache = "stale"
+        elif error is not None and self.target is not None:
+            cache = "error"
+        # In half the time that it takes by the names of the fields.
+        return tuple.__new__(
+            RequestRecord,
+            (
+                time.time() - seconds,
+                seconds,
+                request.method,
+                request.target,
+                request.connection.remote,
+                self.user_agent,
+                self.crawler,
+                decision.kind,
+                decision.reason,
+                source,
+                cache,
+                self.detail,
+                request.status or (error.status if isinstance(error, BadMessage) else CLIENT_LEFT),
+                request.sent_bytes,
+                "" if error is None else type(error).__name__,
+                self.target,
+                request.origin_seconds,
+                timings,
+                facts,
+                "" if trace is None else trace.trace_id,
+            ),
+        )
+
+
+class RenderRecord(NamedTuple):
+    """A render, after its end, whether somebody waits for it or a stale snapshot is renewed.
+
+    ``time``: its beginning in Unix seconds; ``seconds``: until its end. ``outcome``: "not a page": the
+    origin's answer is no HTML page; "cancelled": all who wanted it have left before it had a page.
+    ``error`` and ``reason``: the name of the error's class and its text. ``timings`` and ``facts`` are
+    None where there is no snapshot. ``status`` and ``bytes`` are those of the snapshot.
+    """
+
+    time: float
+    seconds: float
+    page: Target
+    outcome: RenderOutcome
+    error: str
+    reason: str
+    status: int
+    bytes: int
+    timings: Timings | None
+    facts: Facts | None
+    trace_id: str
+
+
+class Channel(Generic[R]):
+    """Hands records to all who have subscribed."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Callable[[R], None], ...] = ()
+
+    def subscribe(self, listener: Callable[[R], None]) -> Callable[[], None]:
+        """Have ``listener`` called with each record from now on; the result ends that."""
+        self._listeners = (*self._listeners, listener)
+
+        def unsubscribe() -> None:
+            self._listeners = tuple(known for known in self._listeners if known is not listener)
+
+        return unsubscribe
+
+    def __call__(self, record: R) -> None:
+        """Hand a record to all. Never raises: who looks on must not disturb what is looked at."""
+        for listener in self._listeners:
+            try:
+                listener(record)
+            except Exception:
+                log.exception("a listener failed", listener=repr(listener))
+
+
+class Telemetry:
+    """Where the records of one proxy come out."""
+
+    def __init__(self) -> None:
+        self.requests: Channel[RequestRecord] = Channel()
+        self.renders: Channel[RenderRecord] = Channel()

@@ -1,0 +1,64 @@
+"""Counts renders for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from prerender.telemetry.records import RenderRecord
+
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0)
+_PHASE_SECONDS = (
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0
+)  # fmt: skip
+_BYTES = (1e3, 5e3, 1e4, 5e4, 1e5, 5e5, 1e6, 5e6, 2e7)
+
+
+class RenderMetrics:
+    """Listens to the records of renders."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._renders = Counter(
+            "prerender_renders",
+            "Renders that have ended, also of stale snapshots that are renewed.",
+            ("outcome", "error"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "prerender_render_duration_seconds",
+            "Time of a render from the request for it to its snapshot or its failure.",
+            ("outcome",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        phases = Histogram(
+            "prerender_render_phase_seconds",
+            "Time of each phase of a render: the wait for a page, the origin's document, until the "
+            "page had settled, and reading its DOM.",
+            ("phase",),
+            buckets=_PHASE_SECONDS,
+            registry=registry,
+        )
+        self._phases = {
+            phase: phases.labels(phase) for phase in ("queue", "document", "settle", "serialize")
+        }
+        self._settled = Counter(
+            "prerender_settled_pages",
+            "Pages that counted as settled, by the reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self._bytes = Histogram(
+            "prerender_snapshot_bytes",
+            "Size of new snapshots before compression.",
+            buckets=_BYTES,
+            registry=registry,
+        )
+
+    def __call__(self, record: RenderRecord) -> None:
+        """Count a render."""
+        self._renders.labels(record.outcome, record.error or "none").inc()
+        self._seconds.labels(record.outcome).observe(record.seconds)
+        if record.timings is not None:
+            for phase, histogram in self._phases.items():
+                histogram.observe(getattr(record.timings, phase))
+        if record.facts is not None and record.facts.settled:
+            self._settled.labels(record.facts.settled).inc()
+            self._bytes.observe(record.bytes)

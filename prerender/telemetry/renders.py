@@ -1,0 +1,62 @@
+"""A layer of snapshots that tells of each render."""
+
+import asyncio
+import time
+
+from prerender.errors import NotRenderable, PrerenderError
+from prerender.snapshots.snapshot import Answer, Snapshots, Target
+from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
+from prerender.telemetry.trace import CURRENT
+
+
+class RecordedSnapshots:
+    """Snapshots of ``inner``; what came of each is told to ``records``."""
+
+    def __init__(self, inner: Snapshots, records: Channel[RenderRecord]) -> None:
+        self._inner = inner
+        self._records = records
+
+    async def snapshot(self, target: Target) -> Answer:
+        """The snapshot of a target. Raises RenderError, OriginError or NotRenderable."""
+        began = time.perf_counter()
+        answer: Answer | None = None
+        failure: BaseException | None = None
+        try:
+            answer = await self._inner.snapshot(target)
+        except BaseException as error:
+            failure = error
+            raise
+        else:
+            return answer
+        finally:
+            self._records(_record(target, time.perf_counter() - began, answer, failure))
+
+
+def _record(
+    target: Target, seconds: float, answer: Answer | None, failure: BaseException | None
+) -> RenderRecord:
+    snapshot = None if answer is None else answer.snapshot
+    trace = CURRENT.get()
+    return RenderRecord(
+        time=time.time() - seconds,
+        seconds=seconds,
+        page=target,
+        outcome=_outcome(answer, failure),
+        error="" if failure is None else type(failure).__name__,
+        reason=str(failure) if isinstance(failure, PrerenderError) else "",
+        status=0 if snapshot is None else snapshot.status,
+        bytes=0 if snapshot is None else len(snapshot.body),
+        timings=None if answer is None else answer.timings,
+        facts=None if snapshot is None else snapshot.facts,
+        trace_id="" if trace is None else trace.trace_id,
+    )
+
+
+def _outcome(answer: Answer | None, failure: BaseException | None) -> RenderOutcome:
+    if answer is not None:
+        if answer.snapshot.facts.partial:
+            return "partial"
+        return "redirect" if answer.snapshot.status // 100 == 3 else "rendered"
+    if isinstance(failure, NotRenderable):
+        return "not a page"
+    return "cancelled" if isinstance(failure, asyncio.CancelledError) else "failed"

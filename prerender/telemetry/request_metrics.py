@@ -1,0 +1,166 @@
+"""Counts requests for Prometheus, at the cost of one dictionary look-up each.
+
+The client library's own counters take a lock and several calls for each number. There are several
+numbers to a request and thousands of requests a second, so here they are added up in one place, and
+become the library's metrics when somebody looks at them.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
+
+BUCKETS_SECONDS = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 60.0
+)  # fmt: skip
+_CODES = frozenset({*HTTPStatus, CLIENT_LEFT})
+_SWITCHED = 101
+# Whatever failed between us and the origin.
+_OF_THE_ORIGIN = frozenset({"OriginError", "OriginTimeout", "LoopDetected"})
+
+
+class _Tally:
+    """What requests with the same labels add up to."""
+
+    __slots__ = ("buckets", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.buckets = _Buckets()
+        self.sent_bytes = 0
+
+
+class _Buckets:
+    """A histogram of durations."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_SECONDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, other: "_Buckets") -> None:
+        """Add another one's."""
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.seconds += other.seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """As Prometheus wants them: how many took at most so long."""
+        total = 0
+        buckets = []
+        for bound, count in zip((*BUCKETS_SECONDS, "+Inf"), self.counts, strict=True):
+            total += count
+            buckets.append((str(bound), float(total)))
+        return buckets
+
+
+class RequestMetrics(Collector):
+    """Listens to the records of requests, and tells Prometheus their sums."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[tuple[str, str, str, str, str | None, int], _Tally] = {}
+        self._origin = _Buckets()
+        self._origin_errors: Counter[tuple[str, ...]] = Counter(
+            {(error,): 0 for error in _OF_THE_ORIGIN}
+        )
+
+    def __call__(self, record: RequestRecord) -> None:
+        """Count a request."""
+        seconds = record.seconds
+        key = (
+            record.kind,
+            record.reason,
+            record.source,
+            record.cache,
+            record.crawler,
+            record.status,
+        )
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = _Tally()
+        tally.sent_bytes += record.sent_bytes
+        tally.buckets.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
+        tally.buckets.seconds += seconds
+        if record.origin_seconds is not None:
+            self._origin.counts[bisect_left(BUCKETS_SECONDS, record.origin_seconds)] += 1
+            self._origin.seconds += record.origin_seconds
+        if record.error in _OF_THE_ORIGIN:
+            self._origin_errors[record.error,] += 1
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as they are now."""
+        requests: Counter[tuple[str, ...]] = Counter()
+        snapshots: Counter[tuple[str, ...]] = Counter()
+        sent: Counter[tuple[str, ...]] = Counter()
+        durations: dict[tuple[str, ...], _Buckets] = defaultdict(_Buckets)
+        for (kind, reason, source, cache, crawler, status), tally in self._tallies.items():
+            count = sum(tally.buckets.counts)
+            requests[kind, reason, crawler or "none", _code(status), source] += count
+            sent[source,] += tally.sent_bytes
+            if cache:
+                snapshots[cache, crawler or "none"] += count
+            if status != _SWITCHED:  # a socket stays open for as long as it likes
+                durations[source, cache or "none"].add(tally.buckets)
+        yield _counter(
+            "prerender_requests",
+            "Requests on the public listener that have been answered or given up.",
+            ("decision", "reason", "crawler", "code", "source"),
+            requests,
+        )
+        yield _counter(
+            "prerender_snapshot_requests",
+            "Requests for snapshots, by how the snapshot was come by.",
+            ("result", "crawler"),
+            snapshots,
+        )
+        yield _counter(
+            "prerender_response_bytes",
+            "Bytes of answers, heads and bodies, by who answered.",
+            ("source",),
+            sent,
+        )
+        yield _counter(
+            "prerender_origin_errors",
+            "Requests that the origin failed.",
+            ("error",),
+            self._origin_errors,
+        )
+        yield _histogram(
+            "prerender_request_duration_seconds",
+            "Time from a request's head to the last byte of its answer.",
+            ("source", "result"),
+            durations,
+        )
+        yield _histogram(
+            "prerender_origin_response_seconds",
+            "Time from a forwarded request's head to the head of the origin's answer.",
+            (),
+            {(): self._origin},
+        )
+
+
+def _code(status: int) -> str:
+    """A status as a label; those that nobody has registered by their class, so that there are few."""
+    return str(status) if status in _CODES else f"{status // 100}xx"
+
+
+def _counter(
+    name: str, text: str, labels: tuple[str, ...], counts: Mapping[tuple[str, ...], int]
+) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, count in sorted(counts.items()):
+        family.add_metric(values, count)
+    return family
+
+
+def _histogram(
+    name: str, text: str, labels: tuple[str, ...], found: Mapping[tuple[str, ...], _Buckets]
+) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=labels)
+    for values, buckets in sorted(found.items()):
+        family.add_metric(values, buckets.cumulative(), buckets.seconds)
+    return family

@@ -1,0 +1,60 @@
+"""W3C Trace Context: which trace a request belongs to. Pure, but for the identifiers that are drawn.
+
+https://www.w3.org/TR/trace-context/
+"""
+
+import random
+import re
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from prerender.http1.head import Fields
+
+FIELD = "traceparent"
+# Section 3.2.2: later versions may have more behind the flags. 255 is no version.
+_PARENT = re.compile(r"(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SAMPLED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """A trace by its 32 hexadecimal digits, and the span in it, by 16, that is the parent of what is
+    done next. ``state`` is the tracestate that belongs to it, as it came."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+    state: str = ""
+
+    def __str__(self) -> str:
+        return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
+
+    def child(self) -> "TraceContext":
+        """The same trace with a new span in it."""
+        return TraceContext(self.trace_id, _digits(16), self.sampled, self.state)
+
+
+CURRENT: ContextVar[TraceContext | None] = ContextVar("trace", default=None)
+
+
+def new_trace(*, sampled: bool) -> TraceContext:
+    """A trace of its own."""
+    return TraceContext(_digits(32), _digits(16), sampled)
+
+
+def trace_of(fields: Fields) -> TraceContext | None:
+    """The trace that a request belongs to; None if it names none in the form of the specification."""
+    if FIELD not in fields.names:
+        return None
+    match = _PARENT.fullmatch(fields.get(FIELD).strip())
+    if match is None or (match[1] == "00" and match[5]):
+        return None
+    if not int(match[2], 16) or not int(match[3], 16):
+        return None
+    sampled = bool(int(match[4], 16) & _SAMPLED)
+    return TraceContext(match[2], match[3], sampled, fields.get("tracestate"))
+
+
+def _digits(count: int) -> str:
+    # Not a secret; and never all zeros, which stands for none.
+    return f"{random.getrandbits(count * 4) or 1:0{count}x}"
