@@ -12,15 +12,14 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 import renderers
 import uvloop
 from aiohttp import ClientError, ClientSession, web
-from measuring import Side, free_port, in_turns, listening, median, started, wrk
+from measuring import Side, in_turns, median, proxy, redis, started, wrk
 
 # Requests for the same page at the same time share one look at a store: here each has its own.
 CONNECTIONS = 1
@@ -41,36 +40,6 @@ async def serve_bare() -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     print(f"url=http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
     await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def redis(folder: Path) -> AsyncIterator[str]:
-    """A Redis of its own; its URL."""
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *("redis-server", "--port", str(port), "--save", "", "--dir", str(folder)),
-        stdout=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        await listening(port)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-@asynccontextmanager
-async def ours(origin: str, store: str, max_bytes: str) -> AsyncIterator[Side]:
-    """This project's proxy on a store."""
-    async with started(
-        *(sys.executable, "-m", "prerender", "serve"),
-        PRERENDER_ORIGIN_URL=origin,
-        PRERENDER_SERVER_PORT="0",
-        PRERENDER_ADMIN_PORT="0",
-        PRERENDER_CACHE_URL=store,
-        PRERENDER_CACHE_MAX_BYTES=max_bytes,
-    ) as side:
-        yield side
 
 
 async def warm(side: Side, path: str) -> int:
@@ -110,7 +79,12 @@ async def main(seconds: int, rounds: int, folder: str | None) -> None:
         bare = await stack.enter_async_context(started(sys.executable, __file__, "--bare"))
         sides = {BARE: (bare, "/")}
         for name, (url, max_bytes) in stores.items():
-            sides[name] = (await stack.enter_async_context(ours(origin, url, max_bytes)), UGLY)
+            sides[name] = (
+                await stack.enter_async_context(
+                    proxy(origin, PRERENDER_CACHE_URL=url, PRERENDER_CACHE_MAX_BYTES=max_bytes)
+                ),
+                UGLY,
+            )
         if folder is not None:
             client = await stack.enter_async_context(renderers.crawler())
             modules = Path(folder).resolve() / "node_modules"
