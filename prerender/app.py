@@ -24,9 +24,9 @@ from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
+from prerender.crawling.opening import triggers_of, verification
 from prerender.crawling.robots import OptOut
-from prerender.crawling.triggers import Paths, Triggers
-from prerender.crawling.user_agents import CLASSES, CrawlerClass
+from prerender.crawling.triggers import Triggers
 from prerender.drop_in import DropIn
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
@@ -161,7 +161,8 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         markdown = MarkdownSnapshots(snapshots, store)
         stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
-        triggers = _triggers(settings)
+        triggers = triggers_of(settings)
+        verify = await stack.enter_async_context(verification(settings))
         sweeper = stack.enter_context(Sweeper())
         handler = Handler(
             partial(Target.of, settings.public_url, tracking=tracking),
@@ -173,6 +174,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             records=telemetry.requests,
             markdown=markdown,
             drop_in=_drop_in(settings),
+            verify=verify,
         )
         public = Server(handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
@@ -225,21 +227,6 @@ def _raise_file_limit() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _triggers(settings: Settings) -> Triggers:
-    triggers = settings.triggers
-    more: dict[CrawlerClass, tuple[str, ...]] = {}
-    for known, name in triggers.more:
-        more[known] = (*more.get(known, ()), name)
-    return Triggers(
-        actions={known: getattr(triggers, known) for known in CLASSES},
-        more=more,
-        paths=Paths(triggers.include, triggers.exclude)
-        if triggers.include or triggers.exclude
-        else None,
-        accept_markdown=triggers.markdown,
-    )
 
 
 def _drop_in(settings: Settings) -> DropIn | None:

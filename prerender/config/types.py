@@ -7,7 +7,7 @@ by whoever loads it (load.py).
 import json
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -220,6 +220,33 @@ def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     return tuple(found)
 
 
+def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
+    help_text = (
+        'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }]'
+    )
+    found = []
+    for table in _tables(value, ("name", "file"), help_text):
+        name, file = table["name"], table["file"]
+        if not isinstance(name, str) or not isinstance(file, str) or not name or not file:
+            raise ValueError(f"{help_text}; name and file are texts")
+        found.append((name, file))
+    return tuple(found)
+
+
+def _nameservers(value: object) -> tuple[tuple[str, int], ...]:
+    help_text = 'give a list of addresses, for example ["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]'
+    found = []
+    for text in _strings(value, help_text):
+        try:
+            url = urlsplit(f"//{text if text.count(':') < 2 or '[' in text else f'[{text}]'}")
+            address = str(ip_address(url.hostname or ""))
+            port = url.port or 53
+        except ValueError:
+            raise ValueError(f"{text!r}: {help_text}") from None
+        found.append((address, port))
+    return tuple(found)
+
+
 def _action(value: object) -> str:
     if value not in ("forward", "render", "markdown", "refuse"):
         raise ValueError('give "forward", "render", "markdown" or "refuse"')
@@ -329,6 +356,8 @@ Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
 CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
+CrawlerRanges = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges)]
+Nameservers = Annotated[tuple[tuple[str, int], ...], BeforeValidator(_nameservers)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
