@@ -94,7 +94,11 @@ async def proxy(origin: str, *pinned: str) -> AsyncIterator[Side]:
     """This project's proxy; ``pinned`` is a command that starts it (taskset)."""
     command = (*pinned, sys.executable, "-m", "prerender", "serve")
     async with started(
-        *command, PRERENDER_ORIGIN_URL=origin, PRERENDER_SERVER_PORT="0", PRERENDER_ADMIN_PORT="0"
+        *command,
+        PRERENDER_ORIGIN_URL=origin,
+        PRERENDER_SERVER_PORT="0",
+        PRERENDER_ADMIN_PORT="0",
+        PRERENDER_LOG_ACCESS="none",  # as nginx
     ) as side:
         yield side
 

@@ -19,7 +19,9 @@ from typing import NamedTuple
 import structlog
 from aiohttp import web
 
+from prerender import logs
 from prerender.admin import health
+from prerender.admin.explain import Explanations
 from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
@@ -30,7 +32,7 @@ from prerender.crawling.triggers import Triggers
 from prerender.drop_in import DropIn
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
-from prerender.handler import Handler
+from prerender.handler import BeginSpan, Handler
 from prerender.headers import Forwarding
 from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
@@ -56,8 +58,10 @@ from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
 from prerender.snapshots.variants import Vary
+from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
+from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.renders import RecordedSnapshots
 from prerender.telemetry.state_metrics import StateMetrics
 from prerender.upstream import Upstream, open_session
@@ -149,6 +153,10 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
+        if settings.log.access != "none":
+            access_log = _access_log(settings)
+            telemetry.requests.subscribe(access_log)
+            stack.callback(access_log.flush)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
@@ -175,6 +183,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             markdown=markdown,
             drop_in=_drop_in(settings),
             verify=verify,
+            begin_span=_tracing(settings, telemetry, stack),
         )
         public = Server(handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
@@ -182,10 +191,9 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
-        admin = web.AppRunner(
-            health.make_app(pool, store, metrics, lambda: running.draining, purging),
-            access_log=None,
-        )
+        admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
+        Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
+        admin = web.AppRunner(admin_app, access_log=None)
         await admin.setup()
         stack.push_async_callback(admin.cleanup)
         with _listening("admin", settings.admin):
@@ -241,6 +249,31 @@ def _vary(settings: Settings) -> Vary | None:
     if not cache.vary:
         return None
     return Vary(device="device" in cache.vary, languages=cache.languages)
+
+
+def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> BeginSpan | None:
+    """Send spans of requests and renders, if that is wanted."""
+    if not settings.tracing.endpoint:
+        return None
+    try:
+        from prerender.telemetry.tracing import Tracing  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise ConfigError(
+            [f"[tracing] endpoint: {error}: install it with pip install 'prerender-proxy[otel]'"]
+        ) from error
+    tracing = Tracing(
+        settings.tracing.endpoint, settings.tracing.sample, Redaction(settings.log.secrets)
+    )
+    telemetry.requests.subscribe(tracing.request)
+    telemetry.renders.subscribe(tracing.render)
+    # It waits for its collector.
+    stack.push_async_callback(asyncio.to_thread, tracing.close)
+    return tracing.begin
+
+
+def _access_log(settings: Settings) -> AccessLog:
+    line = Line(settings.log.format, Redaction(settings.log.secrets))
+    return AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
 
 
 def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:

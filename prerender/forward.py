@@ -92,6 +92,7 @@ class Forwarder:
                 remote=request.remote,
                 trusted=request.trusted,
                 minor=request.minor,
+                traceparent=request.traceparent,
             ),
         ]
         if isinstance(request.body, Chunked):

@@ -26,11 +26,13 @@ from prerender.snapshots.in_markdown import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry.records import Channel, Course, RequestRecord
-from prerender.telemetry.trace import CURRENT, trace_of
+from prerender.telemetry.trace import CURRENT, TraceContext, trace_of
 
 _REMEMBERED_TARGETS = 1024
 _REMEMBERED_CLIENTS = 1024
 _LONGEST_REMEMBERED = 1024
+
+BeginSpan = Callable[[TraceContext | None], TraceContext]
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +42,8 @@ class Handler:
 
     ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
     ``verify`` tells whether a request is from the crawler that it names. What came of a request is told
-    to ``records``.
+    to ``records``. ``begin_span`` makes a span for it, in the trace that it may belong to already;
+    without it traces pass as they are.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Handler:
         vary: Vary | None = None,
         drop_in: DropIn | None = None,
         verify: Callable[[Request], Awaitable[bool]] | None = None,
+        begin_span: BeginSpan | None = None,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
@@ -73,6 +77,7 @@ class Handler:
         self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
         self._drop_in = drop_in
         self._verify = verify
+        self._begin_span = begin_span
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
@@ -84,7 +89,7 @@ class Handler:
         began = time.perf_counter()
         user_agent, crawler = self._client(request.headers)
         decision = self._decide(request, user_agent)
-        course = Course(began, user_agent, crawler, trace_of(request.headers), decision)
+        course = Course(began, user_agent, crawler, self._trace(request), decision)
         try:
             if isinstance(decision, Render) and self._answer_at_once(request, course, decision):
                 return None
@@ -131,6 +136,25 @@ class Handler:
             await request.answer(error_response(PrerenderError()))
         finally:
             self._records(course.record(request))
+
+    async def considered(self, request: Request) -> Course:
+        """What would be done with a request, as far as it is decided here. Nothing is."""
+        user_agent, crawler = self._client(request.headers)
+        decision = self._decide(request, user_agent)
+        course = Course(time.perf_counter(), user_agent, crawler, None, decision)
+        if isinstance(decision, Render):
+            course.decision = decision = await self._second_look(request, decision)
+        if isinstance(decision, Render):
+            course.target = self._target_of(request, decision)
+        return course
+
+    def _trace(self, request: Request) -> TraceContext | None:
+        """The trace that the request belongs to, with a span for it if spans are made."""
+        trace = trace_of(request.headers)
+        if self._begin_span is not None:
+            trace = self._begin_span(trace)
+            request.traceparent = str(trace).encode()
+        return trace
 
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
         """The User-Agent, and the class of crawlers it belongs to."""

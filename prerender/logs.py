@@ -12,8 +12,11 @@ import threading
 from contextlib import suppress
 
 import structlog
+from structlog.typing import EventDict, Processor
 
 from prerender.config.settings import Log
+from prerender.telemetry.redaction import Redaction
+from prerender.telemetry.trace import CURRENT
 
 _STANDARD_ERROR = 2
 _QUEUED_LINES = 10_000
@@ -29,9 +32,12 @@ class _StandardError(logging.Handler):
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        self.write(f"{self.format(record)}\n")
+
+    def write(self, lines: str) -> None:
+        """Queue what is complete already: one line or several."""
         with suppress(queue.Full):
-            line = f"{self.format(record)}\n"
-            self._lines.put_nowait(line.encode("utf-8", "backslashreplace"))
+            self._lines.put_nowait(lines.encode("utf-8", "backslashreplace"))
 
     def _write(self) -> None:
         # Not with sys.stderr, whose lock would still be held when the interpreter wants to exit.
@@ -50,21 +56,45 @@ class _StandardError(logging.Handler):
             )
 
 
+def write(lines: str) -> None:
+    """Write lines as they are, in their turn."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _StandardError):
+            handler.write(lines)
+
+
 def flush() -> None:
     """Let what was logged come before what is printed next."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
 
+def _add_trace(_: object, __: str, event: EventDict) -> EventDict:
+    if trace := CURRENT.get():
+        event["trace_id"] = trace.trace_id
+    return event
+
+
+def _without_secrets(redaction: Redaction) -> Processor:
+    def processor(_: object, __: str, event: EventDict) -> EventDict:
+        return {
+            name: redaction(value) if isinstance(value, str) else value
+            for name, value in event.items()
+        }
+
+    return processor
+
+
 def configure(settings: Log) -> None:
     """Set up structlog, and lead the logging of the libraries through it."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
-    shared: list[structlog.typing.Processor] = [
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
+        _add_trace,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer: structlog.typing.Processor = (
+    renderer: Processor = (
         structlog.processors.JSONRenderer()
         if settings.format == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
@@ -82,6 +112,7 @@ def configure(settings: Log) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                _without_secrets(Redaction(settings.secrets)),
                 renderer,
             ],
         )

@@ -162,16 +162,13 @@ def _inherited(pid: int) -> tuple[str, set[str]]:
     return (folder / "environ").read_text(errors="replace"), opened
 
 
-async def test_devtools_listens_on_loopback_only(gateway: Gateway) -> None:
+async def test_the_browser_listens_nowhere(gateway: Gateway) -> None:
+    """Who reached a DevTools port would have the browser: others on this machine, or a page."""
     async with launched(gateway) as (_, session):
-        listening = [
-            connection.laddr
-            for process in processes.members(session)
-            for connection in process.net_connections(kind="inet")
-            if connection.status == psutil.CONN_LISTEN
-        ]
-        assert listening
-        assert {address.ip for address in listening} == {"127.0.0.1"}
+        members = processes.members(session)
+        assert len(members) > 3
+        sockets = [one for process in members for one in process.net_connections(kind="inet")]
+        assert [one.laddr for one in sockets if one.status == psutil.CONN_LISTEN] == []
 
 
 def _program(folder: Path, script: str, *, mode: int = 0o755) -> str:
@@ -277,7 +274,9 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
         os.kill(process.pid, signal.SIGSTOP)
         waiting = asyncio.create_task(browser.devtools.call("Target.getTargets", 60.0))
         async with asyncio.timeout(10):
-            assert await browser.gone() in ("no answer", "connection lost")
+            # It is killed, for nobody would wake it: then one thing after the other is noticed.
+            reasons = ("no answer", "connection lost", "its zygote process died")
+            assert await browser.gone() in reasons
         started = time.monotonic()
         with pytest.raises(BrowserGone):
             await waiting

@@ -19,7 +19,10 @@ from prerender.errors import ConfigError
 EXAMPLE = Path(__file__).parent.parent / "config.example.toml"
 ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
 # Whoever lists them here says that empty means something.
-MAY_BE_EMPTY = {("site", "url"), ("browser", "path"), ("admin", "token"), ("drop_in", "token")}
+MAY_BE_EMPTY = {
+    ("site", "url"), ("browser", "path"), ("admin", "token"), ("drop_in", "token"),
+    ("tracing", "endpoint"),
+}  # fmt: skip
 
 
 def all_settings() -> dict[tuple[str, str], str]:
@@ -121,6 +124,8 @@ A_HOST = """'a.example/b' is not a network: give a host ("cdn.example.com"), a d
 NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
 HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
 PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
+SECRETS = 'give a list of names of query parameters, for example ["*token*", "key"]'
+AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
     'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
@@ -267,7 +272,21 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "'loud'",
             "input should be 'debug', 'info', 'warning' or 'error'",
         ),
+        ("[log] access", "'some'", "'some'", "input should be 'all', 'snapshots' or 'none'"),
+        ("[log] secrets", "'token'", "'token'", SECRETS),
+        (
+            "[log] secrets",
+            "['a=b']",
+            "['a=b']",
+            "'a=b' is no name of a query parameter; * may stand anywhere in it",
+        ),
         ("[log] format", "1", "1", "input should be 'console' or 'json'"),
+        ("[tracing] endpoint", "'collector:4318'", "'collector:4318'", AN_ENDPOINT),
+        ("[tracing] endpoint", "'http://'", "'http://'", AN_ENDPOINT),
+        ("[tracing] sample", "1.1", "1.1", "give a number from 0 to 1"),
+        ("[tracing] sample", "true", "True", "give a number from 0 to 1"),
+        ("[tracing] sample", "'all'", "'all'", "give a number from 0 to 1"),
+        ("[tracing] sample", "nan", "nan", "give a number from 0 to 1"),
         ("[origin] url", "'app:3000'", "'app:3000'", A_SITE),
         ("[origin] url", "'ftp://app'", "'ftp://app'", A_SITE),
         ("[origin] url", "'http://'", "'http://'", A_SITE),

@@ -14,6 +14,7 @@ from prerender.config.types import (
     CrawlerNames,
     CrawlerRanges,
     Duration,
+    EndpointOrNothing,
     Flag,
     HostList,
     Languages,
@@ -26,6 +27,7 @@ from prerender.config.types import (
     PositiveDuration,
     PositiveSize,
     Rules,
+    SecretNames,
     SiteURL,
     SiteURLOrNothing,
     Size,
@@ -33,6 +35,7 @@ from prerender.config.types import (
     StoreURL,
     Token,
     TriggerAction,
+    share,
     whole_number,
     words,
 )
@@ -50,6 +53,11 @@ TRACKING_PARAMETERS = (
     "utm_*", "gclid", "gclsrc", "gbraid", "wbraid", "dclid", "srsltid", "_ga", "_gl",
     "fbclid", "igsh", "igshid", "msclkid", "yclid", "ysclid", "twclid", "ttclid", "li_fat_id", "epik",
     "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok",
+)  # fmt: skip
+
+SECRET_PARAMETERS = (
+    "*token*", "*secret*", "*passw*", "pwd", "*api_key*", "*api-key*", "*apikey*", "auth",
+    "authorization", "*signature*", "sig", "jwt", "*session*", "sid", "otp", "*credential*",
 )  # fmt: skip
 
 
@@ -373,6 +381,30 @@ class Log(_Section):
         "info", description="Least level that is written."
     )
     format: Literal["console", "json"] = Field("console", description="How a line looks.")
+    access: Literal["all", "snapshots", "none"] = Field(
+        "all",
+        description="Requests that get a line each, whatever the level; "
+        '"snapshots": all but those that are simply forwarded.',
+    )
+    secrets: SecretNames = Field(
+        SECRET_PARAMETERS,
+        description="Query parameters whose values are never written, in any case; * is any text.",
+    )
+
+
+class Tracing(_Section):
+    """Spans for OpenTelemetry. Needs: pip install 'prerender-proxy[otel]'."""
+
+    endpoint: EndpointOrNothing = Field(
+        "",
+        description="Where they go by OTLP over HTTP, for example "
+        '"http://127.0.0.1:4318/v1/traces". Empty: nowhere.',
+    )
+    sample: Annotated[float, share()] = Field(
+        1.0,
+        description="Of the requests that belong to no trace yet, how many begin one: from 0 to 1. "
+        "Of the others their sender has decided.",
+    )
 
 
 class Settings(_Section):
@@ -390,6 +422,7 @@ class Settings(_Section):
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
     log: Log = Log()
+    tracing: Tracing = Tracing()
 
     @property
     def origin_url(self) -> URL:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from math import nan
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -36,6 +37,7 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
+_SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
 # Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
 _TLS_OPTIONS = frozenset(
     {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
@@ -94,6 +96,21 @@ def whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVal
             also = f', or "{word}"' if word else ""
             raise ValueError(f"give a whole number from {least} to {most}{also}")
         return value
+
+    return BeforeValidator(parse)
+
+
+def share() -> BeforeValidator:
+    """A number from 0 to 1."""
+
+    def parse(value: object) -> float:
+        try:
+            number = float(value) if isinstance(value, str | int | float) else nan
+        except ValueError:
+            number = nan
+        if isinstance(value, bool) or not 0 <= number <= 1:
+            raise ValueError("give a number from 0 to 1")
+        return number
 
     return BeforeValidator(parse)
 
@@ -169,6 +186,18 @@ def _parameters(value: object) -> tuple[str, ...]:
     for name in names:
         if not _PARAMETER.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a query parameter; a * may stand at its end")
+    return names
+
+
+def _secret_names(value: object) -> tuple[str, ...]:
+    names = _strings(
+        value, 'give a list of names of query parameters, for example ["*token*", "key"]'
+    )
+    for name in names:
+        if not _SECRET_NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is no name of a query parameter; * may stand anywhere in it"
+            )
     return names
 
 
@@ -340,6 +369,19 @@ def _site_url(value: str) -> str:
     return str(url.origin())
 
 
+def _endpoint_or_nothing(value: str) -> str:
+    """An absolute http(s) URL."""
+    text = value.strip()
+    try:
+        url = URL(text)
+        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        absolute = False
+    if text and (not absolute or " " in text or not text.isprintable()):
+        raise ValueError('not a URL: give for example "http://127.0.0.1:4318/v1/traces"')
+    return text
+
+
 def _site_url_or_nothing(value: str) -> str:
     return _site_url(value) if value else ""
 
@@ -354,6 +396,7 @@ Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
 CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
 CrawlerRanges = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges)]
@@ -365,5 +408,6 @@ Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
+EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

@@ -14,6 +14,7 @@ from prerender import headers as fields
 from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
 from prerender.rendering.visit import Document
 from prerender.snapshots.variants import ORDINARY, Variant
+from prerender.telemetry.trace import CURRENT
 from prerender.upstream import Upstream
 
 _HTML = ("text/html", "application/xhtml+xml")
@@ -46,6 +47,7 @@ async def fetch(
     if variant.language:
         headers["Accept-Language"] = variant.accept_language
     fields.mark(headers, public)
+    fields.add_trace(headers, CURRENT.get())
     async with upstream.request("GET", target, headers) as response:
         kept = fields.end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:

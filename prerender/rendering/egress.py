@@ -69,6 +69,7 @@ class Egress:
         body = request.content if request.body_exists else None
         if ask.own:
             fields.mark(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
             return self._upstream.request(request.method, target, headers, body)
         url = self._checked(ask, target)
         return send(self._third_parties, request.method, url, headers, body)
@@ -80,6 +81,7 @@ class Egress:
         received = partial(ask.visit.received, ask.exchange)
         if ask.own:
             fields.mark(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
             return await self._upstream.relay_websocket(ask.request, target, headers, received)
         url = self._checked(ask, target)
         return await websocket.relay(ask.request, self._third_parties, url, headers, received)

@@ -34,7 +34,8 @@ from prerender.rendering.peer import Peers
 from prerender.rendering.plain import Plain
 from prerender.rendering.policy import Policy
 from prerender.rendering.stand_in import stand_in
-from prerender.rendering.visit import Document, Exchange, LimitReached, Visit, VisitLimits
+from prerender.rendering.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
+from prerender.telemetry.trace import CURRENT
 from prerender.upstream import Upstream
 
 _HOST = "127.0.0.1"
@@ -78,6 +79,7 @@ class Gateway:
         self._rules = rules
         self._egress = Egress(public, upstream, third_parties, rules.guard)
         self.assets = Assets(self._egress, rules.cache_bytes)
+        self.traffic = Traffic()
         self._visits: dict[int, Visit] = {}
         self._peers: Peers | None = None
         self.certificate = Certificate()
@@ -134,8 +136,14 @@ class Gateway:
 
         ``accept_language``: what requests say that have no such field.
         """
-        visit = Visit(self._public, document, self._rules.limits, accept_language)
-        self._visits[page_number] = visit
+        visit = self._visits[page_number] = Visit(
+            self._public,
+            document,
+            self._rules.limits,
+            CURRENT.get(),
+            self.traffic,
+            accept_language,
+        )
         try:
             yield visit
         finally:
@@ -207,7 +215,7 @@ class Gateway:
         match = _PAGE_NUMBER.search(user_agent)
         visit = self._visits.get(int(match[2])) if match else None
         if visit is None:
-            visit = Visit(self._public, None, self._rules.limits)
+            visit = Visit(self._public, None, self._rules.limits, traffic=self.traffic)
         return visit, _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
 
 

@@ -113,6 +113,7 @@ class Page:
         self._device = Device(devtools, session, number)
         self._popups: set[str] = set()
         self._visit: Visit | None = None
+        self._resized = False
         self.number = number
         self.renders = 0
         self.broken = False
@@ -200,8 +201,9 @@ class Page:
             raise
         finally:
             self._departure = None
+            self._resized = settler.resized or window != DESKTOP
         started = time.monotonic()
-        errors = await self._errors()
+        errors = await self._errors() if settler.complaints else ()
         found = await self._serialize(frame_id, options)
         return Rendered(
             html=found["html"],
@@ -289,9 +291,10 @@ class Page:
                     )
                     self._lead_script = ""
                 await self._session.call("Page.navigate", url=BLANK)
+                if self._resized:
+                    await self._session.call("Emulation.clearDeviceMetricsOverride")
                 await asyncio.gather(
                     self._clock.finish(),
-                    self._session.call("Emulation.clearDeviceMetricsOverride"),
                     self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
                     *(
                         self._session.call(

@@ -80,6 +80,7 @@ class _State:
     activity: int
     mutations: int
     unseen: int
+    errors: int
 
     @classmethod
     def read(cls, answer: object) -> "_State | None":
@@ -112,7 +113,11 @@ class _Patience:
 
 
 class Settler:
-    """Settles one page once. The caller sets the wall-clock limit around ``settle``."""
+    """Settles one page once. The caller sets the wall-clock limit around ``settle``.
+
+    ``resized``: the window has been given another size. ``complaints``: the page's scripts have
+    complained of something, or nobody knows.
+    """
 
     def __init__(
         self,
@@ -144,6 +149,8 @@ class Settler:
         self._window_height = window.height
         self._showings = 0
         self._grows_with_window = False
+        self.resized = False
+        self.complaints = True
 
     async def settle(self) -> Settled:
         """Grant slices of virtual time until nothing worth waiting for is pending."""
@@ -211,6 +218,7 @@ class Settler:
 
     async def _resize(self, height: int) -> None:
         self._window_height = height
+        self.resized = True
         await self._session.call(
             "Emulation.setDeviceMetricsOverride", **self._window.metrics(height)
         )
@@ -289,9 +297,11 @@ class Settler:
 
     async def _ask(self) -> _State | None:
         try:
-            return _State.read(await self._session.evaluate(probe.STATE))
+            state = _State.read(await self._session.evaluate(probe.STATE))
         except CommandFailed:
-            return None  # the page has broken what the probe relies on
+            state = None  # the page has broken what the probe relies on
+        self.complaints = state is None or state.errors > 0
+        return state
 
     async def _grant(self, slice_ms: float) -> None:
         """Let the page have ``slice_ms`` of virtual time, however long that really takes."""

@@ -96,6 +96,22 @@ class StateMetrics(Collector):
             "Memory of all processes of the browser in use.",
             value=self._pool.memory_bytes,
         )
+        traffic = self._gateway.traffic
+        requests = CounterMetricFamily(
+            "prerender_gateway_requests",
+            "Requests of pages that are over, by what became of them.",
+            labels=("verdict",),
+        )
+        received = CounterMetricFamily(
+            "prerender_gateway_received_bytes",
+            "Bytes of bodies that pages were given, by what became of the requests.",
+            labels=("verdict",),
+        )
+        for verdict, count in sorted(traffic.requests.items()):
+            requests.add_metric((verdict,), count)
+            received.add_metric((verdict,), traffic.received_bytes[verdict])
+        yield requests
+        yield received
         assets = self._gateway.assets.store
         yield GaugeMetricFamily(
             "prerender_asset_cache_bytes",
