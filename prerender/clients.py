@@ -3,6 +3,7 @@
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from prerender.http1.head import Fields
 
@@ -34,6 +35,13 @@ def client_address(
             return address
         address = _address(text)
     return address
+
+
+def address_and_port(text: str, default: int = 53) -> tuple[str, int]:
+    """A server's address and its port, ``default`` if none is named. Raises ValueError."""
+    alone = text.count(":") > 1 and "[" not in text
+    url = urlsplit(f"//[{text}]" if alone else f"//{text}")
+    return str(ip_address(url.hostname or "")), url.port or default
 
 
 def is_trusted(address: IPv4Address | IPv6Address, trusted: tuple["Network", ...]) -> bool:

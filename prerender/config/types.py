@@ -7,7 +7,7 @@ by whoever loads it (load.py).
 import json
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import nan
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
 from prerender import hosts
+from prerender.clients import address_and_port
 from prerender.crawling.triggers import Action
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
 
@@ -36,8 +37,8 @@ _SIZE_UNITS = {
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
 _SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
 # Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
 _TLS_OPTIONS = frozenset(
     {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
@@ -262,18 +263,15 @@ def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _nameservers(value: object) -> tuple[tuple[str, int], ...]:
+def _nameservers(value: object) -> tuple[str, ...]:
     help_text = 'give a list of addresses, for example ["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]'
-    found = []
-    for text in _strings(value, help_text):
+    texts = _strings(value, help_text)
+    for text in texts:
         try:
-            url = urlsplit(f"//{text if text.count(':') < 2 or '[' in text else f'[{text}]'}")
-            address = str(ip_address(url.hostname or ""))
-            port = url.port or 53
+            address_and_port(text)
         except ValueError:
             raise ValueError(f"{text!r}: {help_text}") from None
-        found.append((address, port))
-    return tuple(found)
+    return texts
 
 
 def _action(value: object) -> str:
@@ -386,6 +384,15 @@ def _site_url_or_nothing(value: str) -> str:
     return _site_url(value) if value else ""
 
 
+class TableKeys(tuple[str, ...]):
+    """The keys of a setting that is a list of tables, in the order in which its value has them."""
+
+    __slots__ = ()
+
+    def __new__(cls, *keys: str) -> "TableKeys":
+        return super().__new__(cls, keys)
+
+
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
@@ -398,11 +405,17 @@ Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
-CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
-CrawlerRanges = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges)]
-Nameservers = Annotated[tuple[tuple[str, int], ...], BeforeValidator(_nameservers)]
+CrawlerNames = Annotated[
+    tuple[tuple[CrawlerClass, str], ...],
+    BeforeValidator(_crawler_names),
+    TableKeys("class", "name"),
+]
+CrawlerRanges = Annotated[
+    tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges), TableKeys("name", "file")
+]
+Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
-Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
+Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from prerender.clients import client_address
+from prerender.clients import address_and_port, client_address
 from prerender.config import Settings
 from prerender.crawling.ranges import RangesFile
 from prerender.crawling.triggers import Paths, Triggers
@@ -45,7 +45,9 @@ async def verification(
         return
     trusted = settings.server.trusted_proxies
     try:
-        verifier = Verifier(_identities(triggers.ranges), Names(triggers.nameservers))
+        verifier = Verifier(
+            _identities(triggers.ranges), Names(tuple(map(address_and_port, triggers.nameservers)))
+        )
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
 

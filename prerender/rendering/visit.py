@@ -113,9 +113,9 @@ class Visit:
     public: URL
     document: Document | None
     limits: VisitLimits = VisitLimits()
+    accept_language: str = ""
     trace: TraceContext | None = None
     traffic: Traffic = field(default_factory=Traffic)
-    accept_language: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0
