@@ -20,6 +20,7 @@ from yarl import URL
 
 from prerender.addresses import after_host
 from prerender.ajax_crawling import pretty_to_ugly
+from prerender.decision import Refuse
 from prerender.handler import Handler
 from prerender.headers import authority
 from prerender.http1.head import BadMessage, parse_request
@@ -152,7 +153,10 @@ class Explanations:
 
 def _answered_by(course: Course, outlook: Outlook | None) -> str:
     if outlook is None:
-        return "the proxy: 403" if course.decision.kind == "refuse" else "the origin"
+        decision = course.decision
+        return (
+            f"the proxy: {decision.error.status}" if isinstance(decision, Refuse) else "the origin"
+        )
     if outlook.shown is not None:
         return f"the {outlook.shown} snapshot"
     return (

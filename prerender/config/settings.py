@@ -12,12 +12,14 @@ from yarl import URL
 from prerender.config.types import (
     Address,
     CrawlerNames,
+    CrawlerRanges,
     Duration,
     EndpointOrNothing,
     Flag,
     HostList,
     HostNames,
     Languages,
+    Nameservers,
     Networks,
     PagePatterns,
     Parameters,
@@ -167,6 +169,21 @@ class Triggers(_Section):
     more: CrawlerNames = Field(
         (),
         description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
+    )
+    verify: Flag = Field(
+        False,
+        description="Believe the names of crawlers that can be verified only from their own addresses, "
+        "by DNS or by ranges. Who uses such a name elsewhere is forwarded as people are.",
+    )
+    ranges: CrawlerRanges = Field(
+        (),
+        description="Published addresses of crawlers, in files that are read again when they change: "
+        '[{ name = "GPTBot", file = "/etc/prerender/gptbot.json" }, ...].',
+    )
+    nameservers: Nameservers = Field(
+        (),
+        description='Where the names of addresses are asked for: ["10.0.0.2", "127.0.0.1:5353"]. '
+        "Empty: the system's nameservers.",
     )
     include: PagePatterns = Field(
         (), description="Only pages that match one of these are rendered; * is any text. None: all."
