@@ -29,6 +29,7 @@ from prerender.config.settings import Server as ServerSettings
 from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Paths, Triggers
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
+from prerender.drop_in import DropIn
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
 from prerender.handler import BeginSpan, Handler
@@ -48,12 +49,15 @@ from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial
 from prerender.rendering.visit import VisitLimits
+from prerender.responses import vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.in_markdown import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.snapshots.variants import Vary
 from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
@@ -162,6 +166,8 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             refreshes=max(1, _pages(settings) // 2),
         )
         stack.push_async_callback(snapshots.close)
+        markdown = MarkdownSnapshots(snapshots, store)
+        stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = _triggers(settings)
         sweeper = stack.enter_context(Sweeper())
@@ -171,8 +177,11 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
             _forwarder(settings, sweeper, triggers),
+            vary=_vary(settings),
             records=telemetry.requests,
             begin_span=_tracing(settings, telemetry, stack),
+            markdown=markdown,
+            drop_in=_drop_in(settings),
         )
         public = Server(handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
@@ -262,7 +271,22 @@ def _triggers(settings: Settings) -> Triggers:
         paths=Paths(triggers.include, triggers.exclude)
         if triggers.include or triggers.exclude
         else None,
+        accept_markdown=triggers.markdown,
     )
+
+
+def _drop_in(settings: Settings) -> DropIn | None:
+    drop_in = settings.drop_in
+    if not drop_in.enabled:
+        return None
+    return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
+
+
+def _vary(settings: Settings) -> Vary | None:
+    cache = settings.cache
+    if not cache.vary:
+        return None
+    return Vary(device="device" in cache.vary, languages=cache.languages)
 
 
 def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
@@ -272,7 +296,7 @@ def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forw
         connections,
         Forwarding(settings.origin_url),
         origin.timeout,
-        pages_vary=triggers.by_user_agent,
+        pages_vary=vary_line(triggers.vary()),
     )
 
 

@@ -8,20 +8,23 @@ from functools import lru_cache, partial
 import structlog
 
 from prerender import headers as fields
-from prerender.ajax_crawling import PrettyURL
 from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Triggers
 from prerender.crawling.user_agents import CrawlerClass
 from prerender.decision import OPTED_OUT, Decision, Refuse, Render, decide
-from prerender.errors import CrawlerRefused, NotRenderable, PrerenderError
+from prerender.drop_in import DropIn
+from prerender.errors import NotRenderable, PrerenderError, Refused
 from prerender.forward import Forwarder
 from prerender.http1.body import CutShort
 from prerender.http1.head import BadMessage, Fields, value_of
 from prerender.http1.request import Request
 from prerender.http1.server import Rest
-from prerender.responses import error_response, snapshot_response
+from prerender.preferences import prefers_markdown
+from prerender.responses import error_response, snapshot_response, vary_line
 from prerender.snapshots.cached import CachedSnapshots
+from prerender.snapshots.in_markdown import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.variants import Vary
 from prerender.telemetry.records import Channel, Course, RequestRecord
 from prerender.telemetry.trace import CURRENT, TraceContext, trace_of
 
@@ -37,13 +40,14 @@ log = structlog.get_logger(__name__)
 class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours.
 
-    What came of it is told to ``records``. ``begin_span`` makes a span for it, in the trace that it may
-    belong to already; without it traces pass as they are.
+    ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
+    What came of a request is told to ``records``. ``begin_span`` makes a span for it, in the trace that
+    it may belong to already; without it traces pass as they are.
     """
 
     def __init__(
         self,
-        target_of: Callable[[PrettyURL], Target],
+        target_of: Callable[..., Target],
         triggers: Triggers,
         opt_out: OptOut | None,
         snapshots: CachedSnapshots,
@@ -51,6 +55,9 @@ class Handler:
         *,
         records: Channel[RequestRecord],
         begin_span: BeginSpan | None = None,
+        markdown: MarkdownSnapshots,
+        vary: Vary | None = None,
+        drop_in: DropIn | None = None,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
@@ -60,6 +67,14 @@ class Handler:
         self._forwarder = forwarder
         self._records = records
         self._begin_span = begin_span
+        self._vary = vary
+        self._markdown = markdown
+        variants = vary.fields if vary else ()
+        self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
+        # A middleware gives the answer to the crawler, under a URL where people get the page itself.
+        by_middleware = ("User-Agent",) if drop_in else ()
+        self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
+        self._drop_in = drop_in
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
@@ -84,13 +99,13 @@ class Handler:
     def _answer_at_once(self, request: Request, course: Course, decision: Render) -> bool:
         if self._opt_out is not None:
             return False
-        course.target = self._target(decision.pretty)
-        answer = course.answer = self._snapshots.fresh(course.target)
+        course.target = self._target_of(request, decision)
+        snapshots = self._markdown if decision.markdown else self._snapshots
+        answer = course.answer = snapshots.fresh(course.target)
         if answer is None:
             return False
-        request.answer_at_once(
-            snapshot_response(request, answer, by_user_agent=decision.by_user_agent)
-        )
+        vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
+        request.answer_at_once(snapshot_response(request, answer, vary))
         self._records(course.record(request))
         return True
 
@@ -102,9 +117,9 @@ class Handler:
         except (BadMessage, CutShort, CancelledError) as error:
             course.error = error
             raise
-        except CrawlerRefused as error:
+        except Refused as error:
             course.error = error
-            log.debug("crawler refused", target=request.target, user_agent=course.user_agent)
+            log.debug("refused", target=request.target, user_agent=course.user_agent)
             await request.answer(error_response(error))
         except PrerenderError as error:
             course.error = error
@@ -126,7 +141,7 @@ class Handler:
         course = Course(time.perf_counter(), user_agent, crawler, None, decision)
         if isinstance(decision, Render):
             if await self._is_allowed(request, decision):
-                course.target = self._target(decision.pretty)
+                course.target = self._target_of(request, decision)
             else:
                 course.decision = OPTED_OUT
         return course
@@ -149,21 +164,31 @@ class Handler:
         return user_agent, self._triggers.class_of(user_agent)
 
     def _decide(self, request: Request, user_agent: str) -> Decision:
+        marked = fields.is_marked(request.headers)
+        drop_in = False
+        if self._drop_in is not None:
+            try:
+                drop_in = self._drop_in.take(request)
+            except Refused as error:
+                return Refuse(type(error), "a middleware that may not ask")
         return decide(
             request.method,
             request.target,
             triggers=self._triggers,
             user_agent=user_agent,
-            marked=fields.is_marked(request.headers),
+            marked=marked,
             upgrade="upgrade" in request.headers,
+            wants_markdown=self._triggers.accept_markdown
+            and prefers_markdown(request.headers.get("accept")),
+            drop_in=drop_in,
         )
 
     async def _answer(self, request: Request, course: Course) -> None:
         match course.decision:
             case Render() as decision if await self._is_allowed(request, decision):
                 await self._snapshot(request, decision, course)
-            case Refuse():
-                raise CrawlerRefused
+            case Refuse(error):
+                raise error
             case Render():
                 course.decision = OPTED_OUT
                 await self._forwarder.forward(request)
@@ -178,15 +203,20 @@ class Handler:
         return not await self._opt_out.forbids(request.target, user_agent)
 
     async def _snapshot(self, request: Request, decision: Render, course: Course) -> None:
-        target = course.target = self._target(decision.pretty)
+        target = course.target = self._target_of(request, decision)
         try:
-            course.answer = answer = await self._snapshots.snapshot(target)
+            snapshots = self._markdown if decision.markdown else self._snapshots
+            course.answer = answer = await snapshots.snapshot(target)
         except NotRenderable as reason:
             # An image, an error of the origin: its own answer, for the pretty URL.
             course.detail = str(reason)
             log.debug("not rendered", url=target.url, reason=course.detail)
             await self._forwarder.forward(request, target.path)
         else:
-            await request.answer(
-                snapshot_response(request, answer, by_user_agent=decision.by_user_agent)
-            )
+            vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
+            await request.answer(snapshot_response(request, answer, vary))
+
+    def _target_of(self, request: Request, decision: Render) -> Target:
+        if self._vary is None:
+            return self._target(decision.pretty)
+        return self._target(decision.pretty, variant=self._vary.variant_of(request.headers))

@@ -6,7 +6,7 @@ A setting is ``[section] key`` in the TOML file and ``PRERENDER_SECTION_KEY`` in
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from yarl import URL
 
 from prerender.config.types import (
@@ -16,6 +16,7 @@ from prerender.config.types import (
     EndpointOrNothing,
     Flag,
     HostList,
+    Languages,
     Networks,
     PagePatterns,
     Parameters,
@@ -139,6 +140,10 @@ class Triggers(_Section):
     seo_tool: TriggerAction = Field(
         "forward", description="Tools that look at sites: AhrefsBot, Chrome-Lighthouse, ..."
     )
+    markdown: Flag = Field(
+        False,
+        description="Pages as Markdown for all who ask for that (Accept: text/markdown).",
+    )
     more: CrawlerNames = Field(
         (),
         description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
@@ -152,6 +157,24 @@ class Triggers(_Section):
     robots_opt_out: Flag = Field(
         False,
         description='Forward ugly URLs that robots.txt forbids ("Disallow: /*_escaped_fragment_").',
+    )
+
+
+class DropIn(_Section):
+    """In the place of Prerender or Rendertron, for their middlewares: GET /https://www.example.com/page."""
+
+    enabled: Flag = Field(
+        False, description="Answer middlewares that ask for pages by their whole URLs."
+    )
+    token: Token = Field(
+        "",
+        repr=False,
+        description="What they have to send as X-Prerender-Token. Empty: nothing.",
+    )
+    hosts: HostList = Field(
+        (),
+        description="Other names of the site: pages of theirs are those of [site] url. All other "
+        "hosts get a 403.",
     )
 
 
@@ -194,6 +217,17 @@ class Cache(_Section):
         TRACKING_PARAMETERS,
         description="Query parameters that make no difference to a page and are left out.",
     )
+    vary: Annotated[tuple[str, ...], words("device", "language")] = Field(
+        (),
+        description="What a page has snapshots of its own for: device (phones, and all others), "
+        "language, or both. Each of them multiplies renders and memory.",
+    )
+    languages: Languages = Field(
+        (),
+        validate_default=True,
+        description="The languages there are then, the first for all who want none of them: "
+        '["en", "de", "fr-CH"].',
+    )
     max_bytes: Size = Field(256 * 1024**2, description="Bound of the memory that snapshots take.")
     file_max_bytes: Size = Field(
         2 * 1024**3, description="Bound of the disk space that snapshots take (file://)."
@@ -201,6 +235,16 @@ class Cache(_Section):
     timeout: PositiveDuration = Field(
         0.5, description="Longest wait for Redis before it is done without."
     )
+
+    @field_validator("languages")
+    @classmethod
+    def _fits_vary(cls, languages: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        by_language = "language" in info.data.get("vary", ())
+        if by_language and not languages:
+            raise ValueError('give the languages, since vary has "language"')
+        if languages and not by_language and "vary" in info.data:
+            raise ValueError('they count only if vary has "language"')
+        return languages
 
 
 class Browser(_Section):
@@ -354,6 +398,7 @@ class Settings(_Section):
     server: Server = Server()
     admin: Admin = Admin()
     triggers: Triggers = Triggers()
+    drop_in: DropIn = DropIn()
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()

@@ -37,6 +37,7 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
 _SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
 # Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
 _TLS_OPTIONS = frozenset(
     {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
@@ -155,6 +156,16 @@ def _hosts(value: object) -> tuple[str, ...]:
     return entries
 
 
+def _languages(value: object) -> tuple[str, ...]:
+    tags = _strings(value, 'give a list of language tags, for example ["en", "de-CH"]')
+    for tag in tags:
+        if not _LANGUAGE.fullmatch(tag):
+            raise ValueError(f"{tag!r} is no language tag (RFC 5646), such as en or de-CH")
+    if len({tag.lower() for tag in tags}) < len(tags):
+        raise ValueError("a language is there twice")
+    return tags
+
+
 def words(*known: str) -> BeforeValidator:
     """A list of some of the words ``known``."""
     help_text = f"give a list of some of {json.dumps(known)}"
@@ -239,8 +250,8 @@ def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
 
 
 def _action(value: object) -> str:
-    if value not in ("forward", "render", "refuse"):
-        raise ValueError('give "forward", "render" or "refuse"')
+    if value not in ("forward", "render", "markdown", "refuse"):
+        raise ValueError('give "forward", "render", "markdown" or "refuse"')
     return str(value)
 
 
@@ -356,6 +367,7 @@ SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]

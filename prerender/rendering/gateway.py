@@ -129,10 +129,20 @@ class Gateway:
         return ", ".join([*mapped, "MAP * ~NOTFOUND"])
 
     @contextmanager
-    def visit(self, page_number: int, document: Document) -> Iterator[Visit]:
-        """Serve a page while it renders: its first navigation gets ``document``."""
+    def visit(
+        self, page_number: int, document: Document, accept_language: str = ""
+    ) -> Iterator[Visit]:
+        """Serve a page while it renders: its first navigation gets ``document``.
+
+        ``accept_language``: what requests say that have no such field.
+        """
         visit = self._visits[page_number] = Visit(
-            self._public, document, self._rules.limits, CURRENT.get(), self.traffic
+            self._public,
+            document,
+            self._rules.limits,
+            accept_language,
+            CURRENT.get(),
+            self.traffic,
         )
         try:
             yield visit
@@ -179,6 +189,9 @@ class Gateway:
             return _left_out(request, exchange, reason)
         headers = fields.end_to_end(request.headers)
         headers["User-Agent"] = user_agent
+        if visit.accept_language:
+            # Chromium lets frames speak the page's language, but not their workers.
+            headers.setdefault("Accept-Language", visit.accept_language)
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if websocket.is_upgrade(request):
             exchange.expect_no_end()

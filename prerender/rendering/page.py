@@ -17,10 +17,11 @@ import structlog
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
 from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
+from prerender.rendering.device import DESKTOP, Device
 from prerender.rendering.devtools import CommandFailed, DevTools, Session
-from prerender.rendering.gateway import number_user_agent
-from prerender.rendering.settle import HEIGHT, WIDTH, Settled, Settler
+from prerender.rendering.settle import Settled, Settler
 from prerender.rendering.visit import Visit
+from prerender.snapshots.variants import ORDINARY, Variant
 
 # A page is replaced after so many renders: what leaks in it must not add up.
 RENDERS = 500
@@ -109,8 +110,10 @@ class Page:
         self._reloads = 0
         self._clock = VirtualClock(session)
         self._lead_script = ""
+        self._device = Device(devtools, session, number)
         self._popups: set[str] = set()
         self._visit: Visit | None = None
+        self._resized = False
         self.number = number
         self.renders = 0
         self.broken = False
@@ -128,8 +131,8 @@ class Page:
             "Target.createTarget",
             url=BLANK,
             browserContextId=context_id,
-            width=WIDTH,
-            height=HEIGHT,
+            width=DESKTOP.width,
+            height=DESKTOP.height,
         )
         session = await devtools.attach(target["targetId"])
         page = cls(devtools, session, context_id, target["targetId"], number)
@@ -137,7 +140,6 @@ class Page:
         return page
 
     async def _prepare(self) -> None:
-        version = await self.devtools.call("Browser.getVersion")
         session = self._session
         session.on("Inspector.targetCrashed", self._crashed)
         session.on("Page.javascriptDialogOpening", self._dismiss)
@@ -146,9 +148,7 @@ class Page:
         await asyncio.gather(
             session.call("Page.enable"),
             session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
-            session.call(
-                "Emulation.setUserAgentOverride", **_user_agent(version["userAgent"], self.number)
-            ),
+            self._device.open(),
             self.devtools.call(
                 "Browser.setDownloadBehavior", behavior="deny", browserContextId=self._context_id
             ),
@@ -168,6 +168,7 @@ class Page:
         budget: float,
         patience: float,
         options: SerializeOptions,
+        variant: Variant = ORDINARY,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
@@ -180,9 +181,12 @@ class Page:
         self._url, self._reloads = url.partition("#")[0], 0
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        settler = Settler(self._session, self._clock, visit, budget, patience)
+        window = self._device.window_of(variant)
+        settler = Settler(self._session, self._clock, visit, budget, patience, window=window)
         try:
             async with asyncio.timeout(timeout):
+                if variant != ORDINARY or self._device.variant != ORDINARY:
+                    await self._device.become(variant)
                 await self._clock.catch_up()
                 frame_id = await self._navigate(url, timeout)
                 settled = await self._settle(settler)
@@ -197,8 +201,9 @@ class Page:
             raise
         finally:
             self._departure = None
+            self._resized = settler.resized
         started = time.monotonic()
-        errors = await self._errors()
+        errors = await self._errors() if settler.complaints else ()
         found = await self._serialize(frame_id, options)
         return Rendered(
             html=found["html"],
@@ -286,9 +291,10 @@ class Page:
                     )
                     self._lead_script = ""
                 await self._session.call("Page.navigate", url=BLANK)
+                if self._resized:
+                    await self._session.call("Emulation.clearDeviceMetricsOverride")
                 await asyncio.gather(
                     self._clock.finish(),
-                    self._session.call("Emulation.clearDeviceMetricsOverride"),
                     self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
                     *(
                         self._session.call(
@@ -354,23 +360,3 @@ def _storage_origins(visit: Visit) -> set[str]:
     # Taken from the text: a page may ask for names that cannot be decoded ("http://xn--a/").
     asked = {"/".join(exchange.url.split("/", 3)[:3]) for exchange in visit.exchanges}
     return asked | {str(visit.public.origin())}
-
-
-def _user_agent(user_agent: str, number: int) -> dict[str, Any]:
-    """The browser's own user agent, as an ordinary Chrome, with the page's number in it."""
-    honest = user_agent.replace("HeadlessChrome", "Chrome")
-    major = honest.partition("Chrome/")[2].partition(".")[0]
-    reduced = honest.replace(honest.partition("Chrome/")[2].partition(" ")[0], f"{major}.0.0.0")
-    brands = [{"brand": "Chromium", "version": major}]
-    return {
-        "userAgent": number_user_agent(reduced, number),
-        "userAgentMetadata": {
-            "brands": brands,
-            "fullVersionList": brands,
-            "platform": "Linux",
-            "platformVersion": "",
-            "architecture": "x86",
-            "model": "",
-            "mobile": False,
-        },
-    }
