@@ -1,7 +1,7 @@
-"""Pages as people write them, on the command line and to the admin listener."""
+"""Pages as people write them: on the command line, to the admin listener, in links and sitemaps."""
 
 import string
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from yarl import URL
 
@@ -37,3 +37,28 @@ def after_host(text: str) -> str:
     rest = text.partition("://")[2]
     start = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
     return rest[start:] if rest[start:].startswith("/") else f"/{rest[start:]}"
+
+
+def page_of(url: str) -> str:
+    """An absolute URL in pretty form. Raises ValueError."""
+    pretty = pretty_of(url)
+    return f"{URL(url, encoded=True).origin()}{pretty}"
+
+
+def same_page(one: str, other: str) -> bool:
+    """Whether two absolute URLs are of one page of one site."""
+    try:
+        same = str(pretty_of(one)) == str(pretty_of(other))
+    except ValueError:
+        return False
+    return same and site_of(one) == site_of(other)
+
+
+def site_of(url: str) -> tuple[str, str]:
+    """Scheme and host, with its port, of an absolute URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+        return parts.scheme, f"{(parts.hostname or '').lower()}:{port}"
+    except ValueError:
+        return "", url

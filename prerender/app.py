@@ -11,7 +11,7 @@ import os
 import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from aiohttp import web
 from prerender import logs
 from prerender.admin import health
 from prerender.admin.explain import Explanations
+from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
@@ -97,15 +98,18 @@ class Rendering(NamedTuple):
 
 
 @asynccontextmanager
-async def rendering(settings: Settings) -> AsyncIterator[Rendering]:
-    """The part that makes snapshots: also all that ``prerender render`` needs."""
+async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
+    """The part that makes snapshots: also all that ``prerender render`` needs.
+
+    ``marked``: the site can tell that its pages are rendered, and not looked at by people.
+    """
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
-        rules = _rules(settings)
+        rules = replace(_rules(settings), marked=marked)
         third_parties = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
@@ -157,10 +161,11 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             access_log = _access_log(settings)
             telemetry.requests.subscribe(access_log)
             stack.callback(access_log.flush)
+        freshness = _freshness(settings)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
-            _freshness(settings),
+            freshness,
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
             refreshes=max(1, _pages(settings) // 2),
@@ -171,8 +176,9 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = _triggers(settings)
         sweeper = stack.enter_context(Sweeper())
+        target_of = partial(Target.of, settings.public_url, tracking=tracking)
         handler = Handler(
-            partial(Target.of, settings.public_url, tracking=tracking),
+            target_of,
             triggers,
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
@@ -189,7 +195,11 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         running = Running(0, 0, pool, store, telemetry)
 
         purging = Purging(store, settings.public_url, tracking, settings.admin.token)
+        importing = Importing(
+            store, freshness, settings.public_url, target_of, settings.admin.token
+        )
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
+        admin_app.router.add_post("/import", importing.__call__)
         Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
         admin = web.AppRunner(admin_app, access_log=None)
         await admin.setup()
@@ -367,6 +377,16 @@ def _browser_limits(settings: Settings) -> BrowserLimits:
     if memory == "auto":
         memory = _BROWSER_BYTES + _PAGE_BYTES * _pages(settings)
     return BrowserLimits(browser.max_renders, browser.max_age, memory)
+
+
+def page_count(settings: Settings) -> int:
+    """How many pages are rendered at a time."""
+    return _pages(settings)
+
+
+def memory_needed(settings: Settings) -> int:
+    """Bytes of memory that the browser may take; 0: there is no limit."""
+    return _browser_limits(settings).memory
 
 
 def _cpus() -> float:

@@ -17,6 +17,9 @@
     ├── StoreError               (one operation of a store failed: a miss)
     │   └── StoreGone            (the store cannot be reached: it is left alone for a while)
     ├── AdminError               (the command line cannot reach the proxy, or it refuses)
+    ├── FetchFailed              (a command that acts as a crawler gets no answer)
+    ├── ArchiveError             (an export cannot be written, or is none)
+    ├── SitemapError             (what a command was given is no sitemap, or cannot be read)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
         ├── EmptyPage
@@ -138,6 +141,18 @@ class StoreGone(StoreError):
 
 class AdminError(PrerenderError):
     """The admin listener is not there, or refuses."""
+
+
+class FetchFailed(PrerenderError):
+    """A page that a crawler asks for does not come."""
+
+
+class ArchiveError(PrerenderError):
+    """A folder of exported snapshots cannot be written or read."""
+
+
+class SitemapError(PrerenderError):
+    """A sitemap or a list of URLs is not there, or is none."""
 
 
 class RenderError(PrerenderError):

@@ -174,11 +174,16 @@ def mark(headers: CIMultiDict[str], public: URL) -> None:
     This is done here and not in the browser, where an additional header would make requests of the
     page to other origins need a CORS preflight.
     """
+    direct(headers, public)
+    headers[MARK] = "1"
+    headers["User-Agent"] = f"{headers.get('User-Agent', 'Mozilla/5.0')} {USER_AGENT_MARK}"
+
+
+def direct(headers: CIMultiDict[str], public: URL) -> None:
+    """Make a request one for the public host, whoever it is sent to."""
     headers["Host"] = authority(public)
     headers["X-Forwarded-Proto"] = public.scheme
     headers["X-Forwarded-Host"] = headers["Host"]
-    headers[MARK] = "1"
-    headers["User-Agent"] = f"{headers.get('User-Agent', 'Mozilla/5.0')} {USER_AGENT_MARK}"
 
 
 def add_trace(headers: CIMultiDict[str], trace: TraceContext | None) -> None:

@@ -122,7 +122,7 @@ async def test_who_may_purge(start_origin: StartOrigin, start_proxy: StartProxy)
     closed = await start_proxy(origin.url)
     for token in ("", TOKEN):
         status, answer = await purge(closed, {"all": True}, token)
-        assert (status, answer) == (403, {"error": "nobody may purge: [admin] token is not set"})
+        assert (status, answer) == (403, {"error": "nobody may do that: [admin] token is not set"})
     # The public listener knows nothing of it.
     public = await proxy.request("POST", "/purge", headers={"Authorization": f"Bearer {TOKEN}"})
     assert public.status == 404

@@ -5,7 +5,6 @@ texts, or ``"all": true``; and perhaps ``"soft": true``. Pages are pretty or ugl
 or what follows the host in them.
 """
 
-import hmac
 import json
 from typing import Any
 
@@ -14,6 +13,7 @@ from aiohttp import web
 from yarl import URL
 
 from prerender.addresses import pretty_of
+from prerender.admin.token import refusal, refused
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.store import Store
@@ -33,25 +33,19 @@ class Purging:
         self._public = public
         self._site = str(public.origin())
         self._tracking = tracking
-        self._token = token.encode()
+        self._token = token
 
     async def __call__(self, request: web.Request) -> web.Response:
-        if not self._token:
-            return _refusal(403, "nobody may purge: [admin] token is not set")
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        known = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token)
-        if scheme.lower() != "bearer" or not known:
-            response = _refusal(401, "the token is wrong or missing")
-            response.headers["WWW-Authenticate"] = "Bearer"
-            return response
+        if refusal_of_token := refused(request, self._token):
+            return refusal_of_token
         try:
             purges = self._asked_for(await request.read())
         except ValueError as error:
-            return _refusal(400, str(error))
+            return refusal(400, str(error))
         told = [await self._store.purge(purge) for purge in purges]
         log.info("purged", count=len(purges), first=str(purges[0]))
         if not all(told):
-            return _refusal(503, "purged here only: the store is away, other replicas do not know")
+            return refusal(503, "purged here only: the store is away, other replicas do not know")
         return web.json_response({"purged": len(purges)})
 
     def _asked_for(self, body: bytes) -> list[Purge]:
@@ -104,7 +98,3 @@ def _texts(asked: dict[str, Any], word: str) -> list[str]:
     if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"{word}: give a text or a list of texts")
     return texts
-
-
-def _refusal(status: int, reason: str) -> web.Response:
-    return web.json_response({"error": reason}, status=status)

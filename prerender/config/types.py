@@ -359,6 +359,15 @@ def _site_url_or_nothing(value: str) -> str:
     return _site_url(value) if value else ""
 
 
+class TableKeys(tuple[str, ...]):
+    """The keys of a setting that is a list of tables, in the order in which its value has them."""
+
+    __slots__ = ()
+
+    def __new__(cls, *keys: str) -> "TableKeys":
+        return super().__new__(cls, keys)
+
+
 Duration = Annotated[float, BeforeValidator(_duration)]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
@@ -371,9 +380,13 @@ Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
-CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
+CrawlerNames = Annotated[
+    tuple[tuple[CrawlerClass, str], ...],
+    BeforeValidator(_crawler_names),
+    TableKeys("class", "name"),
+]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
-Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
+Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]

@@ -38,7 +38,8 @@ _PROBE_EVERY_SECONDS = 0.5
 _PROBE_SECONDS = 0.75
 # One unanswered probe can be this process's own fault, when its loop was busy.
 _PROBES = 2
-_LARGE_SHM_BYTES = 256 * 1024**2
+# Less shared memory than this is not used: a page that finds it full dies.
+LARGE_SHM_BYTES = 256 * 1024**2
 
 # With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
 # render on a reused page. The back/forward cache would keep the page of the last render alive.
@@ -117,6 +118,17 @@ def find(path: str = "") -> str:
     )
 
 
+def version(program: str) -> str:
+    """What a program says that it is. Takes a moment. Raises CannotStart."""
+    try:
+        asked = subprocess.run(  # noqa: S603 (the owner's own program)
+            [program, "--version"], capture_output=True, timeout=_START_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotStart(f"{program}: does not tell its version: {error}") from error
+    return asked.stdout.decode(errors="replace").strip()
+
+
 def sandbox_problem() -> str:
     """Why Chromium's sandbox cannot be on here, or '' when it can."""
     if os.geteuid() == 0:
@@ -125,6 +137,15 @@ def sandbox_problem() -> str:
     command = [sys.executable, "-I", "-S", "-c", _TRY_NAMESPACES]
     failed = subprocess.call(command)  # noqa: S603 (nothing of it comes from outside)
     return "user namespaces cannot be made here" if failed else ""
+
+
+def shared_memory_bytes() -> int:
+    """The size of what Chromium's processes share memory by, 0 if it is not there."""
+    try:
+        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is asked)
+    except OSError:
+        return 0
+    return shm.f_blocks * shm.f_frsize
 
 
 def remove_leftovers() -> None:
@@ -299,10 +320,8 @@ def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
     ]
     if not sandbox:
         flags.append("--no-sandbox")
-    with suppress(OSError):
-        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is asked)
-        if shm.f_blocks * shm.f_frsize < _LARGE_SHM_BYTES:
-            flags.append("--disable-dev-shm-usage")
+    if 0 < shared_memory_bytes() < LARGE_SHM_BYTES:
+        flags.append("--disable-dev-shm-usage")
     return flags
 
 

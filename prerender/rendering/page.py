@@ -42,6 +42,7 @@ _CLEAN_SECONDS = 5.0
 # (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
 _STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
 
+READ_SCRIPT = (files("prerender.rendering") / "scripts" / "read.js").read_text("utf-8")
 SERIALIZE_SCRIPT = (files("prerender.rendering") / "scripts" / "serialize.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
@@ -63,6 +64,16 @@ class Rendered:
     partial: bool
     settled: Settled
     serialize_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a person gets of a page: each text of it, and whether it is shown; where its links lead."""
+
+    url: str
+    title: str
+    texts: tuple[tuple[str, bool], ...]
+    links: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +212,7 @@ class Page:
             raise
         finally:
             self._departure = None
-            self._resized = settler.resized
+            self._resized = settler.resized or window != DESKTOP
         started = time.monotonic()
         errors = await self._errors() if settler.complaints else ()
         found = await self._serialize(frame_id, options)
@@ -255,11 +266,24 @@ class Page:
             raise RenderTimeout("the page does not answer") from None
         return self._target_id
 
-    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+    async def read(self) -> Seen:
+        """What there is to be read on the page as it stands after a render. Raises RenderError."""
+        found = await self._session.evaluate(
+            READ_SCRIPT, contextId=await self._world(self._target_id)
+        )
+        texts = tuple((text, shown) for text, shown in found["texts"])
+        return Seen(found["url"], found["title"], texts, tuple(found["links"]))
+
+    async def _world(self, frame_id: str) -> int:
+        """A place for scripts of ours, whose built-ins the page cannot have replaced."""
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
-        context = world["executionContextId"]
+        context: int = world["executionContextId"]
+        return context
+
+    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+        context = await self._world(frame_id)
         found: dict[str, Any] = await self._session.evaluate(
             f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
         )
