@@ -16,6 +16,7 @@ from prerender.config.types import (
     EndpointOrNothing,
     Flag,
     HostList,
+    HostNames,
     Languages,
     Networks,
     PagePatterns,
@@ -37,6 +38,7 @@ from prerender.config.types import (
     whole_number,
     words,
 )
+from prerender.hosts import is_loopback
 
 _PRIVATE = (
     "127.0.0.0/8",
@@ -112,13 +114,31 @@ class Server(_Section):
 
 
 class Admin(_Section):
-    """The listener for health checks and purges. Keep it off the public network."""
+    """The listener for the dashboard, health checks, metrics and purges. Not for the public."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
     token: Token = Field(
-        "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+        "",
+        repr=False,
+        validate_default=True,
+        description="What who uses it has to know. Empty: nothing, which is for loopback addresses "
+        "only.",
     )
+    hosts: HostNames = Field(
+        (), description="Names under which browsers reach it, beside those of this machine itself."
+    )
+    versions: Annotated[int, whole_number(0, 50)] = Field(
+        5, description="Versions of each page whose text is kept, to compare; 0 keeps none."
+    )
+
+    @field_validator("token")
+    @classmethod
+    def _needed(cls, token: str, info: ValidationInfo) -> str:
+        host = str(info.data.get("host", "localhost"))
+        if not token and not is_loopback(host):
+            raise ValueError(f"is needed when host ({host}) is not a loopback address")
+        return token
 
 
 class Triggers(_Section):

@@ -35,6 +35,7 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
+_HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
 _SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
@@ -154,6 +155,14 @@ def _hosts(value: object) -> tuple[str, ...]:
     for entry in entries:
         hosts.parse(entry)
     return entries
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    names = _strings(value, 'give a list of names of hosts, for example ["prerender.internal"]')
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a host; give it without scheme and port")
+    return names
 
 
 def _languages(value: object) -> tuple[str, ...]:
@@ -390,6 +399,7 @@ Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableK
 StoreURL = Annotated[str, AfterValidator(_store_url)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]

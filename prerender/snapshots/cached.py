@@ -97,6 +97,19 @@ class CachedSnapshots:
             target, lambda: self._render_if_nobody_does(target, self._patience)
         )
 
+    async def renew(self, target: Target) -> Answer:
+        """A new snapshot, whatever is kept; it is judged and kept like all others.
+
+        Raises RenderError, OriginError or NotRenderable.
+        """
+        if not self._freshness.ordinary(target.page):
+            return await self._shared(target, lambda: self._inner.snapshot(target))
+        return await self._shared(target, lambda: self._render_anyway(target))
+
+    async def _render_anyway(self, target: Target) -> Answer:
+        async with self._store.lease(target.key, self._patience) as fence:
+            return await self._render(target, fence or 0)
+
     async def outlook(self, target: Target) -> Outlook:
         """What would be done for a target now. Nothing is."""
         ttl = self._freshness.ordinary(target.page)
