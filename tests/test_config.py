@@ -19,7 +19,7 @@ from prerender.errors import ConfigError
 EXAMPLE = Path(__file__).parent.parent / "config.example.toml"
 ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
 # Whoever lists them here says that empty means something.
-MAY_BE_EMPTY = {("site", "url"), ("browser", "path"), ("admin", "token")}
+MAY_BE_EMPTY = {("site", "url"), ("browser", "path"), ("admin", "token"), ("indexnow", "key")}
 
 
 def all_settings() -> dict[tuple[str, str], str]:
