@@ -40,6 +40,7 @@ from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
 from prerender.http1.connection import Sweeper
 from prerender.http1.server import Limits, Server
+from prerender.indexnow import IndexNow, KeyFile
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway, NetworkRules
@@ -167,6 +168,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             telemetry.requests.subscribe(access_log)
             stack.callback(access_log.flush)
         freshness = _freshness(settings)
+        told = await _indexnow(settings, stack)
         snapshots = CachedSnapshots(
             RecordedSnapshots(NotedSnapshots(renderer, histories), telemetry.renders),
             store,
@@ -174,6 +176,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
             refreshes=max(1, _pages(settings) // 2),
+            kept=told.kept if told else lambda *_: None,
         )
         stack.push_async_callback(snapshots.close)
         markdown = MarkdownSnapshots(snapshots, store)
@@ -196,7 +199,8 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             verify=verify,
             begin_span=_tracing(settings, telemetry, stack),
         )
-        public = Server(handler, _limits(settings), sweeper)
+        key = settings.indexnow.key
+        public = Server(KeyFile(key, handler) if key else handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
@@ -334,6 +338,16 @@ def _limits(settings: Settings) -> Limits:
         write=server.write_timeout,
         idle=server.idle_timeout,
         trusted=server.trusted_proxies,
+    )
+
+
+async def _indexnow(settings: Settings, stack: AsyncExitStack) -> IndexNow | None:
+    """Who tells of changed pages, for as long as ``stack`` lasts; None if nobody does."""
+    told = settings.indexnow
+    if not told.key:
+        return None
+    return await stack.enter_async_context(
+        IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
     )
 
 

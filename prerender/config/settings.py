@@ -14,10 +14,12 @@ from prerender.config.types import (
     CrawlerNames,
     CrawlerRanges,
     Duration,
+    Endpoint,
     EndpointOrNothing,
     Flag,
     HostList,
     HostNames,
+    IndexNowKey,
     Languages,
     Nameservers,
     Networks,
@@ -394,6 +396,20 @@ class Snapshot(_Section):
     )
 
 
+class IndexNow(_Section):
+    """Telling search engines which pages have changed (https://www.indexnow.org)."""
+
+    key: IndexNowKey = Field(
+        "", description="A key of your own, served at /<key>.txt. Empty: nobody is told anything."
+    )
+    endpoint: Endpoint = Field(
+        "https://api.indexnow.org/indexnow", description="Whom to tell; others are told from there."
+    )
+    interval: PositiveDuration = Field(
+        60, description="How long changes are collected, and the least time between two messages."
+    )
+
+
 class Log(_Section):
     """What is written to standard error."""
 
@@ -441,6 +457,7 @@ class Settings(_Section):
     render: Render = Render()
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
+    indexnow: IndexNow = IndexNow()
     log: Log = Log()
     tracing: Tracing = Tracing()
 

@@ -329,6 +329,23 @@ def _token(value: str) -> str:
     return value
 
 
+def _indexnow_key(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9-]{8,128}", value, re.ASCII):
+        raise ValueError("give 8 to 128 letters, digits and dashes, or nothing")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    try:
+        url = URL(value.strip(), encoded=True)
+        known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        known = False
+    if not known or not value.isprintable() or " " in value.strip() or "@" in url.raw_authority:
+        raise ValueError('give a URL, for example "https://api.indexnow.org/indexnow"')
+    return value.strip()
+
+
 def _networks(value: object) -> tuple[Network, ...]:
     """Networks, or single addresses; in the environment as a JSON array."""
     help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
@@ -426,6 +443,8 @@ Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
+IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
