@@ -19,7 +19,14 @@ from prerender.errors import ConfigError
 EXAMPLE = Path(__file__).parent.parent / "config.example.toml"
 ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
 # Whoever lists them here says that empty means something.
-MAY_BE_EMPTY = {("site", "url"), ("browser", "path"), ("admin", "token"), ("tracing", "endpoint")}
+MAY_BE_EMPTY = {
+    ("site", "url"),
+    ("browser", "path"),
+    ("admin", "token"),
+    ("tracing", "endpoint"),
+    ("drop_in", "token"),
+    ("indexnow", "key"),
+}
 
 
 def all_settings() -> dict[tuple[str, str], str]:
@@ -215,6 +222,45 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "'too-short'",
             "***",
             "give at least 16 characters, ASCII without spaces",
+        ),
+        (
+            "[cache] vary",
+            "['browser']",
+            "['browser']",
+            'give a list of some of ["device", "language"]',
+        ),
+        ("[cache] languages", "['en', 'EN']", "['en', 'EN']", "a language is there twice"),
+        (
+            "[cache] languages",
+            "['english']",
+            "['english']",
+            "'english' is no language tag (RFC 5646), such as en or de-CH",
+        ),
+        (
+            "[cache] languages",
+            "['en']",
+            "['en']",
+            'they count only if vary has "language"',
+        ),
+        (
+            "[triggers] ranges",
+            "[{ name = 'GPTBot' }]",
+            "[{'name': 'GPTBot'}]",
+            'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }], '
+            "each with name and file",
+        ),
+        (
+            "[triggers] nameservers",
+            "['dns.example']",
+            "['dns.example']",
+            "'dns.example': give a list of addresses, for example "
+            '["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]',
+        ),
+        (
+            "[triggers] ai_user",
+            "'text'",
+            "'text'",
+            'give "forward", "render", "markdown" or "refuse"',
         ),
         ("[cache] max_bytes", "'10 apples'", "'10 apples'", A_SIZE),
         ("[cache] max_bytes", "-1", "-1", "must be from 0 to 65536GiB"),

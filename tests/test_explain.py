@@ -82,6 +82,26 @@ async def test_what_would_be_decided(
     assert origin.count("/") == 0
 
 
+async def test_variants_and_markdown(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await site(start_origin)
+    proxy = await start_proxy(
+        origin.url,
+        {
+            "browser": {"path": "/nonexistent"},
+            "triggers": {"ai_user": "markdown"},
+            "cache": {"vary": ["device"]},
+        },
+    )
+    phone = await explain(proxy, {"url": "/#!a", "user_agent": "Mobile"})
+    other = await explain(proxy, {"url": "/#!a"})
+    assert (phone["page"]["variant"], other["page"]["variant"]) == ("mobile", "desktop")
+    assert phone["page"]["key"] != other["page"]["key"]
+    assert phone["page"]["markdown"] is False
+    told = await explain(proxy, {"url": "/", "user_agent": "ChatGPT-User/1.0"})
+    assert told["reason"] == "a client that gets Markdown"
+    assert told["page"]["markdown"] is True
+
+
 async def test_what_is_stored(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await site(start_origin)
     proxy = await start_proxy(origin.url, SETTINGS)

@@ -37,9 +37,9 @@ class Purging:
         try:
             count, told = await self.purge(await request.read())
         except ValueError as error:
-            return _refusal(400, str(error))
+            return refusal(400, str(error))
         if not told:
-            return _refusal(503, "purged here only: the store is away, other replicas do not know")
+            return refusal(503, "purged here only: the store is away, other replicas do not know")
         return web.json_response({"purged": count})
 
     async def purge(self, body: bytes) -> tuple[int, bool]:
@@ -104,5 +104,6 @@ def _texts(asked: dict[str, Any], word: str) -> list[str]:
     return texts
 
 
-def _refusal(status: int, reason: str) -> web.Response:
+def refusal(status: int, reason: str) -> web.Response:
+    """An answer that says what is wrong."""
     return web.json_response({"error": reason}, status=status)

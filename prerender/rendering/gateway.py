@@ -57,12 +57,13 @@ def number_user_agent(user_agent: str, number: int) -> str:
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
     """What pages may reach, what they do without, how much they may ask for, and how many bytes of
-    answers are kept for the next render (0: none)."""
+    answers are kept for the next render (0: none). ``marked``: the site can tell who asks."""
 
     guard: Guard = field(default_factory=Guard)
     policy: Policy = field(default_factory=Policy)
     limits: VisitLimits = field(default_factory=VisitLimits)
     cache_bytes: int = 0
+    marked: bool = True
 
 
 class Gateway:
@@ -77,7 +78,7 @@ class Gateway:
     ) -> None:
         self._public = public
         self._rules = rules
-        self._egress = Egress(public, upstream, third_parties, rules.guard)
+        self._egress = Egress(public, upstream, third_parties, rules.guard, marked=rules.marked)
         self.assets = Assets(self._egress, rules.cache_bytes)
         self.traffic = Traffic()
         self._visits: dict[int, Visit] = {}
@@ -129,10 +130,20 @@ class Gateway:
         return ", ".join([*mapped, "MAP * ~NOTFOUND"])
 
     @contextmanager
-    def visit(self, page_number: int, document: Document) -> Iterator[Visit]:
-        """Serve a page while it renders: its first navigation gets ``document``."""
+    def visit(
+        self, page_number: int, document: Document | None, accept_language: str = ""
+    ) -> Iterator[Visit]:
+        """Serve a page while it renders: its first navigation gets ``document``, if there is one.
+
+        ``accept_language``: what requests say that have no such field.
+        """
         visit = self._visits[page_number] = Visit(
-            self._public, document, self._rules.limits, CURRENT.get(), self.traffic
+            self._public,
+            document,
+            self._rules.limits,
+            accept_language,
+            CURRENT.get(),
+            self.traffic,
         )
         try:
             yield visit
@@ -180,6 +191,9 @@ class Gateway:
             return _left_out(request, exchange, reason)
         headers = fields.end_to_end(request.headers)
         headers["User-Agent"] = user_agent
+        if visit.accept_language:
+            # Chromium lets frames speak the page's language, but not their workers.
+            headers.setdefault("Accept-Language", visit.accept_language)
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if websocket.is_upgrade(request):
             exchange.expect_no_end()

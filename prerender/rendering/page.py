@@ -18,10 +18,11 @@ import structlog
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
 from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
+from prerender.rendering.device import DESKTOP, Device
 from prerender.rendering.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
-from prerender.rendering.gateway import number_user_agent
-from prerender.rendering.settle import HEIGHT, SHOWN_MS, WIDTH, Settled, Settler
+from prerender.rendering.settle import SHOWN_MS, Settled, Settler
 from prerender.rendering.visit import Visit
+from prerender.snapshots.variants import ORDINARY, Variant
 
 # A page is replaced after so many renders: what leaks in it must not add up.
 RENDERS = 500
@@ -45,6 +46,7 @@ _CLEAN_SECONDS = 5.0
 # (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
 _STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
 
+READ_SCRIPT = (files("prerender.rendering") / "scripts" / "read.js").read_text("utf-8")
 SERIALIZE_SCRIPT = (files("prerender.rendering") / "scripts" / "serialize.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
@@ -81,6 +83,16 @@ class Rendered:
     partial: bool
     settled: Settled
     serialize_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a person gets of a page: each text of it, and whether it is shown; where its links lead."""
+
+    url: str
+    title: str
+    texts: tuple[tuple[str, bool], ...]
+    links: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +153,10 @@ class Page:
         self._reloads = 0
         self._clock = VirtualClock(session)
         self._lead_script = ""
+        self._device = Device(devtools, session, number)
         self._popups: set[str] = set()
         self._visit: Visit | None = None
+        self._resized = False
         self.number = number
         self.renders = 0
         self.broken = False
@@ -160,8 +174,8 @@ class Page:
             "Target.createTarget",
             url=BLANK,
             browserContextId=context_id,
-            width=WIDTH,
-            height=HEIGHT,
+            width=DESKTOP.width,
+            height=DESKTOP.height,
         )
         session = await devtools.attach(target["targetId"])
         page = cls(devtools, session, context_id, target["targetId"], number)
@@ -169,7 +183,6 @@ class Page:
         return page
 
     async def _prepare(self) -> None:
-        version = await self.devtools.call("Browser.getVersion")
         session = self._session
         session.on("Inspector.targetCrashed", self._crashed)
         session.on("Page.javascriptDialogOpening", self._dismiss)
@@ -178,9 +191,7 @@ class Page:
         await asyncio.gather(
             session.call("Page.enable"),
             session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
-            session.call(
-                "Emulation.setUserAgentOverride", **_user_agent(version["userAgent"], self.number)
-            ),
+            self._device.open(),
             self.devtools.call(
                 "Browser.setDownloadBehavior", behavior="deny", browserContextId=self._context_id
             ),
@@ -200,6 +211,7 @@ class Page:
         budget: float,
         patience: float,
         options: SerializeOptions,
+        variant: Variant = ORDINARY,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
@@ -212,9 +224,12 @@ class Page:
         self._url, self._reloads = url.partition("#")[0], 0
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        settler = Settler(self._session, self._clock, visit, budget, patience)
+        window = self._device.window_of(variant)
+        settler = Settler(self._session, self._clock, visit, budget, patience, window=window)
         try:
             async with asyncio.timeout(timeout):
+                if variant != ORDINARY or self._device.variant != ORDINARY:
+                    await self._device.become(variant)
                 await self._clock.catch_up()
                 frame_id = await self._navigate(url, timeout)
                 settled = await self._settle(settler)
@@ -229,8 +244,9 @@ class Page:
             raise
         finally:
             self._departure = None
+            self._resized = settler.resized or window != DESKTOP
         started = time.monotonic()
-        errors = await self._errors()
+        errors = await self._errors() if settler.complaints else ()
         found = await self._serialize(frame_id, options)
         return Rendered(
             html=found["html"],
@@ -270,26 +286,19 @@ class Page:
         if not scripts:
             await session.call("Emulation.setScriptExecutionDisabled", value=True)
         frame_id = await self._navigate(url, COMMAND_SECONDS)
-        await self._settle(Settler(session, self._clock, visit, budget, patience))
+        await self._settle(Settler(session, self._clock, visit, budget, patience, window=DESKTOP))
         metrics = await session.call("Page.getLayoutMetrics")
         height = height or int(metrics["cssContentSize"]["height"])
-        height = min(max(height, HEIGHT // 4), HIGHEST_PICTURE)
+        height = min(max(height, DESKTOP.height // 4), HIGHEST_PICTURE)
         # As high as the picture, so that what loads when it is seen is seen.
-        await session.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=WIDTH,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        await session.call("Emulation.setDeviceMetricsOverride", **DESKTOP.metrics(height))
         await (await self._clock.start(SHOWN_MS, wait_for_network=True))
         picture = await session.call(
             "Page.captureScreenshot",
             format="png",
-            clip={"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1},
+            clip={"x": 0, "y": 0, "width": DESKTOP.width, "height": height, "scale": 1},
         )
-        world = await session.call("Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD)
-        text = await session.evaluate(_TEXT, contextId=world["executionContextId"])
+        text = await session.evaluate(_TEXT, contextId=await self._world(frame_id))
         return Look(b64decode(picture["data"]), str(text))
 
     async def _navigate(self, url: str, timeout: float) -> str:
@@ -327,11 +336,24 @@ class Page:
             raise RenderTimeout("the page does not answer") from None
         return self._target_id
 
-    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+    async def read(self) -> Seen:
+        """What there is to be read on the page as it stands after a render. Raises RenderError."""
+        found = await self._session.evaluate(
+            READ_SCRIPT, contextId=await self._world(self._target_id)
+        )
+        texts = tuple((text, shown) for text, shown in found["texts"])
+        return Seen(found["url"], found["title"], texts, tuple(found["links"]))
+
+    async def _world(self, frame_id: str) -> int:
+        """A place for scripts of ours, whose built-ins the page cannot have replaced."""
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
-        context = world["executionContextId"]
+        context: int = world["executionContextId"]
+        return context
+
+    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+        context = await self._world(frame_id)
         found: dict[str, Any] = await self._session.evaluate(
             f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
         )
@@ -363,9 +385,10 @@ class Page:
                     )
                     self._lead_script = ""
                 await self._session.call("Page.navigate", url=BLANK)
+                if self._resized:
+                    await self._session.call("Emulation.clearDeviceMetricsOverride")
                 await asyncio.gather(
                     self._clock.finish(),
-                    self._session.call("Emulation.clearDeviceMetricsOverride"),
                     self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
                     *(
                         self._session.call(
@@ -431,23 +454,3 @@ def _storage_origins(visit: Visit) -> set[str]:
     # Taken from the text: a page may ask for names that cannot be decoded ("http://xn--a/").
     asked = {"/".join(exchange.url.split("/", 3)[:3]) for exchange in visit.exchanges}
     return asked | {str(visit.public.origin())}
-
-
-def _user_agent(user_agent: str, number: int) -> dict[str, Any]:
-    """The browser's own user agent, as an ordinary Chrome, with the page's number in it."""
-    honest = user_agent.replace("HeadlessChrome", "Chrome")
-    major = honest.partition("Chrome/")[2].partition(".")[0]
-    reduced = honest.replace(honest.partition("Chrome/")[2].partition(" ")[0], f"{major}.0.0.0")
-    brands = [{"brand": "Chromium", "version": major}]
-    return {
-        "userAgent": number_user_agent(reduced, number),
-        "userAgentMetadata": {
-            "brands": brands,
-            "fullVersionList": brands,
-            "platform": "Linux",
-            "platformVersion": "",
-            "architecture": "x86",
-            "model": "",
-            "mobile": False,
-        },
-    }

@@ -115,6 +115,7 @@ class Visit:
     public: URL
     document: Document | None
     limits: VisitLimits = VisitLimits()
+    accept_language: str = ""
     trace: TraceContext | None = None
     traffic: Traffic = field(default_factory=Traffic)
     exchanges: list[Exchange] = field(default_factory=list)

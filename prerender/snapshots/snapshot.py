@@ -14,8 +14,10 @@ from prerender.ajax_crawling import PrettyURL
 from prerender.conditional import format_http_date
 from prerender.snapshots.encodings import IDENTITY
 from prerender.snapshots.tracking import NO_TRACKING, Tracking
+from prerender.snapshots.variants import ORDINARY, Variant
 
 Header = tuple[str, str]
+HTML = "text/html; charset=utf-8"
 Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered"]
 
 _LONGEST_TITLE = 120
@@ -28,21 +30,32 @@ class Target:
     """The page to render: its path and query as the crawler sent them, and its fragment.
 
     ``url`` is the public URL that the browser opens, ``page`` the part of it after the host. ``key``
-    names the target in every store: two targets have the same key only if they are the same page.
+    names the target in every store: two targets have the same key only if they are the same ``variant``
+    of the same page.
     """
 
     path: str
     url: str
     page: str = field(repr=False)
     key: str = field(repr=False)
+    variant: Variant = ORDINARY
 
     @classmethod
-    def of(cls, public: URL, pretty: PrettyURL, tracking: Tracking = NO_TRACKING) -> "Target":
+    def of(
+        cls,
+        public: URL,
+        pretty: PrettyURL,
+        tracking: Tracking = NO_TRACKING,
+        variant: Variant = ORDINARY,
+    ) -> "Target":
         """The target of a pretty URL, less ``tracking``, on the site with the public URL ``public``."""
         pretty = replace(pretty, path=tracking.without(pretty.path))
         page = str(pretty)
         url = f"{public.origin()}{page}"
-        return cls(pretty.path, url, page, _digest(url.encode("utf-8", "surrogateescape")))
+        # No URL has a space.
+        name = url if variant == ORDINARY else f"{url} {variant}"
+        key = _digest(name.encode("utf-8", "surrogateescape"))
+        return cls(pretty.path, url, page, key, variant)
 
 
 class Fetch(NamedTuple):
@@ -116,7 +129,7 @@ class Snapshot:
     seconds) is when the content last changed, which may be long before it was last rendered.
     ``storable``: the origin allows that it is kept. ``ttl`` (seconds) and ``tags`` are the page's own
     word on how long and under what names, ``shell`` tells which scripts and styles it came with.
-    ``encoded``: the body by content coding.
+    ``encoded``: the body by content coding. ``content_type`` is the field's value.
     """
 
     status: int
@@ -130,6 +143,7 @@ class Snapshot:
     tags: tuple[str, ...] = ()
     shell: str = ""
     encoded: tuple[tuple[str, bytes], ...] = ()
+    content_type: str = HTML
 
     @cached_property
     def _bodies(self) -> dict[str, bytes]:
@@ -166,7 +180,7 @@ class Snapshot:
             f"Last-Modified: {format_http_date(self.last_modified)}",
             "Vary: Accept-Encoding",
         ]
-        of_content = ["Content-Type: text/html; charset=utf-8", "Accept-Ranges: none"]
+        of_content = [f"Content-Type: {self.content_type}", "Accept-Ranges: none"]
         if coding != IDENTITY:
             of_content.append(f"Content-Encoding: {coding}")
         return Representation(etag, _field_lines(lines), _field_lines(of_content), body)

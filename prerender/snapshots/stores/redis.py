@@ -134,6 +134,19 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         except TimeoutError:
             raise StoreGone("no answer in time") from None
 
+    async def eviction(self) -> str:
+        """Its maxmemory-policy, '' where it does not tell. Raises StoreError."""
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                told = await self._result(self._redis.config_get("maxmemory-policy"))
+        except TimeoutError:
+            raise StoreGone("no answer in time") from None
+        except StoreGone:
+            raise
+        except StoreError:
+            return ""  # CONFIG is not for everybody
+        return str(told.get("maxmemory-policy", ""))
+
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         try:
             return cast("bytes | None", await self._result(self._redis.get(key)))
