@@ -24,7 +24,7 @@ from prerender.admin import health
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
-from prerender.admin.wiring import add_dashboard
+from prerender.admin.wiring import dashboard
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -209,17 +209,20 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         importing = Importing(store, freshness, settings.public_url, target_of)
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
         admin_app.router.add_post("/import", importing.__call__)
-        add_dashboard(
-            admin_app,
-            settings,
-            telemetry=telemetry,
-            pool=pool,
-            store=store,
-            snapshots=snapshots,
-            tracking=tracking,
-            purging=purging,
-            histories=histories,
-            viewer=_viewer(settings, upstream, gateway, pool),
+        await stack.enter_async_context(
+            dashboard(
+                admin_app,
+                settings,
+                telemetry=telemetry,
+                metrics=metrics,
+                pool=pool,
+                store=store,
+                snapshots=snapshots,
+                tracking=tracking,
+                purging=purging,
+                histories=histories,
+                viewer=_viewer(settings, upstream, gateway, pool),
+            )
         )
         Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
