@@ -10,6 +10,14 @@ from prerender.ajax_crawling import PrettyURL, ugly_to_pretty
 
 def pretty_of(text: str) -> PrettyURL:
     """The pretty URL, without its host, of an absolute pretty or ugly URL. Raises ValueError."""
+    path, fragment = parts_of(text)
+    if ugly := ugly_to_pretty(path):
+        return ugly
+    return PrettyURL(path, fragment.removeprefix("!") if fragment.startswith("!") else "")
+
+
+def parts_of(text: str) -> tuple[str, str]:
+    """Path with query, as in a request, and fragment of an absolute URL. Raises ValueError."""
     try:
         url = URL(text, encoded=True)
         absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
@@ -21,10 +29,7 @@ def pretty_of(text: str) -> PrettyURL:
         )
     path, _, fragment = after_host(text).partition("#")
     # What cannot stand in a request is escaped as browsers do it; all else stays as it was given.
-    path = quote(path, safe=string.punctuation)
-    if ugly := ugly_to_pretty(path):
-        return ugly
-    return PrettyURL(path, fragment.removeprefix("!") if fragment.startswith("!") else "")
+    return quote(path, safe=string.punctuation), fragment
 
 
 def after_host(text: str) -> str:

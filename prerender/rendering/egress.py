@@ -79,6 +79,7 @@ class Egress:
         body = request.content if request.body_exists else None
         if ask.own:
             self._address(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
             return self._upstream.request(request.method, target, headers, body)
         url = self._checked(ask, target)
         return send(self._third_parties, request.method, url, headers, body)
@@ -90,6 +91,7 @@ class Egress:
         received = partial(ask.visit.received, ask.exchange)
         if ask.own:
             self._address(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
             return await self._upstream.relay_websocket(ask.request, target, headers, received)
         url = self._checked(ask, target)
         return await websocket.relay(ask.request, self._third_parties, url, headers, received)

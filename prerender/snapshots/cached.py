@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import structlog
 
@@ -23,7 +23,24 @@ from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Answer, Snapshot, Snapshots, Target
 from prerender.snapshots.stores.store import Store
 
+Shown = Literal["fresh", "stale", "stale-if-error"]
 log = structlog.get_logger(__name__)
+
+
+class Outlook(NamedTuple):
+    """What would be done for a target at the time ``now`` (Unix seconds).
+
+    ``ttl``: how long its snapshots are fresh, in seconds, if nothing is the matter; 0: none is kept.
+    ``shown``: as what the ``entry`` of the store would be shown, None if it would not; ``renewed``:
+    whether a new one would be made meanwhile; ``rendering``: whether one is being made just now.
+    """
+
+    ttl: float
+    entry: Entry | None
+    now: float
+    shown: Shown | None
+    renewed: bool
+    rendering: bool
 
 
 class CachedSnapshots:
@@ -75,17 +92,36 @@ class CachedSnapshots:
         old = await self._store.get(target.key)
         if old is not None:
             now = self._clock()
-            if now < old.expires:
-                return self._hit(old, now)
-            if now < old.expires + self._freshness.stale:
-                if now >= old.retry:
-                    self._refresh_soon(target)
-                return self._hit(old, now, "stale")
-            if now < min(old.retry, old.expires + self._freshness.stale_if_error):
-                return self._hit(old, now, "stale-if-error")
+            shown = self._shown(old, now)
+            if self._is_renewed(old, shown, now):
+                self._refresh_soon(target)
+            if shown is not None:
+                return self._hit(old, now, "" if shown == "fresh" else shown)
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._patience)
         )
+
+    async def renew(self, target: Target) -> Answer:
+        """A new snapshot, whatever is kept; it is judged and kept like all others.
+
+        Raises RenderError, OriginError or NotRenderable.
+        """
+        if not self._freshness.ordinary(target.page):
+            return await self._shared(target, lambda: self._inner.snapshot(target))
+        return await self._shared(target, lambda: self._render_anyway(target))
+
+    async def _render_anyway(self, target: Target) -> Answer:
+        async with self._store.lease(target.key, self._patience) as fence:
+            return await self._render(target, fence or 0)
+
+    async def outlook(self, target: Target) -> Outlook:
+        """What would be done for a target now. Nothing is."""
+        ttl = self._freshness.ordinary(target.page)
+        entry = await self._store.get(target.key) if ttl else None
+        now = self._clock()
+        shown = None if entry is None else self._shown(entry, now)
+        renewed = entry is not None and self._is_renewed(entry, shown, now)
+        return Outlook(ttl, entry, now, shown, renewed, self._renders.runs(target.key))
 
     @property
     def refreshing(self) -> int:
@@ -95,6 +131,20 @@ class CachedSnapshots:
     async def close(self) -> None:
         """Stop the renders that are under way."""
         await self._renders.close()
+
+    def _shown(self, entry: Entry, now: float) -> Shown | None:
+        """As what an entry is shown without waiting for a new one; None if it is not."""
+        if now < entry.expires:
+            return "fresh"
+        if now < entry.expires + self._freshness.stale:
+            return "stale"
+        if now < min(entry.retry, entry.expires + self._freshness.stale_if_error):
+            return "stale-if-error"
+        return None
+
+    def _is_renewed(self, entry: Entry, shown: Shown | None, now: float) -> bool:
+        """Whether a new one is made while an entry is shown."""
+        return shown == "stale" and now >= entry.retry
 
     def _hit(self, entry: Entry, now: float, detail: str = "") -> Answer:
         age = max(0.0, now - entry.stored)
