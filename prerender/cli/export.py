@@ -74,8 +74,11 @@ async def _export(options: argparse.Namespace) -> Exported:
         concurrency = app.page_count(settings) + _AHEAD
         try:
             return await export.run(urls, concurrency)
+        except BaseException:
+            # What an interrupted run has made is of use too, and what it has not is not lost.
+            archive.keep_all()
+            raise
         finally:
-            # Also what an interrupted run has made is an export.
             folder = str(options.to.absolute())
             made = archive.pages.values()
             files = await asyncio.to_thread(nginx.configuration, made, folder)
