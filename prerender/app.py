@@ -24,6 +24,7 @@ from prerender.admin import health
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
+from prerender.admin.wiring import add_dashboard
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -39,6 +40,7 @@ from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
 from prerender.http1.connection import Sweeper
 from prerender.http1.server import Limits, Server
+from prerender.indexnow import IndexNow, KeyFile
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway, NetworkRules
@@ -49,10 +51,12 @@ from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial
+from prerender.rendering.viewer import Viewer, ViewLimits
 from prerender.rendering.visit import VisitLimits
 from prerender.responses import vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.histories import Histories, NotedSnapshots
 from prerender.snapshots.in_markdown import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
@@ -157,18 +161,22 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
+        histories = Histories(store, settings.admin.versions)
+        await stack.enter_async_context(histories.kept())
         if settings.log.access != "none":
             access_log = _access_log(settings)
             telemetry.requests.subscribe(access_log)
             stack.callback(access_log.flush)
         freshness = _freshness(settings)
+        told = await _indexnow(settings, stack)
         snapshots = CachedSnapshots(
-            RecordedSnapshots(renderer, telemetry.renders),
+            RecordedSnapshots(NotedSnapshots(renderer, histories), telemetry.renders),
             store,
             freshness,
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
             refreshes=max(1, _pages(settings) // 2),
+            kept=told.kept if told else lambda *_: None,
         )
         stack.push_async_callback(snapshots.close)
         markdown = MarkdownSnapshots(snapshots, store)
@@ -191,24 +199,30 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             verify=verify,
             begin_span=_tracing(settings, telemetry, stack),
         )
-        public = Server(handler, _limits(settings), sweeper)
+        key = settings.indexnow.key
+        public = Server(KeyFile(key, handler) if key else handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
 
-        purging = Purging(store, settings.public_url, tracking, settings.admin.token)
-        importing = Importing(
-            store, freshness, settings.public_url, target_of, settings.admin.token
-        )
+        purging = Purging(store, settings.public_url, tracking)
+        importing = Importing(store, freshness, settings.public_url, target_of)
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
         admin_app.router.add_post("/import", importing.__call__)
+        add_dashboard(
+            admin_app,
+            settings,
+            telemetry=telemetry,
+            pool=pool,
+            store=store,
+            snapshots=snapshots,
+            tracking=tracking,
+            purging=purging,
+            histories=histories,
+            viewer=_viewer(settings, upstream, gateway, pool),
+        )
         Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
-        admin = web.AppRunner(admin_app, access_log=None)
-        await admin.setup()
-        stack.push_async_callback(admin.cleanup)
-        with _listening("admin", settings.admin):
-            await web.TCPSite(admin, settings.admin.host, settings.admin.port).start()
-        running.admin_port = admin.addresses[0][1]
+        running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
         stack.push_async_callback(public.close, settings.server.grace)
@@ -225,6 +239,25 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         finally:
             running.draining = True
             log.info("shutting down", grace_seconds=settings.server.grace)
+
+
+@asynccontextmanager
+async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIterator[int]:
+    """Serve the owner; the port."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        with _listening("admin", settings.admin):
+            await web.TCPSite(runner, settings.admin.host, settings.admin.port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _viewer(settings: Settings, upstream: Upstream, gateway: Gateway, pool: Pool) -> Viewer:
+    render = settings.render
+    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
+    return Viewer(settings.public_url, upstream, gateway, pool, limits)
 
 
 @contextmanager
@@ -305,6 +338,16 @@ def _limits(settings: Settings) -> Limits:
         write=server.write_timeout,
         idle=server.idle_timeout,
         trusted=server.trusted_proxies,
+    )
+
+
+async def _indexnow(settings: Settings, stack: AsyncExitStack) -> IndexNow | None:
+    """Who tells of changed pages, for as long as ``stack`` lasts; None if nobody does."""
+    told = settings.indexnow
+    if not told.key:
+        return None
+    return await stack.enter_async_context(
+        IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
     )
 
 

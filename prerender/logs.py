@@ -19,7 +19,7 @@ from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.trace import CURRENT
 
 _STANDARD_ERROR = 2
-_QUEUED_LINES = 10_000
+_QUEUED_BYTES = 16 * 1024**2
 _LAST_LINES_SECONDS = 1.0
 
 
@@ -28,7 +28,9 @@ class _StandardError(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: queue.Queue[bytes] = queue.Queue(_QUEUED_LINES)
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._queued_bytes = 0
+        self._counting = threading.Lock()
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -36,16 +38,23 @@ class _StandardError(logging.Handler):
 
     def write(self, lines: str) -> None:
         """Queue what is complete already: one line or several."""
-        with suppress(queue.Full):
-            self._lines.put_nowait(lines.encode("utf-8", "backslashreplace"))
+        data = lines.encode("utf-8", "backslashreplace")
+        with self._counting:
+            if self._queued_bytes + len(data) > _QUEUED_BYTES:
+                return
+            self._queued_bytes += len(data)
+        self._lines.put(data)
 
     def _write(self) -> None:
         # Not with sys.stderr, whose lock would still be held when the interpreter wants to exit.
         while True:
-            line = self._lines.get()
+            lines = memoryview(self._lines.get())
+            size = len(lines)
             with suppress(OSError):
-                while line:
-                    line = line[os.write(_STANDARD_ERROR, line) :]
+                while lines:
+                    lines = lines[os.write(_STANDARD_ERROR, lines) :]
+            with self._counting:
+                self._queued_bytes -= size
             self._lines.task_done()
 
     def flush(self) -> None:

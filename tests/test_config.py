@@ -25,6 +25,7 @@ MAY_BE_EMPTY = {
     ("admin", "token"),
     ("tracing", "endpoint"),
     ("drop_in", "token"),
+    ("indexnow", "key"),
 }
 
 

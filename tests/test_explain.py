@@ -82,6 +82,26 @@ async def test_what_would_be_decided(
     assert origin.count("/") == 0
 
 
+async def test_variants_and_markdown(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await site(start_origin)
+    proxy = await start_proxy(
+        origin.url,
+        {
+            "browser": {"path": "/nonexistent"},
+            "triggers": {"ai_user": "markdown"},
+            "cache": {"vary": ["device"]},
+        },
+    )
+    phone = await explain(proxy, {"url": "/#!a", "user_agent": "Mobile"})
+    other = await explain(proxy, {"url": "/#!a"})
+    assert (phone["page"]["variant"], other["page"]["variant"]) == ("mobile", "desktop")
+    assert phone["page"]["key"] != other["page"]["key"]
+    assert phone["page"]["markdown"] is False
+    told = await explain(proxy, {"url": "/", "user_agent": "ChatGPT-User/1.0"})
+    assert told["reason"] == "a client that gets Markdown"
+    assert told["page"]["markdown"] is True
+
+
 async def test_what_is_stored(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await site(start_origin)
     proxy = await start_proxy(origin.url, SETTINGS)
@@ -107,15 +127,10 @@ async def test_what_is_stored(start_origin: StartOrigin, start_proxy: StartProxy
 
 async def test_what_is_stale(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await site(start_origin)
-    proxy = await start_proxy(
-        origin.url, {"cache": {"stale": "1h"}, "admin": {"token": "a-token-of-some-length"}}
-    )
+    proxy = await start_proxy(origin.url, {"cache": {"stale": "1h"}})
     page = origin.url + "/#!a"
     await proxy.crawl("/#!a")
-    purge = {"Authorization": "Bearer a-token-of-some-length"}
-    await proxy.client.post(
-        f"{proxy.admin_url}/purge", json={"url": page, "soft": True}, headers=purge
-    )
+    await proxy.client.post(f"{proxy.admin_url}/purge", json={"url": page, "soft": True})
     for _ in range(2):
         told = await explain(proxy, {"url": page})
         assert told["answered_by"] == "the stale snapshot"

@@ -180,6 +180,16 @@ async def readiness(proxy: Proxy) -> tuple[int, object]:
         return response.status, await response.json()
 
 
+async def test_nothing_of_it_is_on_the_public_listener(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {})
+    proxy = await start_proxy(origin.url, {"browser": {"path": "/nonexistent/chromium"}})
+    for path in ("/metrics", "/healthz", "/readyz", "/explain?url=/"):
+        assert (await proxy.get(path)).text == "no such page"
+        assert origin.requests[-1].raw_path == path
+
+
 async def test_names_and_formats(start_proxy: StartProxy) -> None:
     """Names as Prometheus wants them, and both of its formats."""
     proxy = await start_proxy("http://127.0.0.1:9", {"browser": {"path": "/nonexistent/chromium"}})

@@ -43,5 +43,7 @@ def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str
     finally:
         connection.close()
     if response.status != 200:
-        raise AdminError(f"[admin] {host}:{settings.admin.port}: {answer['error']}")
+        raise AdminError(
+            f"[admin] {host}:{settings.admin.port}: {answer.get('error') or answer.get('detail')}"
+        )
     return answer

@@ -20,7 +20,7 @@ from yarl import URL
 
 from prerender.addresses import after_host
 from prerender.ajax_crawling import pretty_to_ugly
-from prerender.decision import Refuse
+from prerender.decision import Refuse, Render
 from prerender.handler import Handler
 from prerender.headers import authority
 from prerender.http1.head import BadMessage, parse_request
@@ -135,7 +135,12 @@ class Explanations:
         }
         if course.target is not None and outlook is not None:
             told |= {
-                "page": {"url": course.target.url, "key": course.target.key},
+                "page": {
+                    "url": course.target.url,
+                    "key": course.target.key,
+                    "variant": str(course.target.variant),
+                    "markdown": isinstance(course.decision, Render) and course.decision.markdown,
+                },
                 "freshness": {
                     "ttl_seconds": outlook.ttl,
                     "shown": outlook.shown,
@@ -152,11 +157,10 @@ class Explanations:
 
 
 def _answered_by(course: Course, outlook: Outlook | None) -> str:
+    if isinstance(course.decision, Refuse):
+        return f"the proxy: {course.decision.error.status}"
     if outlook is None:
-        decision = course.decision
-        return (
-            f"the proxy: {decision.error.status}" if isinstance(decision, Refuse) else "the origin"
-        )
+        return "the origin"
     if outlook.shown is not None:
         return f"the {outlook.shown} snapshot"
     return (

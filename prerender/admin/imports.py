@@ -1,4 +1,4 @@
-"""Taking in exported snapshots by the admin listener: ``POST /import`` with JSON and the token.
+"""Taking in exported snapshots by the admin listener: ``POST /import`` with JSON.
 
 The JSON has ``pages``: entries of an export's index (archive.py), each with its ``body``; and perhaps
 ``"fresh": true``, by which they count as made now.
@@ -19,7 +19,7 @@ from yarl import URL
 
 from prerender import headers
 from prerender.addresses import pretty_of
-from prerender.admin.token import refusal, refused
+from prerender.admin.purge import refusal
 from prerender.ajax_crawling import PrettyURL
 from prerender.exporting.archive import Archived
 from prerender.snapshots.adoption import adopt
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class Importing:
-    """Answers requests to keep snapshots in ``store``. With an empty ``token`` nobody may."""
+    """Answers requests to keep snapshots in ``store``; who may is the guard's business (guard.py)."""
 
     def __init__(
         self,
@@ -44,17 +44,13 @@ class Importing:
         freshness: Freshness,
         public: URL,
         target_of: Callable[[PrettyURL], Target],
-        token: str,
     ) -> None:
         self._store = store
         self._freshness = freshness
         self._site = str(public.origin())
         self._target_of = target_of
-        self._token = token
 
     async def __call__(self, request: web.Request) -> web.Response:
-        if refusal_of_token := refused(request, self._token):
-            return refusal_of_token
         body = bytearray()
         async for part in request.content.iter_any():
             body += part

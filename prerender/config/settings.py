@@ -14,9 +14,12 @@ from prerender.config.types import (
     CrawlerNames,
     CrawlerRanges,
     Duration,
+    Endpoint,
     EndpointOrNothing,
     Flag,
     HostList,
+    HostNames,
+    IndexNowKey,
     Languages,
     Nameservers,
     Networks,
@@ -39,6 +42,7 @@ from prerender.config.types import (
     whole_number,
     words,
 )
+from prerender.hosts import is_loopback
 
 _PRIVATE = (
     "127.0.0.0/8",
@@ -114,13 +118,31 @@ class Server(_Section):
 
 
 class Admin(_Section):
-    """The listener for health checks and purges. Keep it off the public network."""
+    """The listener for the dashboard, health checks, metrics and purges. Not for the public."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
     token: Token = Field(
-        "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+        "",
+        repr=False,
+        validate_default=True,
+        description="What who uses it has to know. Empty: nothing, which is for loopback addresses "
+        "only.",
     )
+    hosts: HostNames = Field(
+        (), description="Names under which browsers reach it, beside those of this machine itself."
+    )
+    versions: Annotated[int, whole_number(0, 50)] = Field(
+        5, description="Versions of each page whose text is kept, to compare; 0 keeps none."
+    )
+
+    @field_validator("token")
+    @classmethod
+    def _needed(cls, token: str, info: ValidationInfo) -> str:
+        host = str(info.data.get("host", "localhost"))
+        if not token and not is_loopback(host):
+            raise ValueError(f"is needed when host ({host}) is not a loopback address")
+        return token
 
 
 class Triggers(_Section):
@@ -374,6 +396,20 @@ class Snapshot(_Section):
     )
 
 
+class IndexNow(_Section):
+    """Telling search engines which pages have changed (https://www.indexnow.org)."""
+
+    key: IndexNowKey = Field(
+        "", description="A key of your own, served at /<key>.txt. Empty: nobody is told anything."
+    )
+    endpoint: Endpoint = Field(
+        "https://api.indexnow.org/indexnow", description="Whom to tell; others are told from there."
+    )
+    interval: PositiveDuration = Field(
+        60, description="How long changes are collected, and the least time between two messages."
+    )
+
+
 class Log(_Section):
     """What is written to standard error."""
 
@@ -421,6 +457,7 @@ class Settings(_Section):
     render: Render = Render()
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
+    indexnow: IndexNow = IndexNow()
     log: Log = Log()
     tracing: Tracing = Tracing()
 

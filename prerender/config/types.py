@@ -36,6 +36,7 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
+_HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
 _SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
@@ -155,6 +156,14 @@ def _hosts(value: object) -> tuple[str, ...]:
     for entry in entries:
         hosts.parse(entry)
     return entries
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    names = _strings(value, 'give a list of names of hosts, for example ["prerender.internal"]')
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a host; give it without scheme and port")
+    return names
 
 
 def _languages(value: object) -> tuple[str, ...]:
@@ -320,6 +329,23 @@ def _token(value: str) -> str:
     return value
 
 
+def _indexnow_key(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9-]{8,128}", value, re.ASCII):
+        raise ValueError("give 8 to 128 letters, digits and dashes, or nothing")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    try:
+        url = URL(value.strip(), encoded=True)
+        known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        known = False
+    if not known or not value.isprintable() or " " in value.strip() or "@" in url.raw_authority:
+        raise ValueError('give a URL, for example "https://api.indexnow.org/indexnow"')
+    return value.strip()
+
+
 def _networks(value: object) -> tuple[Network, ...]:
     """Networks, or single addresses; in the environment as a JSON array."""
     help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
@@ -417,8 +443,11 @@ Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
+IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]

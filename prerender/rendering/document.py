@@ -33,20 +33,42 @@ _MOBILE = (
 _OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
 
 
+# What a person's browser sends, whose page is compared with the crawlers'.
+_OF_A_PERSON = (
+    *_REQUEST,
+    ("Upgrade-Insecure-Requests", "1"),
+    (
+        "User-Agent",
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+        "Chrome/140.0.0.0 Safari/537.36",
+    ),
+)
+
+
 async def fetch(
-    upstream: Upstream, public: URL, target: str, max_bytes: int, variant: Variant = ORDINARY
+    upstream: Upstream,
+    public: URL,
+    target: str,
+    max_bytes: int,
+    variant: Variant = ORDINARY,
+    *,
+    for_a_person: bool = False,
 ) -> Document:
     """The document of a request target, or the redirect in its place (status 3xx, an empty body).
 
     Raises NotRenderable when the origin's own answer should be passed on instead, SnapshotTooLarge
-    above ``max_bytes`` of decoded body, OriginError and OriginTimeout.
+    above ``max_bytes`` of decoded body, OriginError and OriginTimeout. ``for_a_person``: the origin is
+    not told that a renderer asks.
     """
-    headers: CIMultiDict[str] = CIMultiDict(_REQUEST)
+    headers: CIMultiDict[str] = CIMultiDict(_OF_A_PERSON if for_a_person else _REQUEST)
     if variant.device == "mobile":
         headers["User-Agent"] = _MOBILE
     if variant.language:
         headers["Accept-Language"] = variant.accept_language
-    fields.mark(headers, public)
+    if for_a_person:
+        fields.direct(headers, public)
+    else:
+        fields.mark(headers, public)
     fields.add_trace(headers, CURRENT.get())
     async with upstream.request("GET", target, headers) as response:
         kept = fields.end_to_end(response.headers)

@@ -161,6 +161,7 @@ class Gateway:
         with visit.exchange(request.method, url, wanted) as exchange:
             if wanted == "document" and (document := visit.take_document()):
                 exchange.status = document.status
+                exchange.received_bytes = len(document.body)
                 return _handed_over(document)
             try:
                 visit.check_requests()
@@ -229,6 +230,7 @@ def _handed_over(document: Document) -> Plain:
 
 def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
     exchange.blocked = True
+    exchange.reason = str(error)
     exchange.status = HTTPStatus.FORBIDDEN
     if not visit.flooded:
         # A limit that is too low for the site costs content.
@@ -243,6 +245,7 @@ def _refusal() -> Plain:
 
 def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = True
+    exchange.reason = reason
     log.debug("request of a page left out", url=exchange.url, reason=reason)
     answer = (
         _refusal() if websocket.is_upgrade(request) else stand_in(request, exchange.destination)

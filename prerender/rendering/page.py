@@ -8,9 +8,10 @@ never sees. A page that timed out, crashed or could not be cleaned is thrown awa
 import asyncio
 import json
 import time
+from base64 import b64decode
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -18,8 +19,8 @@ from prerender.errors import BrowserGone, RenderError, RenderTimeout
 from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
 from prerender.rendering.device import DESKTOP, Device
-from prerender.rendering.devtools import CommandFailed, DevTools, Session
-from prerender.rendering.settle import Settled, Settler
+from prerender.rendering.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
+from prerender.rendering.settle import SHOWN_MS, Settled, Settler
 from prerender.rendering.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -31,6 +32,9 @@ CORRECTED_LEAD_SECONDS = 1.0
 LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
 BLANK = "about:blank"
+# Of a picture, in CSS pixels.
+HIGHEST_PICTURE = 6000
+_TEXT = "document.body ? document.body.innerText.slice(0, 200000) : ''"
 # Chromium collects garbage when a page is idle, by the page's clock: which stands still then. Left to
 # itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
 _COLLECT_EVERY_RENDERS = 10
@@ -48,6 +52,20 @@ SERIALIZE_SCRIPT = (files("prerender.rendering") / "scripts" / "serialize.js").r
 log = structlog.get_logger(__name__)
 
 
+class Resource(NamedTuple):
+    """Something that a page has loaded, wherever from, as the browser lists it.
+
+    ``status`` and ``size`` (bytes) are 0 where the page may not know them. ``start``: seconds of the
+    page's time.
+    """
+
+    url: str
+    initiator: str
+    status: int
+    size: int
+    start: float
+
+
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit."""
@@ -59,6 +77,7 @@ class Rendered:
     headers: tuple[str, ...]
     cache_ttls: tuple[str, ...]
     cache_tags: tuple[str, ...]
+    resources: tuple[Resource, ...]
     text_length: int
     errors: tuple[str, ...]
     partial: bool
@@ -104,6 +123,19 @@ class Departed:
     url: str
     settled: Settled
     serialize_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a page looks like: a PNG, and the text that is seen."""
+
+    png: bytes
+    text: str
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return len(self.png) + 4 * len(self.text)
 
 
 class Page:
@@ -224,12 +256,50 @@ class Page:
             headers=tuple(found["headers"]),
             cache_ttls=tuple(found["cacheTtls"]),
             cache_tags=tuple(found["cacheTags"]),
+            resources=tuple(Resource(*resource) for resource in found["resources"]),
             text_length=found["textLength"],
             errors=errors,
             partial=partial,
             settled=settled,
             serialize_seconds=time.monotonic() - started,
         )
+
+    async def look(
+        self,
+        url: str,
+        visit: Visit,
+        *,
+        budget: float,
+        patience: float,
+        scripts: bool,
+        height: int = 0,
+    ) -> Look:
+        """Open ``url`` and take a picture; the caller sets a limit, and the page is not used again.
+
+        Without ``scripts`` none of the page's run. ``height`` in CSS pixels; 0: as high as the page.
+        Raises RenderError.
+        """
+        self.broken = True
+        session = self._session
+        self._departure = asyncio.get_running_loop().create_future()
+        await self._clock.catch_up()
+        if not scripts:
+            await session.call("Emulation.setScriptExecutionDisabled", value=True)
+        frame_id = await self._navigate(url, COMMAND_SECONDS)
+        await self._settle(Settler(session, self._clock, visit, budget, patience, window=DESKTOP))
+        metrics = await session.call("Page.getLayoutMetrics")
+        height = height or int(metrics["cssContentSize"]["height"])
+        height = min(max(height, DESKTOP.height // 4), HIGHEST_PICTURE)
+        # As high as the picture, so that what loads when it is seen is seen.
+        await session.call("Emulation.setDeviceMetricsOverride", **DESKTOP.metrics(height))
+        await (await self._clock.start(SHOWN_MS, wait_for_network=True))
+        picture = await session.call(
+            "Page.captureScreenshot",
+            format="png",
+            clip={"x": 0, "y": 0, "width": DESKTOP.width, "height": height, "scale": 1},
+        )
+        text = await session.evaluate(_TEXT, contextId=await self._world(frame_id))
+        return Look(b64decode(picture["data"]), str(text))
 
     async def _navigate(self, url: str, timeout: float) -> str:
         if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:

@@ -15,6 +15,7 @@ from prerender.rendering.page import Departed, Rendered, SerializeOptions
 from prerender.rendering.pool import Pool
 from prerender.rendering.queue import Place, section_of
 from prerender.rendering.visit import Document, Visit
+from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.coalesced import begun
 from prerender.snapshots.snapshot import Answer, Target, Timings
 from prerender.upstream import Upstream
@@ -92,6 +93,7 @@ class Renderer:
             document=fetched - started,
             settle=rendered.settled.real_seconds,
             serialize=rendered.serialize_seconds,
+            fetches=waterfall(visit, rendered.resources if isinstance(rendered, Rendered) else ()),
         )
         log.info(
             "rendered",

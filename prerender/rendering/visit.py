@@ -61,7 +61,7 @@ class LimitReached(OSError):
 class Exchange:
     """One request of the page. Times are ``time.monotonic()`` seconds.
 
-    ``cached``: answered from what earlier renders fetched.
+    ``cached``: answered from what earlier renders fetched. ``reason``: why it was blocked.
     """
 
     method: str
@@ -74,7 +74,9 @@ class Exchange:
     endless: bool = False
     blocked: bool = False
     cached: bool = False
+    reason: str = ""
     finished: bool = False
+    ended: float = 0.0
     deadline: asyncio.Timeout | None = None
 
     def expect_no_end(self) -> None:
@@ -137,6 +139,7 @@ class Visit:
             yield record
         finally:
             record.finished = True
+            record.ended = time.monotonic()
             self.traffic.count(record)
 
     @property
@@ -160,8 +163,9 @@ class Visit:
         self.received_bytes += size
         try:
             self._check_bytes(self.received_bytes, exchange.received_bytes)
-        except LimitReached:
+        except LimitReached as error:
             exchange.blocked = True
+            exchange.reason = str(error)
             raise
 
     def _check_bytes(self, total: int, of_one: int) -> None:

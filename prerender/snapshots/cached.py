@@ -49,6 +49,8 @@ class CachedSnapshots:
     ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
     makes it. ``refreshes``: how many stale ones are renewed at once. An entry stays in the store past
     its time, because what comes next is compared with it: the same content keeps its validators.
+    ``kept`` is told of each new snapshot that was stored: its target, and the entity-tags of the one
+    before ('' if there was none) and of itself.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class CachedSnapshots:
         *,
         refreshes: int = 4,
         clock: Callable[[], float] = steady.now,
+        kept: Callable[[Target, str, str], None] = lambda *_: None,
     ) -> None:
         self._inner = inner
         self._store = store
@@ -68,6 +71,7 @@ class CachedSnapshots:
         self._refreshes = refreshes
         self._refreshing = 0
         self._clock = clock
+        self._kept = kept
         self._renders: Coalesced[Answer] = Coalesced()
 
     def fresh(self, target: Target) -> Answer | None:
@@ -96,6 +100,19 @@ class CachedSnapshots:
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._patience)
         )
+
+    async def renew(self, target: Target) -> Answer:
+        """A new snapshot, whatever is kept; it is judged and kept like all others.
+
+        Raises RenderError, OriginError or NotRenderable.
+        """
+        if not self._freshness.ordinary(target.page):
+            return await self._shared(target, lambda: self._inner.snapshot(target))
+        return await self._shared(target, lambda: self._render_anyway(target))
+
+    async def _render_anyway(self, target: Target) -> Answer:
+        async with self._store.lease(target.key, self._patience) as fence:
+            return await self._render(target, fence or 0)
 
     async def outlook(self, target: Target) -> Outlook:
         """What would be done for a target now. Nothing is."""
@@ -228,6 +245,8 @@ class CachedSnapshots:
             fence=fence,
         )
         stored = await self._store.set(target.key, entry, self._freshness.kept(ttl))
+        if stored:
+            self._kept(target, "" if old is None else old.snapshot.etag, snapshot.etag)
         return replace(
             answer, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
         )

@@ -1,10 +1,12 @@
 """The values that pass between the layers. Frozen: what is stored cannot be changed by a reader."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Literal, Protocol
+from html import unescape
+from typing import Literal, NamedTuple, Protocol
 
 from yarl import URL
 
@@ -16,6 +18,11 @@ from prerender.snapshots.variants import ORDINARY, Variant
 
 Header = tuple[str, str]
 HTML = "text/html; charset=utf-8"
+Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered"]
+
+_LONGEST_TITLE = 120
+_HEAD_BYTES = 16384
+_TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +58,35 @@ class Target:
         return cls(pretty.path, url, page, key, variant)
 
 
+class Fetch(NamedTuple):
+    """One request of a page while it was rendered: a line of the waterfall.
+
+    ``kind``: what it was for (Sec-Fetch-Dest, "" if that cannot be told). ``verdict``: "cached" was
+    answered without asking anybody, "stream" had no end, "unanswered" had none yet. ``bytes``: of the
+    body as it was sent. ``start`` and ``seconds``: from the page's first request on, and how long it
+    took. ``reason``: why it was blocked.
+    """
+
+    method: str
+    url: str
+    kind: str
+    verdict: Verdict
+    status: int
+    bytes: int
+    start: float
+    seconds: float
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds of the wall clock that the phases of a render took."""
+    """Seconds of the wall clock that the phases of a render took, and what the page asked for."""
 
     queue: float = 0.0
     document: float = 0.0
     settle: float = 0.0
     serialize: float = 0.0
+    fetches: tuple[Fetch, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +152,13 @@ class Snapshot:
     @cached_property
     def _made(self) -> dict[str, Representation]:
         return {}
+
+    @cached_property
+    def title(self) -> str:
+        """The title of the page, by a look at the beginning of its HTML."""
+        found = _TITLE.search(self.body, 0, _HEAD_BYTES)
+        text = found[1].decode("utf-8", "replace") if found else ""
+        return " ".join(unescape(text).split())[:_LONGEST_TITLE]
 
     def best(self, codings: Iterable[str]) -> Representation:
         """The representation for a client that takes ``codings``, best first, identity among them."""

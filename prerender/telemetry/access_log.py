@@ -18,6 +18,7 @@ from prerender.telemetry.redaction import Redaction
 _FLUSH_SECONDS = 0.1
 # Longer ones are cut: a line must not be as long as the head of a request may be.
 _LONGEST = 2048
+_REMEMBERED = 1024
 
 _quoted: Callable[[str], str] = json.encoder.encode_basestring_ascii
 
@@ -60,24 +61,31 @@ class Line:
         self._whole = _JSON if json_form else _CONSOLE
         self._pair = ', "%s": %s' if json_form else " %s=%s"
         self._redaction = redaction
-        # Of these there are few, and they are asked for again and again.
-        self._client = lru_cache(maxsize=1024)(self._read_client)
-        self._decision = lru_cache(maxsize=1024)(self._read_decision)
+        # These come again and again.
+        self._target = lru_cache(maxsize=_REMEMBERED)(self._read_target)
+        self._client = lru_cache(maxsize=_REMEMBERED)(self._read_client)
+        self._decision = lru_cache(maxsize=_REMEMBERED)(self._read_decision)
 
     def __call__(self, record: RequestRecord) -> str:
         """The line, with its end."""
+        target = record.target
+        whole_seconds = int(record.time)
         return self._whole % (
-            _timestamp(record.time),
+            _second(whole_seconds),
+            (record.time - whole_seconds) * 1e6,
             record.method,
-            _quoted(self._redaction(record.target[:_LONGEST])),
+            self._target(target if len(target) <= _LONGEST else target[:_LONGEST]),
             record.status,
             record.seconds * 1000,
             record.sent_bytes,
             self._decision(record.kind, record.reason, record.source, record.cache, record.detail),
-            _quoted(record.remote),
+            record.remote,
             self._client(record.user_agent[:_LONGEST], record.crawler),
             self._rest(record),
         )
+
+    def _read_target(self, target: str) -> str:
+        return _quoted(self._redaction(target))
 
     def _read_decision(self, *words: str) -> str:
         names = ("decision", "reason", "source", "cache", "detail")
@@ -103,18 +111,13 @@ class Line:
 
 
 _JSON = (
-    '{"timestamp": "%s", "level": "info", "event": "request", "method": "%s", "target": %s, '
-    '"status": %d, "ms": %.2f, "bytes": %d%s, "remote": %s%s%s}\n'
+    '{"timestamp": "%s.%06dZ", "level": "info", "event": "request", "method": "%s", "target": %s, '
+    '"status": %d, "ms": %.2f, "bytes": %d%s, "remote": "%s"%s%s}\n'
 )
 _CONSOLE = (
-    f"%s [info     ] {'request':<30} method=%s target=%s status=%d ms=%.2f bytes=%d%s "
-    "remote=%s%s%s\n"
+    f"%s.%06dZ [info     ] {'request':<30} method=%s target=%s status=%d ms=%.2f bytes=%d%s "
+    'remote="%s"%s%s\n'
 )
-
-
-def _timestamp(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{_second(whole)}.{int((seconds - whole) * 1e6):06d}Z"
 
 
 @lru_cache(maxsize=8)

@@ -15,7 +15,7 @@ from prerender.crawling.user_agents import CrawlerClass
 from prerender.decision import Decision
 from prerender.http1.head import BadMessage
 from prerender.snapshots.snapshot import Answer, Facts, Target, Timings
-from prerender.telemetry.trace import TraceContext
+from prerender.telemetry.trace import TraceContext, id_of
 
 if TYPE_CHECKING:
     from prerender.http1.request import Request
@@ -70,7 +70,7 @@ class RequestRecord(NamedTuple):
     @property
     def trace_id(self) -> str:
         """32 hexadecimal digits, or ""."""
-        return "" if self.trace is None else self.trace.trace_id
+        return id_of(self.trace)
 
 
 class Course:
@@ -167,7 +167,7 @@ class RenderRecord(NamedTuple):
     @property
     def trace_id(self) -> str:
         """32 hexadecimal digits, or ""."""
-        return "" if self.trace is None else self.trace.trace_id
+        return id_of(self.trace)
 
 
 class Channel(Generic[R]):

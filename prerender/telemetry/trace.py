@@ -50,6 +50,11 @@ def new_trace(*, sampled: bool) -> TraceContext:
     return TraceContext(_digits(32), _digits(16), sampled, own=True)
 
 
+def id_of(trace: TraceContext | None) -> str:
+    """The identifier of a trace, "" for none."""
+    return "" if trace is None else trace.trace_id
+
+
 def trace_of(fields: Fields) -> TraceContext | None:
     """The trace that a request belongs to; None if it names none in the form of the specification."""
     if PARENT_FIELD not in fields.names:
