@@ -10,6 +10,7 @@ from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 GPTBOT = "Mozilla/5.0 (compatible; GPTBot/1.3; +https://openai.com/gptbot)"
+TOKEN = "a-token-of-some-length"
 PUBLIC = "https://www.example.com"
 SETTINGS: dict[str, dict[str, object]] = {
     "site": {"url": PUBLIC},
@@ -33,7 +34,7 @@ async def site(start_origin: StartOrigin) -> Site:
 
 async def explain(proxy: Proxy, asked: dict[str, str], expected: int = 200) -> dict[str, Any]:
     url = URL(f"{proxy.admin_url}/explain").with_query(asked)
-    async with proxy.client.get(url) as response:
+    async with proxy.client.get(url, headers={"Authorization": f"Bearer {TOKEN}"}) as response:
         assert response.status == expected
         told: dict[str, Any] = await response.json()
         return told
@@ -151,6 +152,22 @@ async def test_by_the_request_itself(start_origin: StartOrigin, start_proxy: Sta
     # On the public listener it is a parameter like any other.
     await proxy.get("/?_prerender=explain")
     assert origin.requests[-1].raw_path == "/?_prerender=explain"
+
+
+async def test_only_who_knows_the_token_is_told(start_proxy: StartProxy) -> None:
+    proxy = await start_proxy(
+        "http://127.0.0.1:9", {"browser": {"path": "/nonexistent"}, "admin": {"token": TOKEN}}
+    )
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    for path in ("/explain?url=/", "/?_prerender=explain", "/healthz?_prerender=explain"):
+        url = f"{proxy.admin_url}{path}"
+        async with proxy.client.get(url) as response:
+            assert response.status == 401
+        async with proxy.client.get(url, headers=bearer) as response:
+            assert (await response.json())["decision"] == "forward"
+    for path in ("/healthz", "/metrics"):
+        async with proxy.client.get(f"{proxy.admin_url}{path}") as response:
+            assert response.status == 200
 
 
 @pytest.mark.parametrize(
