@@ -2,6 +2,10 @@
 #               or of another one: make run ORIGIN=http://127.0.0.1:3000
 # make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
 # make lint     ruff and mypy
+# make image    the container image, with Docker, Podman or Buildah
+# make image-test  build and run it here, without a daemon (needs root; see tests/test_image.py)
+# make dist     wheel and sdist, into dist/
+# make docs     the documentation as a site, into build/docs/
 # make install  .venv with the package and all that its developers need
 # make frameworks  build tests/frameworks/built anew (needs Node and the npm registry)
 # make clean    remove everything that was made here
@@ -16,10 +20,10 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
-TEST_PROGRAMS := headless-shell nginx redis-server node npm
+TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm
 DROP_IN := tests/drop_in/node_modules/.package-lock.json
 
-.PHONY: run test lint install frameworks clean
+.PHONY: run test lint image image-test dist docs install frameworks clean
 
 run: .venv/run.stamp
 	@scripts/system-packages chromium
@@ -34,6 +38,20 @@ lint: .venv/dev.stamp
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+
+dist: .venv/dev.stamp
+	.venv/bin/python -m hatchling build
+
+docs: .venv/dev.stamp
+	.venv/bin/python scripts/settings-page > docs/configuration.md
+	.venv/bin/python -m sphinx --fail-on-warning --keep-going -b html docs build/docs
+
+image:
+	scripts/image
+
+image-test: .venv/dev.stamp
+	@scripts/system-packages buildah mmdebstrap
+	.venv/bin/python -m pytest -m image tests/test_image.py $(ARGS)
 
 install: .venv/dev.stamp
 

@@ -1,6 +1,8 @@
 """How fast are cached snapshots and 304s? Ours beside nginx's own cache and a bare aiohttp answer.
 
-    .venv/bin/python benchmarks/cached_path.py [--seconds 3] [--rounds 3]
+    .venv/bin/python benchmarks/cached_path.py [--seconds 3] [--rounds 3] [--node-modules FOLDER]
+
+With FOLDER (see renderers.py) also beside the memory caches of Prerender and Rendertron.
 
 Needs wrk, nginx and Chromium. Each server is one process on one core, wrk has another one, if there is
 one. All sides get the same load in turns. Compare the ratios: the figures are of this machine at this
@@ -18,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import measuring
+import renderers
 import uvloop
 from aiohttp import ClientSession, web
 from measuring import Side, median
@@ -60,8 +63,10 @@ async def bare() -> None:
         await asyncio.Event().wait()
 
 
-async def main(seconds: int, rounds: int) -> None:
-    """Measure all sides in turns and print the medians with their ratios."""
+async def measure(
+    seconds: int, rounds: int, modules: Path | None
+) -> dict[str, list[measuring.Measured]]:
+    """All sides, measured in turns."""
     cores = sorted(os.sched_getaffinity(0))
     first, last = (("taskset", "-c", str(core)) for core in (cores[0], cores[-1]))
     async with AsyncExitStack() as stack:
@@ -86,20 +91,37 @@ async def main(seconds: int, rounds: int) -> None:
             "304, ours": (ours, UGLY, f"If-None-Match: {await _etag(ours)}"),
             "304, nginx": (nginx, UGLY, f"If-None-Match: {await _etag(nginx)}"),
         }
-        measured = await measuring.in_turns(
+        if modules is not None:
+            client = await stack.enter_async_context(renderers.crawler())
+            for name, start in (
+                ("Prerender", renderers.prerender),
+                ("Rendertron", renderers.rendertron),
+            ):
+                server = await stack.enter_async_context(
+                    start(client, origin, modules, cached=True, pinned=first)
+                )
+                sides[f"snapshot, {name}"] = (Side(server.url_of(""), server.pid), "/", "")
+                # The first answer is what they have kept.
+                assert await server.html("/")
+        return await measuring.in_turns(
             {
                 name: partial(measuring.wrk, side, path, seconds, CONNECTIONS, *last, header=header)
                 for name, (side, path, header) in sides.items()
             },
             rounds,
         )
+
+
+async def main(seconds: int, rounds: int, modules: Path | None) -> None:
+    """Measure, and print the medians with their ratios."""
+    measured = await measure(seconds, rounds, modules)
     print(f"{BODY_BYTES} bytes, {CONNECTIONS} connections, one process each; ratios to nginx")
-    print(f"{'':18}{'requests/s':>12}{'ratio':>7}{'CPU/request':>14}{'ratio':>7}")
+    print(f"{'':22}{'requests/s':>12}{'ratio':>7}{'CPU/request':>14}{'ratio':>7}")
     for name, values in measured.items():
         yardstick = measured[f"{name.partition(',')[0]}, nginx"]
         rate, cost = (median(values, what) for what in ("requests_per_second", "cpu_us"))
         print(
-            f"{name:18}{rate:12,.0f}{rate / median(yardstick, 'requests_per_second'):7.2f}"
+            f"{name:22}{rate:12,.0f}{rate / median(yardstick, 'requests_per_second'):7.2f}"
             f"{cost:11.1f} us{cost / median(yardstick, 'cpu_us'):7.2f}"
         )
 
@@ -119,7 +141,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--node-modules", type=Path)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-        loop.run(bare() if options.bare else main(options.seconds, options.rounds))
+        loop.run(
+            bare() if options.bare else main(options.seconds, options.rounds, options.node_modules)
+        )

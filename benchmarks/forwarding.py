@@ -85,8 +85,11 @@ async def node(folder: Path, modules: Path, origin: str, *pinned: str) -> AsyncI
         yield side
 
 
-async def main(seconds: int, rounds: int, modules: Path | None) -> None:
-    """Measure all sides in turns, busy and with one client, and print medians and ratios."""
+Results = dict[str, list[measuring.Measured]]
+
+
+async def measure(seconds: int, rounds: int, modules: Path | None) -> tuple[Results, Results]:
+    """All sides, measured in turns: busy, and with one client."""
     cores = sorted(os.sched_getaffinity(0))
     first, last = (("taskset", "-c", str(core)) for core in (cores[0], cores[-1]))
     async with AsyncExitStack() as stack:
@@ -121,7 +124,12 @@ async def main(seconds: int, rounds: int, modules: Path | None) -> None:
             }
 
         busy = await measuring.in_turns(sides(BUSY_CONNECTIONS), rounds)
-        calm = await measuring.in_turns(sides(1), rounds)
+        return busy, await measuring.in_turns(sides(1), rounds)
+
+
+async def main(seconds: int, rounds: int, modules: Path | None) -> None:
+    """Measure, and print medians and ratios."""
+    busy, calm = await measure(seconds, rounds, modules)
     yardstick = "http-proxy" if modules is not None else "bare aiohttp"
     print(f"{BODY_BYTES} bytes, one process each; ratios to {yardstick}")
     print(
@@ -129,7 +137,7 @@ async def main(seconds: int, rounds: int, modules: Path | None) -> None:
     )
     rate = median(busy[yardstick], "requests_per_second")
     cost = median(busy[yardstick], "cpu_us")
-    for name in running:
+    for name in busy:
         ours, used = (median(busy[name], what) for what in ("requests_per_second", "cpu_us"))
         print(
             f"{name:14}{ours:12,.0f}{ours / rate:7.2f}{used:11.1f} us{used / cost:7.2f}"

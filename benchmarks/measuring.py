@@ -19,7 +19,7 @@ NGINX = """
 daemon off;
 worker_processes 1;
 pid {folder}/{port}.pid;
-error_log stderr error;
+error_log stderr crit;
 events {{ worker_connections 1024; }}
 http {{
   access_log off;
@@ -37,6 +37,9 @@ http {{
   }}
 }}
 """
+
+
+CPUS = len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)
@@ -90,16 +93,13 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def proxy(origin: str, *pinned: str) -> AsyncIterator[Side]:
-    """This project's proxy; ``pinned`` is a command that starts it (taskset)."""
+async def proxy(origin: str, *pinned: str, **settings: str) -> AsyncIterator[Side]:
+    """This project's proxy; ``pinned`` is a command that starts it, ``settings`` its environment."""
     command = (*pinned, sys.executable, "-m", "prerender", "serve")
-    async with started(
-        *command,
-        PRERENDER_ORIGIN_URL=origin,
-        PRERENDER_SERVER_PORT="0",
-        PRERENDER_ADMIN_PORT="0",
-        PRERENDER_LOG_ACCESS="none",  # as nginx
-    ) as side:
+    own = {"ORIGIN_URL": origin, "SERVER_PORT": "0", "ADMIN_PORT": "0"}
+    own["LOG_ACCESS"] = "none"  # as nginx
+    environment = {f"PRERENDER_{name}": value for name, value in own.items()} | settings
+    async with started(*command, **environment) as side:
         yield side
 
 
@@ -118,6 +118,23 @@ async def nginx(
         yield Side(f"http://127.0.0.1:{port}", process.pid)
     finally:
         process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def redis(folder: Path) -> AsyncIterator[str]:
+    """A Redis of its own; its URL."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *("redis-server", "--port", str(port), "--save", "", "--dir", str(folder)),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await listening(port)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
 
 
@@ -142,12 +159,20 @@ async def listening(port: int) -> None:
 
 
 async def wrk(
-    side: Side, path: str, seconds: int, connections: int, *pinned: str, header: str = ""
+    side: Side,
+    path: str,
+    seconds: int,
+    connections: int,
+    *pinned: str,
+    header: str = "",
+    script: str = "",
 ) -> Measured:
-    """One run; fails if any answer was an error."""
+    """One run; fails if any answer was an error. ``script`` is a file in Lua that makes requests."""
     command = [*pinned, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
     if header:
         command += ["-H", header]
+    if script:
+        command += ["-s", script]
     before = side.cpu_seconds()
     process = await asyncio.create_subprocess_exec(
         *command, side.url + path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT

@@ -10,21 +10,16 @@ them. Compare the CPU time of a request above that of a bare aiohttp answer, and
 
 import argparse
 import asyncio
-import os
-import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+import renderers
 import uvloop
 from aiohttp import ClientError, ClientSession, web
-from measuring import Side, free_port, in_turns, listening, median, started, wrk
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from prerender.rendering import chromium
+from measuring import Side, in_turns, median, proxy, redis, started, wrk
 
 # Requests for the same page at the same time share one look at a store: here each has its own.
 CONNECTIONS = 1
@@ -32,17 +27,6 @@ UGLY = "/?_escaped_fragment_="
 WORDS = " ".join(f"word{number * 7919 % 10007}" for number in range(5000))
 PAGE = f"<!DOCTYPE html><title>Benchmark</title><p>{WORDS}</p>"
 BARE = "bare aiohttp"
-_NODE = """
-const prerender = require(process.env.PRERENDER_FOLDER + "/node_modules/prerender");
-const server = prerender({
-  port: +process.env.PORT, browserDebuggingPort: +process.env.DEBUG_PORT,
-  chromeLocation: process.env.CHROME, logRequests: false,
-  chromeFlags: ["--no-sandbox", "--headless", "--disable-gpu", "--hide-scrollbars",
-    "--remote-debugging-port=" + process.env.DEBUG_PORT, "--user-data-dir=" + process.env.PROFILE],
-});
-server.use(require(process.env.PRERENDER_FOLDER + "/node_modules/prerender-memory-cache"));
-server.start();
-"""
 
 
 async def serve_bare() -> None:
@@ -56,63 +40,6 @@ async def serve_bare() -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     print(f"url=http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
     await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def redis(folder: Path) -> AsyncIterator[str]:
-    """A Redis of its own; its URL."""
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *("redis-server", "--port", str(port), "--save", "", "--dir", str(folder)),
-        stdout=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        await listening(port)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-@asynccontextmanager
-async def ours(origin: str, store: str, max_bytes: str) -> AsyncIterator[Side]:
-    """This project's proxy on a store."""
-    async with started(
-        *(sys.executable, "-m", "prerender", "serve"),
-        PRERENDER_ORIGIN_URL=origin,
-        PRERENDER_SERVER_PORT="0",
-        PRERENDER_ADMIN_PORT="0",
-        PRERENDER_CACHE_URL=store,
-        PRERENDER_CACHE_MAX_BYTES=max_bytes,
-    ) as side:
-        yield side
-
-
-@asynccontextmanager
-async def prerender(folder: str, profile: Path) -> AsyncIterator[Side]:
-    """Prerender with its memory cache, whose entries last as long as the benchmark."""
-    port = free_port()
-    environment = {
-        "PRERENDER_FOLDER": str(Path(folder).resolve()),
-        "PORT": str(port),
-        "DEBUG_PORT": str(free_port()),
-        "CHROME": chromium.find(),
-        "PROFILE": str(profile),
-        "CACHE_TTL": "3600",
-    }
-    process = await asyncio.create_subprocess_exec(
-        *("node", "-e", _NODE),
-        env=os.environ | environment,
-        stdout=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        await listening(port)
-        yield Side(f"http://127.0.0.1:{port}", process.pid)
-    finally:
-        # With its Chromium, which it would wait for without end.
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
 
 
 async def warm(side: Side, path: str) -> int:
@@ -152,10 +79,19 @@ async def main(seconds: int, rounds: int, folder: str | None) -> None:
         bare = await stack.enter_async_context(started(sys.executable, __file__, "--bare"))
         sides = {BARE: (bare, "/")}
         for name, (url, max_bytes) in stores.items():
-            sides[name] = (await stack.enter_async_context(ours(origin, url, max_bytes)), UGLY)
+            sides[name] = (
+                await stack.enter_async_context(
+                    proxy(origin, PRERENDER_CACHE_URL=url, PRERENDER_CACHE_MAX_BYTES=max_bytes)
+                ),
+                UGLY,
+            )
         if folder is not None:
-            theirs = await stack.enter_async_context(prerender(folder, scratch / "profile"))
-            sides["Prerender, memory"] = (theirs, f"/{origin}/")
+            client = await stack.enter_async_context(renderers.crawler())
+            modules = Path(folder).resolve() / "node_modules"
+            theirs = await stack.enter_async_context(
+                renderers.prerender(client, origin, modules, cached=True)
+            )
+            sides["Prerender, memory"] = (Side(theirs.url_of(""), theirs.pid), "/")
         sizes = {name: await warm(side, path) for name, (side, path) in sides.items()}
         measured = await in_turns(
             {

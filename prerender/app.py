@@ -28,9 +28,9 @@ from prerender.admin.wiring import add_dashboard
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
+from prerender.crawling.opening import triggers_of, verification
 from prerender.crawling.robots import OptOut
-from prerender.crawling.triggers import Paths, Triggers
-from prerender.crawling.user_agents import CLASSES, CrawlerClass
+from prerender.crawling.triggers import Triggers
 from prerender.drop_in import DropIn
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
@@ -40,6 +40,7 @@ from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
 from prerender.http1.connection import Sweeper
 from prerender.http1.server import Limits, Server
+from prerender.indexnow import IndexNow, KeyFile
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway, NetworkRules
@@ -167,6 +168,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             telemetry.requests.subscribe(access_log)
             stack.callback(access_log.flush)
         freshness = _freshness(settings)
+        told = await _indexnow(settings, stack)
         snapshots = CachedSnapshots(
             RecordedSnapshots(NotedSnapshots(renderer, histories), telemetry.renders),
             store,
@@ -174,12 +176,14 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
             refreshes=max(1, _pages(settings) // 2),
+            kept=told.kept if told else lambda *_: None,
         )
         stack.push_async_callback(snapshots.close)
         markdown = MarkdownSnapshots(snapshots, store)
         stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
-        triggers = _triggers(settings)
+        triggers = triggers_of(settings)
+        verify = await stack.enter_async_context(verification(settings))
         sweeper = stack.enter_context(Sweeper())
         target_of = partial(Target.of, settings.public_url, tracking=tracking)
         handler = Handler(
@@ -190,11 +194,13 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             _forwarder(settings, sweeper, triggers),
             vary=_vary(settings),
             records=telemetry.requests,
-            begin_span=_tracing(settings, telemetry, stack),
             markdown=markdown,
             drop_in=_drop_in(settings),
+            verify=verify,
+            begin_span=_tracing(settings, telemetry, stack),
         )
-        public = Server(handler, _limits(settings), sweeper)
+        key = settings.indexnow.key
+        public = Server(KeyFile(key, handler) if key else handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
@@ -274,6 +280,20 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def _drop_in(settings: Settings) -> DropIn | None:
+    drop_in = settings.drop_in
+    if not drop_in.enabled:
+        return None
+    return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
+
+
+def _vary(settings: Settings) -> Vary | None:
+    cache = settings.cache
+    if not cache.vary:
+        return None
+    return Vary(device="device" in cache.vary, languages=cache.languages)
+
+
 def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> BeginSpan | None:
     """Send spans of requests and renders, if that is wanted."""
     if not settings.tracing.endpoint:
@@ -299,35 +319,6 @@ def _access_log(settings: Settings) -> AccessLog:
     return AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
 
 
-def _triggers(settings: Settings) -> Triggers:
-    triggers = settings.triggers
-    more: dict[CrawlerClass, tuple[str, ...]] = {}
-    for known, name in triggers.more:
-        more[known] = (*more.get(known, ()), name)
-    return Triggers(
-        actions={known: getattr(triggers, known) for known in CLASSES},
-        more=more,
-        paths=Paths(triggers.include, triggers.exclude)
-        if triggers.include or triggers.exclude
-        else None,
-        accept_markdown=triggers.markdown,
-    )
-
-
-def _drop_in(settings: Settings) -> DropIn | None:
-    drop_in = settings.drop_in
-    if not drop_in.enabled:
-        return None
-    return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
-
-
-def _vary(settings: Settings) -> Vary | None:
-    cache = settings.cache
-    if not cache.vary:
-        return None
-    return Vary(device="device" in cache.vary, languages=cache.languages)
-
-
 def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
     origin = settings.origin
     connections = OriginConnections(settings.origin_url, origin.connect_timeout, sweeper)
@@ -347,6 +338,16 @@ def _limits(settings: Settings) -> Limits:
         write=server.write_timeout,
         idle=server.idle_timeout,
         trusted=server.trusted_proxies,
+    )
+
+
+async def _indexnow(settings: Settings, stack: AsyncExitStack) -> IndexNow | None:
+    """Who tells of changed pages, for as long as ``stack`` lasts; None if nobody does."""
+    told = settings.indexnow
+    if not told.key:
+        return None
+    return await stack.enter_async_context(
+        IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
     )
 
 

@@ -67,6 +67,7 @@ _UPGRADE = Forward("an upgrade")
 _PATH = Forward("a path that no browser asks for")
 _EXCLUDED = Forward("an excluded path")
 _NO_PAGE = Forward("no page, by its extension")
+UNVERIFIED = Forward("a crawler by its name, but not by its address")
 OPTED_OUT = Forward("forbidden by robots.txt")
 
 

@@ -2,7 +2,7 @@
 
 import time
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 
 import structlog
@@ -11,7 +11,7 @@ from prerender import headers as fields
 from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Triggers
 from prerender.crawling.user_agents import CrawlerClass
-from prerender.decision import OPTED_OUT, Decision, Refuse, Render, decide
+from prerender.decision import OPTED_OUT, UNVERIFIED, Decision, Refuse, Render, decide
 from prerender.drop_in import DropIn
 from prerender.errors import NotRenderable, PrerenderError, Refused
 from prerender.forward import Forwarder
@@ -41,8 +41,9 @@ class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours.
 
     ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
-    What came of a request is told to ``records``. ``begin_span`` makes a span for it, in the trace that
-    it may belong to already; without it traces pass as they are.
+    ``verify`` tells whether a request is from the crawler that it names. What came of a request is told
+    to ``records``. ``begin_span`` makes a span for it, in the trace that it may belong to already;
+    without it traces pass as they are.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class Handler:
         forwarder: Forwarder,
         *,
         records: Channel[RequestRecord],
-        begin_span: BeginSpan | None = None,
         markdown: MarkdownSnapshots,
         vary: Vary | None = None,
         drop_in: DropIn | None = None,
+        verify: Callable[[Request], Awaitable[bool]] | None = None,
+        begin_span: BeginSpan | None = None,
     ) -> None:
         # Crawlers ask again for the same pages: a target is worked out once.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
@@ -66,7 +68,6 @@ class Handler:
         self._snapshots = snapshots
         self._forwarder = forwarder
         self._records = records
-        self._begin_span = begin_span
         self._vary = vary
         self._markdown = markdown
         variants = vary.fields if vary else ()
@@ -75,6 +76,8 @@ class Handler:
         by_middleware = ("User-Agent",) if drop_in else ()
         self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
         self._drop_in = drop_in
+        self._verify = verify
+        self._begin_span = begin_span
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
@@ -97,7 +100,7 @@ class Handler:
         return partial(self._see_to, request, course)
 
     def _answer_at_once(self, request: Request, course: Course, decision: Render) -> bool:
-        if self._opt_out is not None:
+        if self._opt_out is not None or self._verify is not None:
             return False
         course.target = self._target_of(request, decision)
         snapshots = self._markdown if decision.markdown else self._snapshots
@@ -140,10 +143,9 @@ class Handler:
         decision = self._decide(request, user_agent)
         course = Course(time.perf_counter(), user_agent, crawler, None, decision)
         if isinstance(decision, Render):
-            if await self._is_allowed(request, decision):
-                course.target = self._target_of(request, decision)
-            else:
-                course.decision = OPTED_OUT
+            course.decision = decision = await self._second_look(request, decision)
+        if isinstance(decision, Render):
+            course.target = self._target_of(request, decision)
         return course
 
     def _trace(self, request: Request) -> TraceContext | None:
@@ -184,23 +186,30 @@ class Handler:
         )
 
     async def _answer(self, request: Request, course: Course) -> None:
+        if isinstance(course.decision, Render):
+            course.decision = await self._second_look(request, course.decision)
         match course.decision:
-            case Render() as decision if await self._is_allowed(request, decision):
+            case Render() as decision:
                 await self._snapshot(request, decision, course)
             case Refuse(error):
                 raise error
-            case Render():
-                course.decision = OPTED_OUT
-                await self._forwarder.forward(request)
             case _:
                 await self._forwarder.forward(request)
 
-    async def _is_allowed(self, request: Request, decision: Render) -> bool:
-        """Whether robots.txt lets us answer an ugly URL."""
-        if self._opt_out is None or decision.by_user_agent:
-            return True
-        user_agent = request.headers.get("user-agent")
-        return not await self._opt_out.forbids(request.target, user_agent)
+    async def _second_look(self, request: Request, decision: Render) -> Decision:
+        """The decision after what takes time: robots.txt for ugly URLs, DNS for crawlers by name."""
+        if decision.by_user_agent:
+            if (
+                self._verify is not None
+                and not decision.drop_in
+                and not await self._verify(request)
+            ):
+                return UNVERIFIED
+        elif self._opt_out is not None:
+            user_agent = request.headers.get("user-agent")
+            if await self._opt_out.forbids(request.target, user_agent):
+                return OPTED_OUT
+        return decision
 
     async def _snapshot(self, request: Request, decision: Render, course: Course) -> None:
         target = course.target = self._target_of(request, decision)

@@ -25,6 +25,7 @@ MAY_BE_EMPTY = {
     ("admin", "token"),
     ("tracing", "endpoint"),
     ("drop_in", "token"),
+    ("indexnow", "key"),
 }
 
 
@@ -240,6 +241,26 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "['en']",
             "['en']",
             'they count only if vary has "language"',
+        ),
+        (
+            "[triggers] ranges",
+            "[{ name = 'GPTBot' }]",
+            "[{'name': 'GPTBot'}]",
+            'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }], '
+            "each with name and file",
+        ),
+        (
+            "[triggers] nameservers",
+            "['dns.example']",
+            "['dns.example']",
+            "'dns.example': give a list of addresses, for example "
+            '["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]',
+        ),
+        (
+            "[triggers] ai_user",
+            "'text'",
+            "'text'",
+            'give "forward", "render", "markdown" or "refuse"',
         ),
         ("[cache] max_bytes", "'10 apples'", "'10 apples'", A_SIZE),
         ("[cache] max_bytes", "-1", "-1", "must be from 0 to 65536GiB"),

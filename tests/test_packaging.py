@@ -1,42 +1,24 @@
-"""What is delivered: the distributions, the container's files, nginx's configuration, make run."""
+"""What is delivered: the distributions, and what make run needs."""
 
 import asyncio
 import email.parser
-import json
 import os
-import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
+import venv
 import zipfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-import yaml
-from aiohttp import ClientConnectionError, ClientSession
+from aiohttp import ClientSession
 
 from prerender import __version__
-from prerender.config import load
 from tests import raw
+from tests.commands import ROOT, SEARCHED, answered, in_, running
 from tests.conftest import StartOrigin, StartProxy, pages
-
-ROOT = Path(__file__).parent.parent
-SEARCHED = f"{os.environ.get('PATH', '')}:/usr/sbin"
-
-
-def in_(folder: Path, *command: str | Path) -> str:
-    """What a command prints that is run in a folder and succeeds."""
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -76,180 +58,33 @@ def test_the_version_is_the_same_everywhere(distributions: tuple[Path, Path]) ->
     assert printed == f"prerender {__version__}\n"
 
 
-async def test_the_wheel_renders(
+async def test_the_wheel_in_a_clean_environment(
     distributions: tuple[Path, Path], tmp_path: Path, start_origin: StartOrigin
 ) -> None:
+    """Installed with what it depends on, from the package index, and started by its command."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv/bin"
+    in_(tmp_path, programs / "pip", "install", "--quiet", distributions[1])
+    assert in_(tmp_path, programs / "prerender", "--version") == f"prerender {__version__}\n"
+    assert in_(tmp_path, programs / "pip", "check") == "No broken requirements found.\n"
+
     origin = await pages(start_origin, {"/": "<script>document.write('from a wheel')</script>"})
-    zipfile.ZipFile(distributions[1]).extractall(tmp_path)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "prerender", "render", origin.url),
-        cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        out, _ = await process.communicate()
-    assert process.returncode == 0
-    assert b"from a wheel" in out
-
-
-def compose() -> dict[str, Any]:
-    content = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    services: dict[str, Any] = content["services"]
-    return services
-
-
-def dockerfile() -> str:
-    return (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", "")
-
-
-def nginx_file() -> str:
-    return (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
-
-
-def test_compose_has_nginx_the_proxy_and_an_origin() -> None:
-    services = compose()
-    assert set(services) == {"nginx", "prerender", "origin"}
-    environ = services["prerender"]["environment"]
-    settings = load(None, dict(re.findall(r"(PRERENDER_\w+)=(\S+)", dockerfile())) | environ)
-    assert settings.server.host == "0.0.0.0"
-    assert settings.admin.host == "127.0.0.1"
-    assert f"server prerender:{settings.server.port};" in nginx_file()
-    assert settings.origin_url.host in services
-    for volume in (*services["nginx"]["volumes"], *services["origin"]["volumes"]):
-        assert (ROOT / volume.partition(":")[0]).exists()
-
-
-def test_whoever_waits_waits_longer() -> None:
-    settings = load(None, {"PRERENDER_ORIGIN": "http://origin:3000"})
-    grace = int(compose()["prerender"]["stop_grace_period"].removesuffix("s"))
-    assert grace > settings.server.grace
-    (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", nginx_file())
-    assert int(patience) > settings.origin.timeout + settings.render.timeout
-
-
-def test_the_image_is_built_of_files_that_are_sent_to_docker() -> None:
-    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
-    sent = {line.removeprefix("!") for line in ignored if line.startswith("!")}
-    copied = {
-        source
-        for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile(), re.MULTILINE)
-        for source in line.split()[:-1]
+    command = (programs / "prerender", "render", origin.url)
+    assert "from a wheel" in await asyncio.to_thread(in_, tmp_path, *command)
+    public, admin = raw.free_ports(2)
+    settings = {
+        "PATH": SEARCHED,
+        "PRERENDER_ORIGIN_URL": origin.url,
+        "PRERENDER_SERVER_PORT": str(public),
+        "PRERENDER_ADMIN_PORT": str(admin),
     }
-    assert copied == sent
-    assert all((ROOT / source).exists() for source in copied)
-
-
-async def test_the_health_check_of_the_image(
-    start_origin: StartOrigin, start_proxy: StartProxy, unused_port: int
-) -> None:
-    (found,) = re.findall(r"^HEALTHCHECK .*?CMD (\[.*\])$", dockerfile(), re.MULTILINE)
-    command = json.loads(found)
-    assert command[0] == "python3"
-    assert command[-1].count("8081") == 1
-    origin = await pages(start_origin, {})
-    proxy = await start_proxy(origin.url)
-    for port, status in ((proxy.running.admin_port, 0), (unused_port, 1)):
-        checked = command[-1].replace("8081", str(port))
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, *command[1:-1], checked), stderr=asyncio.subprocess.DEVNULL
-        )
-        async with asyncio.timeout(30):
-            assert await process.wait() == status
-
-
-NGINX = """
-{user}
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{}}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/client_body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  include {folder}/site.conf;
-}}
-"""
-
-
-def nginx_command(folder: Path, port: int, proxy_port: int) -> list[str]:
-    """nginx with the delivered configuration, but for its addresses."""
-    nginx = shutil.which("nginx", path=SEARCHED)
-    assert nginx, "nginx is not installed; make test installs it"
-    site = nginx_file()
-    for name, address in (
-        ("listen 80;", f"listen 127.0.0.1:{port};"),
-        ("server prerender:8080;", f"server 127.0.0.1:{proxy_port};"),
-    ):
-        assert site.count(name) == 1
-        site = site.replace(name, address)
-    (folder / "site.conf").write_text(site)
-    user = "user root;" if os.geteuid() == 0 else ""
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, user=user))
-    return [nginx, "-p", str(folder), "-e", "stderr", "-c", str(folder / "nginx.conf")]
-
-
-async def answered(client: ClientSession, url: str) -> None:
-    """Wait until somebody listens."""
-    async with asyncio.timeout(30):
-        while True:
-            with suppress(ClientConnectionError):
-                async with client.get(url):
-                    return
-            await asyncio.sleep(0.05)
-
-
-@asynccontextmanager
-async def running(
-    *command: str | Path, **options: Any
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program in a session of its own, interrupted at the end as by Ctrl-C."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, start_new_session=True, **options
-    )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
-        async with asyncio.timeout(30):
-            await process.wait()
-
-
-async def test_the_configuration_of_nginx(
-    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path, unused_port: int
-) -> None:
-    origin = await pages(start_origin, {"/": "<p>plain<script>document.write('+')</script>"})
-    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
-    command = nginx_command(tmp_path, unused_port, proxy.running.public_port)
-    in_(tmp_path, *command, "-t")
-    url = f"http://127.0.0.1:{unused_port}"
-    async with running(*command):
-        await answered(proxy.client, url)
-        spoofed = {
-            "Host": "www.example.com:8000",
-            "X-Forwarded-For": "1.2.3.4",
-            "X-Forwarded-Host": "evil.example",
-            "X-Forwarded-Proto": "gopher",
-        }
-        async with proxy.client.get(f"{url}/", headers=spoofed) as answer:
-            assert "plain" in await answer.text()
-        asked = origin.requests[-1].headers
-        assert asked["Host"] == asked["X-Forwarded-Host"] == "www.example.com:8000"
-        assert asked["X-Forwarded-Proto"] == "http"
-        assert asked["X-Forwarded-For"] == "127.0.0.1, 127.0.0.1"
-        async with proxy.client.get(f"{url}/?_escaped_fragment_=") as answer:
-            assert "plain+" in await answer.text()
-            assert "prerender; " in answer.headers["Cache-Status"]
-
-
-@pytest.fixture
-def unused_port() -> int:
-    return raw.free_port()
+    url = f"http://127.0.0.1:{public}/?_escaped_fragment_="
+    async with ClientSession() as client:
+        async with running(programs / "prerender", "serve", cwd=tmp_path, env=settings) as process:
+            await answered(client, url)
+            async with client.get(url) as answer:
+                assert "from a wheel" in await answer.text()
+        assert process.returncode == 0
 
 
 # scripts/run takes the virtual environment that make has made.

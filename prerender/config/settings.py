@@ -12,12 +12,16 @@ from yarl import URL
 from prerender.config.types import (
     Address,
     CrawlerNames,
+    CrawlerRanges,
     Duration,
+    Endpoint,
     EndpointOrNothing,
     Flag,
     HostList,
     HostNames,
+    IndexNowKey,
     Languages,
+    Nameservers,
     Networks,
     PagePatterns,
     Parameters,
@@ -167,6 +171,21 @@ class Triggers(_Section):
     more: CrawlerNames = Field(
         (),
         description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
+    )
+    verify: Flag = Field(
+        False,
+        description="Believe the names of crawlers that can be verified only from their own addresses, "
+        "by DNS or by ranges. Who uses such a name elsewhere is forwarded as people are.",
+    )
+    ranges: CrawlerRanges = Field(
+        (),
+        description="Published addresses of crawlers, in files that are read again when they change: "
+        '[{ name = "GPTBot", file = "/etc/prerender/gptbot.json" }, ...].',
+    )
+    nameservers: Nameservers = Field(
+        (),
+        description='Where the names of addresses are asked for: ["10.0.0.2", "127.0.0.1:5353"]. '
+        "Empty: the system's nameservers.",
     )
     include: PagePatterns = Field(
         (), description="Only pages that match one of these are rendered; * is any text. None: all."
@@ -377,6 +396,20 @@ class Snapshot(_Section):
     )
 
 
+class IndexNow(_Section):
+    """Telling search engines which pages have changed (https://www.indexnow.org)."""
+
+    key: IndexNowKey = Field(
+        "", description="A key of your own, served at /<key>.txt. Empty: nobody is told anything."
+    )
+    endpoint: Endpoint = Field(
+        "https://api.indexnow.org/indexnow", description="Whom to tell; others are told from there."
+    )
+    interval: PositiveDuration = Field(
+        60, description="How long changes are collected, and the least time between two messages."
+    )
+
+
 class Log(_Section):
     """What is written to standard error."""
 
@@ -424,6 +457,7 @@ class Settings(_Section):
     render: Render = Render()
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
+    indexnow: IndexNow = IndexNow()
     log: Log = Log()
     tracing: Tracing = Tracing()
 

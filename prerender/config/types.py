@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
 from prerender import hosts
+from prerender.clients import address_and_port
 from prerender.crawling.triggers import Action
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
 
@@ -258,6 +259,30 @@ def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     return tuple(found)
 
 
+def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
+    help_text = (
+        'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }]'
+    )
+    found = []
+    for table in _tables(value, ("name", "file"), help_text):
+        name, file = table["name"], table["file"]
+        if not isinstance(name, str) or not isinstance(file, str) or not name or not file:
+            raise ValueError(f"{help_text}; name and file are texts")
+        found.append((name, file))
+    return tuple(found)
+
+
+def _nameservers(value: object) -> tuple[str, ...]:
+    help_text = 'give a list of addresses, for example ["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]'
+    texts = _strings(value, help_text)
+    for text in texts:
+        try:
+            address_and_port(text)
+        except ValueError:
+            raise ValueError(f"{text!r}: {help_text}") from None
+    return texts
+
+
 def _action(value: object) -> str:
     if value not in ("forward", "render", "markdown", "refuse"):
         raise ValueError('give "forward", "render", "markdown" or "refuse"')
@@ -302,6 +327,23 @@ def _token(value: str) -> str:
     if value and not re.fullmatch(r"[!-~]{16,}", value, re.ASCII):
         raise ValueError("give at least 16 characters, ASCII without spaces")
     return value
+
+
+def _indexnow_key(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9-]{8,128}", value, re.ASCII):
+        raise ValueError("give 8 to 128 letters, digits and dashes, or nothing")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    try:
+        url = URL(value.strip(), encoded=True)
+        known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        known = False
+    if not known or not value.isprintable() or " " in value.strip() or "@" in url.raw_authority:
+        raise ValueError('give a URL, for example "https://api.indexnow.org/indexnow"')
+    return value.strip()
 
 
 def _networks(value: object) -> tuple[Network, ...]:
@@ -394,9 +436,15 @@ CrawlerNames = Annotated[
     BeforeValidator(_crawler_names),
     TableKeys("class", "name"),
 ]
+CrawlerRanges = Annotated[
+    tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges), TableKeys("name", "file")
+]
+Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
+IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]

@@ -49,6 +49,8 @@ class CachedSnapshots:
     ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
     makes it. ``refreshes``: how many stale ones are renewed at once. An entry stays in the store past
     its time, because what comes next is compared with it: the same content keeps its validators.
+    ``kept`` is told of each new snapshot that was stored: its target, and the entity-tags of the one
+    before ('' if there was none) and of itself.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class CachedSnapshots:
         *,
         refreshes: int = 4,
         clock: Callable[[], float] = steady.now,
+        kept: Callable[[Target, str, str], None] = lambda *_: None,
     ) -> None:
         self._inner = inner
         self._store = store
@@ -68,6 +71,7 @@ class CachedSnapshots:
         self._refreshes = refreshes
         self._refreshing = 0
         self._clock = clock
+        self._kept = kept
         self._renders: Coalesced[Answer] = Coalesced()
 
     def fresh(self, target: Target) -> Answer | None:
@@ -241,6 +245,8 @@ class CachedSnapshots:
             fence=fence,
         )
         stored = await self._store.set(target.key, entry, self._freshness.kept(ttl))
+        if stored:
+            self._kept(target, "" if old is None else old.snapshot.etag, snapshot.etag)
         return replace(
             answer, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
         )

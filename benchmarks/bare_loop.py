@@ -1,0 +1,128 @@
+"""The floor: the same Chromium, driven by a bare loop with no proxy around it.
+
+Its pages are reused as they are, nothing is cleaned, guarded, judged or kept, and the page itself says
+when it has finished. Nobody could serve crawlers so, but nobody can be faster either.
+"""
+
+import asyncio
+import itertools
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, ClientWebSocketResponse
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from prerender.rendering import chromium
+
+# Ends when the text of #out is there, and returns the page.
+_WHEN_FINISHED = """new Promise((resolve) => {
+  const html = () => "<!DOCTYPE html>" + document.documentElement.outerHTML;
+  const out = document.getElementById("out");
+  if (out.textContent) return resolve(html());
+  new MutationObserver(() => resolve(html())).observe(out, {childList: true});
+})"""
+
+
+class BareLoop:
+    """A pool of pages of one Chromium, and the DevTools protocol by hand."""
+
+    def __init__(self, socket: ClientWebSocketResponse, site: str, pid: int) -> None:
+        self.pid = pid
+        self._socket = socket
+        self._site = site
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._loads: dict[str, asyncio.Future[None]] = {}
+        self._free: asyncio.Queue[str] = asyncio.Queue()
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, site: str, pages: int) -> AsyncIterator["BareLoop"]:
+        """Chromium with so many pages, started and ended."""
+        profile = Path(tempfile.mkdtemp())
+        flags = [flag for flag in chromium._FLAGS if "pipe" not in flag]
+        if os.geteuid() == 0:
+            flags.append("--no-sandbox")
+        process = await asyncio.create_subprocess_exec(
+            *(chromium.find(), *flags, f"--user-data-dir={profile}", "about:blank"),
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(ClientSession())
+                socket = await stack.enter_async_context(
+                    client.ws_connect(await _address(profile), max_msg_size=0)
+                )
+                loop = cls(socket, site, process.pid)
+                reader = asyncio.create_task(loop._read())
+                stack.callback(reader.cancel)
+                for _ in range(pages):
+                    await loop._open_page()
+                yield loop
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            shutil.rmtree(profile, ignore_errors=True)
+
+    async def html(self, path: str) -> str:
+        """One render, when a page is free."""
+        session = await self._free.get()
+        try:
+            loaded = self._loads[session] = asyncio.get_running_loop().create_future()
+            await self._call("Page.navigate", session, url=self._site + path)
+            await loaded
+            result = await self._call(
+                "Runtime.evaluate", session,
+                expression=_WHEN_FINISHED, awaitPromise=True, returnByValue=True,
+            )  # fmt: skip
+            return str(result["result"]["value"])
+        finally:
+            self._free.put_nowait(session)
+
+    async def _open_page(self) -> None:
+        context = (await self._call("Target.createBrowserContext"))["browserContextId"]
+        target = await self._call(
+            "Target.createTarget", url="about:blank", browserContextId=context
+        )
+        attached = await self._call(
+            "Target.attachToTarget", targetId=target["targetId"], flatten=True
+        )
+        await self._call("Page.enable", attached["sessionId"])
+        self._free.put_nowait(attached["sessionId"])
+
+    async def _call(self, method: str, session: str = "", **params: Any) -> Any:
+        number = next(self._numbers)
+        message: dict[str, Any] = {"id": number, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json(message)
+        return await answer
+
+    async def _read(self) -> None:
+        async for message in self._socket:
+            content = message.json()
+            if "id" in content:
+                self._waiting.pop(content["id"]).set_result(content.get("result", content))
+            elif content["method"] == "Page.domContentEventFired":
+                loaded = self._loads.get(content["sessionId"])
+                if loaded is not None and not loaded.done():
+                    loaded.set_result(None)
+
+
+async def _address(profile: Path) -> str:
+    """Where Chromium listens, when it does."""
+    file = profile / "DevToolsActivePort"
+    async with asyncio.timeout(30):
+        while not file.exists() or len(lines := file.read_text("ascii").splitlines()) < 2:
+            await asyncio.sleep(0.01)
+    return f"ws://127.0.0.1:{lines[0]}{lines[1]}"

@@ -1,0 +1,324 @@
+"""What renders, and is measured beside each other: this proxy, Prerender, Rendertron, and a bare loop.
+
+The rivals are those of npm (rivals/package.json), with their defaults and the same Chromium. The
+bare loop (bare_loop.py) is the floor: Chromium and nothing around it.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, web
+from bare_loop import BareLoop
+from measuring import free_port
+from yarl import URL
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from prerender.rendering import chromium
+
+STATIC = "/static"
+APPLICATION = "/application"
+# What all of them say when they have finished; what comes before it is too early.
+FINISHED = "finished"
+_STATIC = f"<!DOCTYPE html><title>Static</title><p id=out>{FINISHED}</p>{'<p>text' * 500}"
+# It asks for data and builds a list, as applications do.
+_APPLICATION = f"""<!DOCTYPE html><title>Application</title><ul id="list"></ul><p id="out"></p><script>
+  fetch("/data" + location.search).then((answer) => answer.json()).then((items) => {{
+    for (const item of items) {{
+      const entry = list.appendChild(document.createElement("li"));
+      const link = entry.appendChild(document.createElement("a"));
+      link.href = "/items/" + item.id;
+      link.textContent = item.name;
+      entry.append(" ", item.text);
+    }}
+    document.title = items.length + " items";
+    out.textContent = "{FINISHED}";
+  }});
+</script>"""
+_DATA_SECONDS = 0.02
+_ITEMS = [
+    {"id": n, "name": f"Item {n}", "text": f"What it is, {n} times. " * 5} for n in range(100)
+]
+_SAID = re.compile(r"<p id=\"?out\"?>(.*?)</p>")
+PATIENCE_SECONDS = 60
+
+# Prerender asks for pages with its own options; the rest are its defaults.
+_PRERENDER = """
+const modules = process.env.MODULES + "/";
+const server = require(modules + "prerender")({
+  port: +process.env.PORT, browserDebuggingPort: +process.env.DEBUG_PORT,
+  chromeLocation: process.env.CHROME, logRequests: false,
+  chromeFlags: ["--no-sandbox", "--headless", "--disable-gpu", "--hide-scrollbars",
+    "--disable-background-networking", "--no-first-run",
+    "--remote-debugging-port=" + process.env.DEBUG_PORT, "--user-data-dir=" + process.env.PROFILE],
+});
+if (process.env.CACHED) server.use(require(modules + "prerender-memory-cache"));
+server.start();
+"""
+_RENDERTRON = """
+const folder = process.env.MODULES + "/rendertron/build/";
+const { Rendertron } = require(folder + "rendertron");
+const { ConfigManager } = require(folder + "config");
+new Rendertron().initialize({ ...ConfigManager.config,
+  cache: process.env.CACHED ? "memory" : null, port: process.env.PORT, host: "127.0.0.1",
+  puppeteerArgs: ["--no-sandbox", "--disable-gpu"] });
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One render: whether it was whole, and its milliseconds."""
+
+    complete: bool
+    milliseconds: float
+
+
+class Renderer(Protocol):
+    """Something that renders pages of one site."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that is the parent of all others."""
+
+    async def html(self, path: str) -> str:
+        """The snapshot of a path; empty if it failed."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A renderer that is asked over HTTP; ``url_of`` makes its URL for a path."""
+
+    client: ClientSession
+    pid: int
+    url_of: Callable[[str], str]
+
+    async def html(self, path: str) -> str:
+        try:
+            url = URL(self.url_of(path), encoded=True)
+            async with self.client.get(url, allow_redirects=False) as answer:
+                text = await answer.text(errors="replace")
+                return text if answer.status == 200 else ""
+        except (OSError, TimeoutError):
+            return ""
+
+
+async def render(renderer: Renderer, path: str, expected: str = FINISHED) -> Outcome:
+    """One render of a page whose #out says ``expected`` when it has finished."""
+    started = time.perf_counter()
+    said = _SAID.search(await renderer.html(path))
+    took = (time.perf_counter() - started) * 1000
+    return Outcome(said is not None and said[1] == expected, took)
+
+
+async def burst(
+    renderer: Renderer, path: str, count: int, at_once: int, expected: str = FINISHED
+) -> tuple[float, list[Outcome]]:
+    """So many different targets, some at once: their number per second, and each of them."""
+    numbers = iter(range(count))
+    outcomes: list[Outcome] = []
+    # Numbers of no other burst: nothing has seen them yet.
+    mark = time.monotonic_ns()
+
+    async def crawler() -> None:
+        for number in numbers:
+            outcomes.append(await render(renderer, f"{path}?number={mark}-{number}", expected))
+
+    started = time.perf_counter()
+    await asyncio.gather(*(crawler() for _ in range(at_once)))
+    return count / (time.perf_counter() - started), outcomes
+
+
+def memory_mib(renderer: Renderer) -> float:
+    """What it and all below it take: shared pages count once (PSS)."""
+    total = 0
+    process = psutil.Process(renderer.pid)
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.Error):
+            total += one.memory_full_info().pss
+    return total / 2**20
+
+
+@dataclass
+class Site:
+    """The pages to render; ``asked`` counts requests for documents."""
+
+    url: str = ""
+    asked: int = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Site"]:
+        """Serve on a free port, in this process."""
+        application = web.Application()
+        application.router.add_get(STATIC, self._static)
+        application.router.add_get(APPLICATION, self._application)
+        application.router.add_get("/data", self._data)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _static(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        return web.Response(text=_STATIC, content_type="text/html")
+
+    async def _application(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        return web.Response(text=_APPLICATION, content_type="text/html")
+
+    async def _data(self, _: web.Request) -> web.Response:
+        await asyncio.sleep(_DATA_SECONDS)
+        return web.json_response(_ITEMS)
+
+
+@asynccontextmanager
+async def _process(*command: str, **environment: str) -> AsyncIterator[int]:
+    """A program that is ended with all it started; its process number."""
+    running = await asyncio.create_subprocess_exec(
+        *command,
+        env=os.environ | environment,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield running.pid
+    finally:
+        below = psutil.Process(running.pid).children(recursive=True)
+        with suppress(ProcessLookupError):
+            running.terminate()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                await running.wait()
+        # What it has left behind, too: Prerender does not end its Chromium when it is asked to stop.
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        await running.wait()
+        for left in below:
+            with suppress(psutil.Error):
+                left.kill()
+
+
+async def _until_it_answers(renderer: Renderer, path: str) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await renderer.html(path):
+            await asyncio.sleep(0.02)
+
+
+def ugly(path: str) -> str:
+    """The ugly form of a path of a page that opted in."""
+    return f"{path}{'&' if '?' in path else '?'}_escaped_fragment_="
+
+
+@asynccontextmanager
+async def ours(
+    client: ClientSession, site: str, first: str = STATIC, **settings: str
+) -> AsyncIterator[Server]:
+    """This proxy, without its cache if ``settings`` (by their environment names) say nothing else."""
+    port = free_port()
+    environment = {"PRERENDER_CACHE_TTL": "0"} | settings
+    async with _process(
+        *(sys.executable, "-m", "prerender", "serve"),
+        PRERENDER_ORIGIN_URL=site,
+        PRERENDER_SERVER_PORT=str(port),
+        PRERENDER_ADMIN_PORT="0",
+        **environment,
+    ) as pid:
+        server = Server(client, pid, lambda path: f"http://127.0.0.1:{port}{ugly(path)}")
+        await _until_it_answers(server, first)
+        yield server
+
+
+@asynccontextmanager
+async def prerender(
+    client: ClientSession,
+    site: str,
+    modules: Path,
+    *,
+    cached: bool = False,
+    first: str = STATIC,
+    pinned: Sequence[str] = (),
+) -> AsyncIterator[Server]:
+    """Prerender, with its memory cache or without; ``pinned`` is a command that starts it (taskset)."""
+    port = free_port()
+    profile = tempfile.mkdtemp()
+    try:
+        async with _process(
+            *(*pinned, "node", "-e", _PRERENDER),
+            MODULES=str(modules),
+            PORT=str(port),
+            DEBUG_PORT=str(free_port()),
+            CHROME=chromium.find(),
+            PROFILE=profile,
+            CACHED="1" if cached else "",
+            CACHE_TTL="3600",
+        ) as pid:
+            server = Server(client, pid, lambda path: f"http://127.0.0.1:{port}/{site}{path}")
+            await _until_it_answers(server, first)
+            yield server
+    finally:
+        shutil.rmtree(profile, ignore_errors=True)
+
+
+@asynccontextmanager
+async def rendertron(
+    client: ClientSession,
+    site: str,
+    modules: Path,
+    *,
+    cached: bool = False,
+    first: str = STATIC,
+    pinned: Sequence[str] = (),
+) -> AsyncIterator[Server]:
+    """Rendertron, with its memory cache or without."""
+    port = free_port()
+    async with _process(
+        *(*pinned, "node", "-e", _RENDERTRON),
+        MODULES=str(modules),
+        PORT=str(port),
+        PUPPETEER_EXECUTABLE_PATH=chromium.find(),
+        CACHED="1" if cached else "",
+        NODE_ENV="production",
+    ) as pid:
+        server = Server(client, pid, lambda path: f"http://127.0.0.1:{port}/render/{site}{path}")
+        await _until_it_answers(server, first)
+        yield server
+
+
+Start = Callable[[], AbstractAsyncContextManager[Renderer]]
+
+
+def all_of(client: ClientSession, site: str, pages: int, modules: Path | None) -> dict[str, Start]:
+    """How each side is started, ours first, the floor last."""
+    sides: dict[str, Start] = {
+        "prerender-proxy": lambda: ours(client, site, PRERENDER_BROWSER_PAGES=str(pages))
+    }
+    if modules is not None:
+        sides["Prerender"] = lambda: prerender(client, site, modules)
+        sides["Rendertron"] = lambda: rendertron(client, site, modules)
+    sides["bare loop"] = lambda: BareLoop.running(site, pages)
+    return sides
+
+
+@asynccontextmanager
+async def crawler() -> AsyncIterator[ClientSession]:
+    """A client that keeps no cookie and is patient."""
+    timeout = ClientTimeout(total=PATIENCE_SECONDS)
+    async with AsyncExitStack() as stack:
+        yield await stack.enter_async_context(
+            ClientSession(cookie_jar=DummyCookieJar(), timeout=timeout)
+        )
