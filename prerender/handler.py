@@ -43,8 +43,8 @@ class Handler:
 
     ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
     ``verify`` tells whether a request is from the crawler that it names. ``clients`` knows who it is
-    from. What came of it is told to ``records``. ``begin_span`` makes a span for it, in the trace that it
-    may belong to already; without it traces pass as they are.
+    from. What came of it is told to ``records``. ``begin_span`` makes a span for it, in the trace that
+    it may belong to already; without it traces pass as they are.
     """
 
     def __init__(
