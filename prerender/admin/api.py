@@ -163,11 +163,10 @@ class Api:
             and (not cache or record.cache == cache)
         ]
         count = len(found)
-        try:
-            if after is not None:
-                found = [one for one in found if (one[0] < after if descending else one[0] > after)]
-        except TypeError:
-            raise ValueError("cursor: not one of this list") from None
+        if after is not None:
+            if isinstance(after[0], str) != (sort == "target"):
+                raise ValueError("cursor: not one of this list")
+            found = [one for one in found if (one[0] < after if descending else one[0] > after)]
         found.sort(key=lambda one: one[0], reverse=descending)
         following = found[limit - 1][0] if len(found) > limit else None
         return web.json_response(

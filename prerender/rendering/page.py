@@ -11,7 +11,7 @@ import time
 from base64 import b64decode
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -52,6 +52,20 @@ SERIALIZE_SCRIPT = (files("prerender.rendering") / "scripts" / "serialize.js").r
 log = structlog.get_logger(__name__)
 
 
+class Resource(NamedTuple):
+    """Something that a page has loaded, wherever from, as the browser lists it.
+
+    ``status`` and ``size`` (bytes) are 0 where the page may not know them. ``start``: seconds of the
+    page's time.
+    """
+
+    url: str
+    initiator: str
+    status: int
+    size: int
+    start: float
+
+
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit."""
@@ -63,6 +77,7 @@ class Rendered:
     headers: tuple[str, ...]
     cache_ttls: tuple[str, ...]
     cache_tags: tuple[str, ...]
+    resources: tuple[Resource, ...]
     text_length: int
     errors: tuple[str, ...]
     partial: bool
@@ -241,6 +256,7 @@ class Page:
             headers=tuple(found["headers"]),
             cache_ttls=tuple(found["cacheTtls"]),
             cache_tags=tuple(found["cacheTags"]),
+            resources=tuple(Resource(*resource) for resource in found["resources"]),
             text_length=found["textLength"],
             errors=errors,
             partial=partial,

@@ -93,7 +93,7 @@ class Renderer:
             document=fetched - started,
             settle=rendered.settled.real_seconds,
             serialize=rendered.serialize_seconds,
-            fetches=waterfall(visit),
+            fetches=waterfall(visit, rendered.resources if isinstance(rendered, Rendered) else ()),
         )
         log.info(
             "rendered",

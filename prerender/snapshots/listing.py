@@ -120,9 +120,14 @@ class Found:
 
 
 class Selection:
-    """Rows are put in, a piece at a time; what the query wants comes out."""
+    """Rows are put in, a piece at a time; what the query wants comes out.
+
+    Raises ValueError when ``after`` is no place of the query's order.
+    """
 
     def __init__(self, query: Query, purges: Purges, now: float) -> None:
+        if query.after and isinstance(query.after[0], str) != (query.sort == "page"):
+            raise ValueError("cursor: not one of this list")
         self._query = query
         self._purges = purges
         self._now = now

@@ -170,7 +170,7 @@ class Store:
         return kept
 
     async def find(self, query: Query) -> Found:
-        """What is kept and wanted by a query. Raises StoreError.
+        """What is kept and wanted by a query. Raises StoreError, and ValueError for a wrong ``after``.
 
         The loop is held up for a millisecond at a time.
         """
