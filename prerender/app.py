@@ -25,6 +25,7 @@ from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.admin.wiring import add_dashboard
+from prerender.clients import Clients
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -196,6 +197,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             _forwarder(settings, sweeper, triggers),
             vary=_vary(settings),
             records=telemetry.requests,
+            clients=Clients(settings.server.trusted_proxies),
             markdown=markdown,
             drop_in=_drop_in(settings),
             verify=verify,
