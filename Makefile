@@ -22,7 +22,8 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
-TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze
+TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm
+DROP_IN := tests/drop_in/node_modules/.package-lock.json
 
 .PHONY: run test lint image image-test bench dist docs install frameworks clean
 
@@ -32,6 +33,7 @@ run: .venv/run.stamp
 
 test: .venv/dev.stamp
 	@scripts/system-packages $(TEST_PROGRAMS)
+	@$(MAKE) --no-print-directory $(DROP_IN)
 	.venv/bin/python -m pytest $(ARGS)
 
 lint: .venv/dev.stamp
@@ -66,6 +68,11 @@ image-test: .venv/dev.stamp
 
 install: .venv/dev.stamp
 
+# The site behind prerender-node of tests/test_drop_in.py.
+$(DROP_IN): tests/drop_in/package-lock.json
+	cd tests/drop_in && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 .venv/run.stamp: pyproject.toml | .venv/bin/pip
 	$(PIP) install --editable .
 	@touch $@
@@ -85,5 +92,6 @@ frameworks:
 	'$(PYTHON)' -m venv --clear .venv
 
 clean:
-	rm -rf .venv build dist benchmarks/rivals/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/frameworks/node_modules
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf benchmarks/rivals/node_modules tests/frameworks/node_modules tests/drop_in/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -97,6 +97,7 @@ async def proxy(origin: str, *pinned: str, **settings: str) -> AsyncIterator[Sid
     """This project's proxy; ``pinned`` is a command that starts it, ``settings`` its environment."""
     command = (*pinned, sys.executable, "-m", "prerender", "serve")
     own = {"ORIGIN_URL": origin, "SERVER_PORT": "0", "ADMIN_PORT": "0"}
+    own["LOG_ACCESS"] = "none"  # as nginx
     environment = {f"PRERENDER_{name}": value for name, value in own.items()} | settings
     async with started(*command, **environment) as side:
         yield side

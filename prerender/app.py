@@ -11,7 +11,7 @@ import os
 import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,22 +19,28 @@ from typing import NamedTuple
 import structlog
 from aiohttp import web
 
+from prerender import logs
 from prerender.admin import health
+from prerender.admin.explain import Explanations
+from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
+from prerender.admin.wiring import add_dashboard
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
+from prerender.crawling.opening import triggers_of, verification
 from prerender.crawling.robots import OptOut
-from prerender.crawling.triggers import Paths, Triggers
-from prerender.crawling.user_agents import CLASSES, CrawlerClass
+from prerender.crawling.triggers import Triggers
+from prerender.drop_in import DropIn
 from prerender.errors import ConfigError
 from prerender.forward import Forwarder
-from prerender.handler import Handler
+from prerender.handler import BeginSpan, Handler
 from prerender.headers import Forwarding
 from prerender.hosts import Hosts
 from prerender.http1.client import OriginConnections
 from prerender.http1.connection import Sweeper
 from prerender.http1.server import Limits, Server
+from prerender.indexnow import IndexNow, KeyFile
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway, NetworkRules
@@ -45,15 +51,22 @@ from prerender.rendering.pool import Pool
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial
+from prerender.rendering.viewer import Viewer, ViewLimits
 from prerender.rendering.visit import VisitLimits
+from prerender.responses import vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.histories import Histories, NotedSnapshots
+from prerender.snapshots.in_markdown import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.snapshots.variants import Vary
+from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
+from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.renders import RecordedSnapshots
 from prerender.telemetry.state_metrics import StateMetrics
 from prerender.upstream import Upstream, open_session
@@ -89,15 +102,18 @@ class Rendering(NamedTuple):
 
 
 @asynccontextmanager
-async def rendering(settings: Settings) -> AsyncIterator[Rendering]:
-    """The part that makes snapshots: also all that ``prerender render`` needs."""
+async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
+    """The part that makes snapshots: also all that ``prerender render`` needs.
+
+    ``marked``: the site can tell that its pages are rendered, and not looked at by people.
+    """
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
-        rules = _rules(settings)
+        rules = replace(_rules(settings), marked=marked)
         third_parties = await stack.enter_async_context(
             open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
         )
@@ -145,41 +161,68 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
+        histories = Histories(store, settings.admin.versions)
+        await stack.enter_async_context(histories.kept())
+        if settings.log.access != "none":
+            access_log = _access_log(settings)
+            telemetry.requests.subscribe(access_log)
+            stack.callback(access_log.flush)
+        freshness = _freshness(settings)
+        told = await _indexnow(settings, stack)
         snapshots = CachedSnapshots(
-            RecordedSnapshots(renderer, telemetry.renders),
+            RecordedSnapshots(NotedSnapshots(renderer, histories), telemetry.renders),
             store,
-            _freshness(settings),
+            freshness,
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
             refreshes=max(1, _pages(settings) // 2),
+            kept=told.kept if told else lambda *_: None,
         )
         stack.push_async_callback(snapshots.close)
+        markdown = MarkdownSnapshots(snapshots, store)
+        stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
-        triggers = _triggers(settings)
+        triggers = triggers_of(settings)
+        verify = await stack.enter_async_context(verification(settings))
         sweeper = stack.enter_context(Sweeper())
+        target_of = partial(Target.of, settings.public_url, tracking=tracking)
         handler = Handler(
-            partial(Target.of, settings.public_url, tracking=tracking),
+            target_of,
             triggers,
             OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
             snapshots,
             _forwarder(settings, sweeper, triggers),
+            vary=_vary(settings),
             records=telemetry.requests,
+            markdown=markdown,
+            drop_in=_drop_in(settings),
+            verify=verify,
+            begin_span=_tracing(settings, telemetry, stack),
         )
-        public = Server(handler, _limits(settings), sweeper)
+        key = settings.indexnow.key
+        public = Server(KeyFile(key, handler) if key else handler, _limits(settings), sweeper)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
 
-        purging = Purging(store, settings.public_url, tracking, settings.admin.token)
-        admin = web.AppRunner(
-            health.make_app(pool, store, metrics, lambda: running.draining, purging),
-            access_log=None,
+        purging = Purging(store, settings.public_url, tracking)
+        importing = Importing(store, freshness, settings.public_url, target_of)
+        admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
+        admin_app.router.add_post("/import", importing.__call__)
+        add_dashboard(
+            admin_app,
+            settings,
+            telemetry=telemetry,
+            pool=pool,
+            store=store,
+            snapshots=snapshots,
+            tracking=tracking,
+            purging=purging,
+            histories=histories,
+            viewer=_viewer(settings, upstream, gateway, pool),
         )
-        await admin.setup()
-        stack.push_async_callback(admin.cleanup)
-        with _listening("admin", settings.admin):
-            await web.TCPSite(admin, settings.admin.host, settings.admin.port).start()
-        running.admin_port = admin.addresses[0][1]
+        Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
+        running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
         stack.push_async_callback(public.close, settings.server.grace)
@@ -196,6 +239,25 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         finally:
             running.draining = True
             log.info("shutting down", grace_seconds=settings.server.grace)
+
+
+@asynccontextmanager
+async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIterator[int]:
+    """Serve the owner; the port."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        with _listening("admin", settings.admin):
+            await web.TCPSite(runner, settings.admin.host, settings.admin.port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _viewer(settings: Settings, upstream: Upstream, gateway: Gateway, pool: Pool) -> Viewer:
+    render = settings.render
+    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
+    return Viewer(settings.public_url, upstream, gateway, pool, limits)
 
 
 @contextmanager
@@ -218,18 +280,43 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _triggers(settings: Settings) -> Triggers:
-    triggers = settings.triggers
-    more: dict[CrawlerClass, tuple[str, ...]] = {}
-    for known, name in triggers.more:
-        more[known] = (*more.get(known, ()), name)
-    return Triggers(
-        actions={known: getattr(triggers, known) for known in CLASSES},
-        more=more,
-        paths=Paths(triggers.include, triggers.exclude)
-        if triggers.include or triggers.exclude
-        else None,
+def _drop_in(settings: Settings) -> DropIn | None:
+    drop_in = settings.drop_in
+    if not drop_in.enabled:
+        return None
+    return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
+
+
+def _vary(settings: Settings) -> Vary | None:
+    cache = settings.cache
+    if not cache.vary:
+        return None
+    return Vary(device="device" in cache.vary, languages=cache.languages)
+
+
+def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> BeginSpan | None:
+    """Send spans of requests and renders, if that is wanted."""
+    if not settings.tracing.endpoint:
+        return None
+    try:
+        from prerender.telemetry.tracing import Tracing  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise ConfigError(
+            [f"[tracing] endpoint: {error}: install it with pip install 'prerender-proxy[otel]'"]
+        ) from error
+    tracing = Tracing(
+        settings.tracing.endpoint, settings.tracing.sample, Redaction(settings.log.secrets)
     )
+    telemetry.requests.subscribe(tracing.request)
+    telemetry.renders.subscribe(tracing.render)
+    # It waits for its collector.
+    stack.push_async_callback(asyncio.to_thread, tracing.close)
+    return tracing.begin
+
+
+def _access_log(settings: Settings) -> AccessLog:
+    line = Line(settings.log.format, Redaction(settings.log.secrets))
+    return AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
 
 
 def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:
@@ -239,7 +326,7 @@ def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forw
         connections,
         Forwarding(settings.origin_url),
         origin.timeout,
-        pages_vary=triggers.by_user_agent,
+        pages_vary=vary_line(triggers.vary()),
     )
 
 
@@ -251,6 +338,16 @@ def _limits(settings: Settings) -> Limits:
         write=server.write_timeout,
         idle=server.idle_timeout,
         trusted=server.trusted_proxies,
+    )
+
+
+async def _indexnow(settings: Settings, stack: AsyncExitStack) -> IndexNow | None:
+    """Who tells of changed pages, for as long as ``stack`` lasts; None if nobody does."""
+    told = settings.indexnow
+    if not told.key:
+        return None
+    return await stack.enter_async_context(
+        IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
     )
 
 
@@ -310,6 +407,16 @@ def _browser_limits(settings: Settings) -> BrowserLimits:
     if memory == "auto":
         memory = _BROWSER_BYTES + _PAGE_BYTES * _pages(settings)
     return BrowserLimits(browser.max_renders, browser.max_age, memory)
+
+
+def page_count(settings: Settings) -> int:
+    """How many pages are rendered at a time."""
+    return _pages(settings)
+
+
+def memory_needed(settings: Settings) -> int:
+    """Bytes of memory that the browser may take; 0: there is no limit."""
+    return _browser_limits(settings).memory
 
 
 def _cpus() -> float:

@@ -6,12 +6,20 @@
     │   ├── OriginTimeout        504
     │   └── LoopDetected         508  it is this proxy again
     ├── BadRequest               4xx, 501, 505: the client's message is not taken
-    ├── CrawlerRefused           403  the site's owner wants none of this class
+    ├── Refused                  403
+    │   ├── CrawlerRefused       the site's owner wants none of this class
+    │   ├── ForeignPage          a page of another site is asked for ([drop_in])
+    │   ├── MalformedPage        400  no page, by its URL
+    │   ├── TokenMissing         only who knows a token may ask
+    │   └── TokenWrong           401
     ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
     ├── BadEntry                 (a store holds what is no entry of this version: a miss)
     ├── StoreError               (one operation of a store failed: a miss)
     │   └── StoreGone            (the store cannot be reached: it is left alone for a while)
     ├── AdminError               (the command line cannot reach the proxy, or it refuses)
+    ├── FetchFailed              (a command that acts as a crawler gets no answer)
+    ├── ArchiveError             (an export cannot be written, or is none)
+    ├── SitemapError             (what a command was given is no sitemap, or cannot be read)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
         ├── EmptyPage
@@ -70,10 +78,41 @@ class BadRequest(PrerenderError):
         self.public = f"This request cannot be answered: {reason}."
 
 
-class CrawlerRefused(PrerenderError):
-    """A crawler of a class that the site's owner refuses ([triggers])."""
+class Refused(PrerenderError):
+    """The site's owner does not want it."""
 
     status = HTTPStatus.FORBIDDEN
+
+
+class ForeignPage(Refused):
+    """A middleware asks for a page of a site that is not this one ([drop_in])."""
+
+    public = "This server prepares pages of its own site only."
+
+
+class MalformedPage(Refused):
+    """A middleware asks for what is no URL of a page."""
+
+    status = HTTPStatus.BAD_REQUEST
+    public = "That is not the URL of a page."
+
+
+class TokenMissing(Refused):
+    """A middleware does not give a token ([drop_in])."""
+
+    public = "A token is needed, in the field X-Prerender-Token."
+
+
+class TokenWrong(Refused):
+    """A middleware gives another token."""
+
+    status = HTTPStatus.UNAUTHORIZED
+    public = "The token in the field X-Prerender-Token is wrong."
+
+
+class CrawlerRefused(Refused):
+    """A crawler of a class that the site's owner refuses ([triggers])."""
+
     public = "This site is not open to crawlers like this one."
 
 
@@ -102,6 +141,18 @@ class StoreGone(StoreError):
 
 class AdminError(PrerenderError):
     """The admin listener is not there, or refuses."""
+
+
+class FetchFailed(PrerenderError):
+    """A page that a crawler asks for does not come."""
+
+
+class ArchiveError(PrerenderError):
+    """A folder of exported snapshots cannot be written or read."""
+
+
+class SitemapError(PrerenderError):
+    """A sitemap or a list of URLs is not there, or is none."""
 
 
 class RenderError(PrerenderError):

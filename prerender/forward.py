@@ -16,7 +16,7 @@ from prerender.http1.body import Chunked, CutShort, Decoder, Sized, UntilClose, 
 from prerender.http1.client import OriginConnection, OriginConnections
 from prerender.http1.head import BadMessage, Fields, ResponseHead, members, parse_response
 from prerender.http1.request import Request
-from prerender.responses import VARY_BY_USER_AGENT, date_line
+from prerender.responses import date_line
 from prerender.tunnel import is_upgrade, tunnel
 
 # RFC 9110 section 9.2.2, and the registry's other methods that read.
@@ -42,7 +42,7 @@ class _UploadFailed(Exception):
 class Forwarder:
     """Forwards to the origin, for whose answers there is ``timeout`` seconds from piece to piece.
 
-    ``pages_vary``: crawlers get other pages than people do, and caches in front have to know it.
+    ``pages_vary``: a line for pages, which others get otherwise; caches in front have to know it.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Forwarder:
         forwarding: Forwarding,
         timeout: float,
         *,
-        pages_vary: bool = False,
+        pages_vary: bytes = b"",
     ) -> None:
         self._connections = connections
         self._forwarding = forwarding
         self._timeout = timeout
-        self._pages_vary = pages_vary
+        self._pages_vary = pages_vary.rstrip(b"\r\n")
 
     async def forward(self, request: Request, target: str | None = None) -> None:
         """Answer ``request`` with what the origin says, to its own target or to another.
@@ -92,6 +92,7 @@ class Forwarder:
                 remote=request.remote,
                 trusted=request.trusted,
                 minor=request.minor,
+                traceparent=request.traceparent,
             ),
         ]
         if isinstance(request.body, Chunked):
@@ -203,7 +204,7 @@ class Forwarder:
         if "date" not in answer.fields:
             lines.append(("date", date_line()))  # RFC 9110 section 6.6.1
         if self._pages_vary and answer.fields.get("content-type").startswith("text/html"):
-            lines.append(("vary", VARY_BY_USER_AGENT))
+            lines.append(("vary", self._pages_vary))
         # What has come with the head goes with the head.
         try:
             first = body.decode(connection.buffer)

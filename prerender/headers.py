@@ -13,6 +13,7 @@ from yarl import URL
 
 from prerender import __version__
 from prerender.http1.head import Fields, members, value_of
+from prerender.telemetry.trace import PARENT_FIELD, STATE_FIELD, TraceContext
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
@@ -103,11 +104,19 @@ class Forwarding:
         return "via" in fields and self._name in fields.get("via").replace(",", " ").split()
 
     def request_lines(
-        self, fields: Fields, *, host: str, remote: str, trusted: bool, minor: int
+        self,
+        fields: Fields,
+        *,
+        host: str,
+        remote: str,
+        trusted: bool,
+        minor: int,
+        traceparent: bytes = b"",
     ) -> list[bytes]:
         """The field lines of a request as the origin gets them, without those of its framing.
 
-        ``host`` is the authority that was asked for, '' if the client named none (HTTP/1.0).
+        ``host`` is the authority that was asked for, '' if the client named none (HTTP/1.0);
+        ``traceparent`` replaces the client's if it is not empty.
         """
         kept = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
         for name, line in end_to_end_lines(fields):
@@ -117,11 +126,15 @@ class Forwarding:
                 kept.append(b"Content-Length: " + value_of(line))
             elif name == "expect" and not minor:
                 pass  # RFC 9110 section 10.1.1
+            elif name == PARENT_FIELD and traceparent:
+                pass
             elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
                 kept.append(line)
         said = _NOTHING_SAID
         if trusted and not fields.names.keys().isdisjoint(_REMADE):
             said = tuple(tuple(fields.values(name)) for name in _REMADE)
+        if traceparent:
+            kept.append(b"traceparent: " + traceparent)
         kept += _about(said, host, remote)
         kept.append(self._via[minor])
         return kept
@@ -161,11 +174,24 @@ def mark(headers: CIMultiDict[str], public: URL) -> None:
     This is done here and not in the browser, where an additional header would make requests of the
     page to other origins need a CORS preflight.
     """
+    direct(headers, public)
+    headers[MARK] = "1"
+    headers["User-Agent"] = f"{headers.get('User-Agent', 'Mozilla/5.0')} {USER_AGENT_MARK}"
+
+
+def direct(headers: CIMultiDict[str], public: URL) -> None:
+    """Make a request one for the public host, whoever it is sent to."""
     headers["Host"] = authority(public)
     headers["X-Forwarded-Proto"] = public.scheme
     headers["X-Forwarded-Host"] = headers["Host"]
-    headers[MARK] = "1"
-    headers["User-Agent"] = f"{headers.get('User-Agent', 'Mozilla/5.0')} {USER_AGENT_MARK}"
+
+
+def add_trace(headers: CIMultiDict[str], trace: TraceContext | None) -> None:
+    """Let a request belong to a trace, unless it names one itself (W3C Trace Context)."""
+    if trace is not None and PARENT_FIELD not in headers:
+        headers[PARENT_FIELD] = str(trace)
+        if trace.state:
+            headers[STATE_FIELD] = trace.state
 
 
 def authority(url: URL) -> str:

@@ -113,3 +113,11 @@ class Hosts:
     def has_address(self, address: Address) -> bool:
         """Whether an address belongs to a listed network."""
         return any(address in network for network in self._networks)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address (in brackets or not) or a name can only be of this machine."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"

@@ -12,11 +12,14 @@ import threading
 from contextlib import suppress
 
 import structlog
+from structlog.typing import EventDict, Processor
 
 from prerender.config.settings import Log
+from prerender.telemetry.redaction import Redaction
+from prerender.telemetry.trace import CURRENT
 
 _STANDARD_ERROR = 2
-_QUEUED_LINES = 10_000
+_QUEUED_BYTES = 16 * 1024**2
 _LAST_LINES_SECONDS = 1.0
 
 
@@ -25,21 +28,33 @@ class _StandardError(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: queue.Queue[bytes] = queue.Queue(_QUEUED_LINES)
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._queued_bytes = 0
+        self._counting = threading.Lock()
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(queue.Full):
-            line = f"{self.format(record)}\n"
-            self._lines.put_nowait(line.encode("utf-8", "backslashreplace"))
+        self.write(f"{self.format(record)}\n")
+
+    def write(self, lines: str) -> None:
+        """Queue what is complete already: one line or several."""
+        data = lines.encode("utf-8", "backslashreplace")
+        with self._counting:
+            if self._queued_bytes + len(data) > _QUEUED_BYTES:
+                return
+            self._queued_bytes += len(data)
+        self._lines.put(data)
 
     def _write(self) -> None:
         # Not with sys.stderr, whose lock would still be held when the interpreter wants to exit.
         while True:
-            line = self._lines.get()
+            lines = memoryview(self._lines.get())
+            size = len(lines)
             with suppress(OSError):
-                while line:
-                    line = line[os.write(_STANDARD_ERROR, line) :]
+                while lines:
+                    lines = lines[os.write(_STANDARD_ERROR, lines) :]
+            with self._counting:
+                self._queued_bytes -= size
             self._lines.task_done()
 
     def flush(self) -> None:
@@ -50,21 +65,45 @@ class _StandardError(logging.Handler):
             )
 
 
+def write(lines: str) -> None:
+    """Write lines as they are, in their turn."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _StandardError):
+            handler.write(lines)
+
+
 def flush() -> None:
     """Let what was logged come before what is printed next."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
 
+def _add_trace(_: object, __: str, event: EventDict) -> EventDict:
+    if trace := CURRENT.get():
+        event["trace_id"] = trace.trace_id
+    return event
+
+
+def _without_secrets(redaction: Redaction) -> Processor:
+    def processor(_: object, __: str, event: EventDict) -> EventDict:
+        return {
+            name: redaction(value) if isinstance(value, str) else value
+            for name, value in event.items()
+        }
+
+    return processor
+
+
 def configure(settings: Log) -> None:
     """Set up structlog, and lead the logging of the libraries through it."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
-    shared: list[structlog.typing.Processor] = [
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
+        _add_trace,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer: structlog.typing.Processor = (
+    renderer: Processor = (
         structlog.processors.JSONRenderer()
         if settings.format == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
@@ -82,6 +121,7 @@ def configure(settings: Log) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                _without_secrets(Redaction(settings.secrets)),
                 renderer,
             ],
         )

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 _CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
-# RFC 9110 section 12.5.5: a field line of its own, beside those that may be there.
-VARY_BY_USER_AGENT = b"Vary: User-Agent"
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
@@ -65,18 +64,21 @@ def _date_line(seconds: int) -> bytes:
     return f"Date: {format_http_date(seconds)}".encode()
 
 
-def snapshot_response(
-    request: "Request", answer: Answer, *, by_user_agent: bool = False
-) -> WholeResponse:
+def vary_line(names: Iterable[str]) -> bytes:
+    """A line that says on which fields of a request an answer depends, beside others that may be there
+    (RFC 9110 section 12.5.5); b"" if there are none."""
+    fields = ", ".join(dict.fromkeys(names))
+    return f"Vary: {fields}\r\n".encode() if fields else b""
+
+
+def snapshot_response(request: "Request", answer: Answer, vary: bytes = b"") -> WholeResponse:
     """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so.
 
-    ``by_user_agent``: others get something else under the same URL.
+    ``vary``: a line of vary_line().
     """
     snapshot = answer.snapshot
     chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
-    fields = chosen.fields + _fields_of(answer)
-    if by_user_agent:
-        fields += VARY_BY_USER_AGENT + b"\r\n"
+    fields = chosen.fields + _fields_of(answer) + vary
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
     if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
@@ -145,6 +147,8 @@ def error_response(error: PrerenderError) -> WholeResponse:
     fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
     if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
         fields += b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        fields += b'WWW-Authenticate: X-Prerender-Token realm="snapshots"\r\n'
     if isinstance(error, RenderError):
         fields += b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
         fields += f"Cache-Status: {CACHE_NAME}; fwd=miss; detail=failed\r\n".encode()

@@ -144,7 +144,7 @@ def settings_for(origin_url: str, overrides: Overrides | None = None) -> Setting
         "server": {"port": 0, "grace": 2},
         "admin": {"port": 0},
         "browser": {"pages": 2},
-        "log": {"level": "warning"},
+        "log": {"level": "warning", "access": "none"},
     }
     for section, keys in (overrides or {}).items():
         values.setdefault(section, {}).update(keys)

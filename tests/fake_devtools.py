@@ -6,49 +6,39 @@ A test reads the commands that arrive and answers them, late, twice, with garbag
 import asyncio
 import json
 import socket
-import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
-
-from aiohttp import WSMsgType, web
+from typing import Any
 
 Message = dict[str, Any]
 SECONDS = 5.0
 
 
-class FakeDevTools:
-    """Make it with ``async with FakeDevTools.open()``; it takes one connection at a time."""
+class FakeDevTools(asyncio.Protocol):
+    """Make it with ``async with FakeDevTools.open()``; ``socket`` is the other end of its own."""
 
     def __init__(self) -> None:
-        self.url = ""
         self._commands: asyncio.Queue[Message] = asyncio.Queue()
-        self._connected = asyncio.Event()
-        self._socket = web.WebSocketResponse(autoping=False)
-        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._transport: asyncio.Transport
+        self.socket, self._own = socket.socketpair()
 
     @classmethod
     @asynccontextmanager
     async def open(cls) -> AsyncIterator["FakeDevTools"]:
-        """A fake that listens on a free port of the loopback interface."""
+        """A fake with a connection to it."""
         fake = cls()
-        runner = web.ServerRunner(web.Server(fake._serve, access_log=None), shutdown_timeout=0.1)
-        await runner.setup()
+        loop = asyncio.get_running_loop()
+        fake._transport, _ = await loop.create_unix_connection(lambda: fake, sock=fake._own)
         try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            fake.url = f"ws://127.0.0.1:{runner.addresses[0][1]}/devtools/browser/fake"
             yield fake
         finally:
-            await runner.cleanup()
+            fake._transport.abort()
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._transport = cast("asyncio.Transport", request.transport)
-        await self._socket.prepare(request)
-        self._connected.set()
-        async for message in self._socket:
-            if message.type is WSMsgType.TEXT:
-                self._commands.put_nowait(json.loads(message.data))
-        return self._socket
+    def data_received(self, data: bytes) -> None:
+        *texts, self._received = (self._received + data).split(b"\0")
+        for text in texts:
+            self._commands.put_nowait(json.loads(text))
 
     async def command(self, method: str = "") -> Message:
         """The next command that arrives; its method has to be ``method`` if that is given."""
@@ -72,34 +62,22 @@ class FakeDevTools:
 
     async def text(self, text: str) -> None:
         """Send any text as one message."""
-        async with asyncio.timeout(SECONDS):
-            await self._connected.wait()
-        await self._socket.send_str(text)
+        await self.bytes(text.encode() + b"\0")
 
     async def bytes(self, content: bytes) -> None:
-        """Send raw bytes past the WebSocket protocol."""
-        self._wire().write(content)
+        """Send any bytes, which need be no message."""
+        if self._transport.is_closing():
+            raise ConnectionError("there is no connection")
+        self._transport.write(content)
 
     def stop_reading(self) -> None:
         """Be as deaf as a stopped process: the kernel's buffers fill up."""
-        self._wire().pause_reading()
-
-    async def close(self) -> None:
-        """Close as the protocol wants it."""
-        await self._socket.close()
+        self._transport.pause_reading()
 
     def hang_up(self) -> None:
-        """Close the TCP connection without a word."""
-        self._wire().close()
+        """Close the connection when all has been sent."""
+        self._transport.close()
 
     def reset(self) -> None:
-        """Let the kernel answer with RST."""
-        wire = self._wire()
-        linger = struct.pack("ii", 1, 0)
-        wire.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        wire.abort()
-
-    def _wire(self) -> asyncio.Transport:
-        if self._transport is None or self._transport.is_closing():
-            raise ConnectionError("there is no connection")
-        return self._transport
+        """Close the connection at once."""
+        self._transport.abort()

@@ -8,10 +8,8 @@ import signal
 import socket
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -21,58 +19,12 @@ from aiohttp import ClientSession, web
 from prerender import __version__
 from prerender.cli import main
 from tests.conftest import StartOrigin, StartProxy, pages
+from tests.programs import QUIET, Ended, ended, run, started
 
 PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
   state.textContent = "größe " + decodeURIComponent(location.hash);
 </script>"""
 URL_HELP = "URL: give the absolute URL of a page, http or https, without user and password"
-# As root there would be a warning that the sandbox is off.
-QUIET = {"PRERENDER_BROWSER_SANDBOX": "off"} if os.geteuid() == 0 else {}
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What a program left behind."""
-
-    status: int
-    out: bytes
-    err: str
-
-
-@asynccontextmanager
-async def started(
-    *arguments: str,
-    environ: dict[str, str] | None = None,
-    stdout: int = PIPE,
-    stderr: int = PIPE,
-) -> AsyncIterator[Process]:
-    """``prerender`` with these arguments and a clean environment, gone at the end."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PRERENDER_")}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "prerender", *arguments),
-        env=kept | QUIET | (environ or {}),
-        stdin=DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def ended(process: Process) -> Ended:
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return Ended(process.returncode, out or b"", err.decode())
-
-
-async def run(*arguments: str, environ: dict[str, str] | None = None, stdout: int = PIPE) -> Ended:
-    async with started(*arguments, environ=environ, stdout=stdout) as process:
-        return await ended(process)
 
 
 @pytest.fixture
@@ -199,7 +151,7 @@ async def test_render_into_a_full_disk_or_a_closed_pipe(start_origin: StartOrigi
     os.close(read)
     try:
         assert await run("render", origin.url, stdout=full) == Ended(
-            1, b"", "prerender: the snapshot cannot be written: No space left on device\n"
+            1, b"", "prerender: the result cannot be written: No space left on device\n"
         )
         assert await run("render", origin.url, stdout=closed_pipe) == Ended(1, b"", "")
     finally:

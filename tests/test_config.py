@@ -19,7 +19,14 @@ from prerender.errors import ConfigError
 EXAMPLE = Path(__file__).parent.parent / "config.example.toml"
 ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
 # Whoever lists them here says that empty means something.
-MAY_BE_EMPTY = {("site", "url"), ("browser", "path"), ("admin", "token")}
+MAY_BE_EMPTY = {
+    ("site", "url"),
+    ("browser", "path"),
+    ("admin", "token"),
+    ("tracing", "endpoint"),
+    ("drop_in", "token"),
+    ("indexnow", "key"),
+}
 
 
 def all_settings() -> dict[tuple[str, str], str]:
@@ -121,6 +128,8 @@ A_HOST = """'a.example/b' is not a network: give a host ("cdn.example.com"), a d
 NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
 HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
 PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
+SECRETS = 'give a list of names of query parameters, for example ["*token*", "key"]'
+AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
     'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
@@ -214,6 +223,45 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "***",
             "give at least 16 characters, ASCII without spaces",
         ),
+        (
+            "[cache] vary",
+            "['browser']",
+            "['browser']",
+            'give a list of some of ["device", "language"]',
+        ),
+        ("[cache] languages", "['en', 'EN']", "['en', 'EN']", "a language is there twice"),
+        (
+            "[cache] languages",
+            "['english']",
+            "['english']",
+            "'english' is no language tag (RFC 5646), such as en or de-CH",
+        ),
+        (
+            "[cache] languages",
+            "['en']",
+            "['en']",
+            'they count only if vary has "language"',
+        ),
+        (
+            "[triggers] ranges",
+            "[{ name = 'GPTBot' }]",
+            "[{'name': 'GPTBot'}]",
+            'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }], '
+            "each with name and file",
+        ),
+        (
+            "[triggers] nameservers",
+            "['dns.example']",
+            "['dns.example']",
+            "'dns.example': give a list of addresses, for example "
+            '["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]',
+        ),
+        (
+            "[triggers] ai_user",
+            "'text'",
+            "'text'",
+            'give "forward", "render", "markdown" or "refuse"',
+        ),
         ("[cache] max_bytes", "'10 apples'", "'10 apples'", A_SIZE),
         ("[cache] max_bytes", "-1", "-1", "must be from 0 to 65536GiB"),
         ("[cache] max_bytes", "inf", "inf", "must be from 0 to 65536GiB"),
@@ -248,7 +296,21 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "'loud'",
             "input should be 'debug', 'info', 'warning' or 'error'",
         ),
+        ("[log] access", "'some'", "'some'", "input should be 'all', 'snapshots' or 'none'"),
+        ("[log] secrets", "'token'", "'token'", SECRETS),
+        (
+            "[log] secrets",
+            "['a=b']",
+            "['a=b']",
+            "'a=b' is no name of a query parameter; * may stand anywhere in it",
+        ),
         ("[log] format", "1", "1", "input should be 'console' or 'json'"),
+        ("[tracing] endpoint", "'collector:4318'", "'collector:4318'", AN_ENDPOINT),
+        ("[tracing] endpoint", "'http://'", "'http://'", AN_ENDPOINT),
+        ("[tracing] sample", "1.1", "1.1", "give a number from 0 to 1"),
+        ("[tracing] sample", "true", "True", "give a number from 0 to 1"),
+        ("[tracing] sample", "'all'", "'all'", "give a number from 0 to 1"),
+        ("[tracing] sample", "nan", "nan", "give a number from 0 to 1"),
         ("[origin] url", "'app:3000'", "'app:3000'", A_SITE),
         ("[origin] url", "'ftp://app'", "'ftp://app'", A_SITE),
         ("[origin] url", "'http://'", "'http://'", A_SITE),

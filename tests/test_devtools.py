@@ -1,9 +1,10 @@
 """What devtools.py mends in pyppeteer, against a fake DevTools server: one test for each fault."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ async def connected() -> AsyncIterator[tuple[FakeDevTools, DevTools]]:
     """A fake and a connection to it. At the end no task of either may be left."""
     before = asyncio.all_tasks()
     async with FakeDevTools.open() as fake:
-        devtools = await DevTools.connect(fake.url)
+        devtools = await DevTools.over(fake.socket)
         try:
             yield fake, devtools
         finally:
@@ -214,44 +215,54 @@ async def test_garbage_closes_the_connection(text: str) -> None:
         await assert_closed(devtools, call, event, session.call("Page.reload"))
 
 
-async def test_garbage_below_the_websocket_closes_the_connection() -> None:
+async def test_messages_come_in_pieces() -> None:
+    async with connected() as (fake, devtools):
+        call = asyncio.create_task(devtools.call("Get"))
+        heard: asyncio.Queue[Any] = asyncio.Queue()
+        devtools.on("Told", heard.put_nowait)
+        answer = json.dumps({"id": (await fake.command("Get"))["id"], "result": {"text": "ä" * 10}})
+        event = json.dumps({"method": "Told", "params": {"number": 1}})
+        content = f"{event}\0{answer}\0{event}\0".encode()
+        for at in range(0, len(content), 3):
+            await fake.bytes(content[at : at + 3])
+            await asyncio.sleep(0)
+        assert await call == {"text": "ä" * 10}
+        assert [await heard.get() for _ in range(2)] == [{"number": 1}] * 2
+
+
+async def test_half_a_message_and_the_end() -> None:
     async with connected() as (fake, devtools):
         call = asyncio.create_task(devtools.call("Get"))
         await fake.command("Get")
-        await fake.bytes(b"\xff\xff not a frame at all")
+        await fake.bytes(b'{"id": 1, "resu')
+        fake.hang_up()
         await assert_closed(devtools, call)
 
 
-ENDS: dict[str, Callable[[FakeDevTools], Any]] = {
-    "closed": FakeDevTools.close,
+ENDS: dict[str, Callable[[FakeDevTools], None]] = {
     "hung up": FakeDevTools.hang_up,
     "reset": FakeDevTools.reset,
 }
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-async def test_the_server_ends_the_connection(end: Callable[[FakeDevTools], Any]) -> None:
+async def test_the_server_ends_the_connection(end: Callable[[FakeDevTools], None]) -> None:
     async with connected() as (fake, devtools):
         session = await attached(fake, devtools)
         calls = [asyncio.create_task(it.call("Get")) for it in (devtools, session)]
         event = session.expect("Never")
         for _ in calls:
             await fake.command("Get")
-        async with AsyncExitStack() as stack:
-            if asyncio.iscoroutine(ending := end(fake)):
-                # The closing handshake ends while the client looks after itself.
-                task = asyncio.create_task(ending)
-                stack.push_async_callback(asyncio.wait, [task])
-            await assert_closed(devtools, *calls, event, session.call("Page.reload"))
+        end(fake)
+        await assert_closed(devtools, *calls, event, session.call("Page.reload"))
         assert session.gone
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-async def test_a_dead_connection_costs_no_time(end: Callable[[FakeDevTools], Any]) -> None:
+async def test_a_dead_connection_costs_no_time(end: Callable[[FakeDevTools], None]) -> None:
     async with connected() as (fake, devtools):
         await assert_works(fake, devtools)
-        if asyncio.iscoroutine(ending := end(fake)):
-            await ending
+        end(fake)
         await assert_closed(devtools)
         started = time.process_time()
         with pytest.raises(TimeoutError):
@@ -390,35 +401,6 @@ async def test_values_and_exceptions_of_the_page() -> None:
                     await call
             else:
                 assert await call == expected
-
-
-async def test_no_connection() -> None:
-    before = asyncio.all_tasks()
-
-    async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        held.append(writer)
-
-    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-        writer.close()
-
-    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    held: list[asyncio.StreamWriter] = []
-    for serve in (hold, refuse, hang_up):
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with asyncio.timeout(LIMIT_SECONDS):
-            with pytest.raises(BrowserGone, match=f"no connection to ws://127.0.0.1:{port}/"):
-                await DevTools.connect(f"ws://127.0.0.1:{port}/devtools", timeout=0.1)
-        for writer in held:
-            writer.close()
-        server.close()
-        await server.wait_closed()
-    with pytest.raises(BrowserGone):
-        await DevTools.connect(f"ws://127.0.0.1:{port}/devtools")
-    await nothing_left(before)
 
 
 # What the fake does with one command, and what the test does with the call that sent it.

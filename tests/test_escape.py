@@ -143,32 +143,3 @@ async def test_without_the_gateway_it_would(start_origin: StartOrigin) -> None:
         some = {"fetch", "img", "websocket", "worker-fetch", "beacon", "font", "service-worker"}
         assert some | {"policies", "early-links", "download", "sign-in"} <= touched
         assert not any(line.startswith("UDP") for line in canary.touched)
-
-
-@pytest.mark.parametrize("gated", [True, False])
-async def test_the_browsers_own_port(gated: bool) -> None:
-    """Who reaches the DevTools port has the browser. Without the gateway a page would."""
-    kind = Gateway if gated else Ungated
-    async with (
-        open_session(1, 5) as session,
-        kind.open(PUBLIC, Upstream(session, PUBLIC), session) as gateway,
-    ):
-        browser = await Chromium.launch(chromium.find(), gateway, sandbox=False)
-        try:
-            port = (browser._profile / "DevToolsActivePort").read_text().split()[0]
-            target = await browser.devtools.call("Target.createTarget", url="about:blank")
-            page = await browser.devtools.attach(target["targetId"])
-            script = f"""(async () => {{
-                const reached = [];
-                for (const host of ["127.0.0.1", "localhost", "[::ffff:7f00:1]", "0"]) {{
-                    try {{
-                        await fetch(`http://${{host}}:{port}/json/version`, {{mode: "no-cors"}});
-                        reached.push(host);
-                    }} catch {{}}
-                }}
-                return reached;
-            }})()"""
-            reached = await page.evaluate(script, awaitPromise=True)
-        finally:
-            await browser.close()
-    assert bool(reached) is not gated, reached

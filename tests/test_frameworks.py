@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -238,21 +239,23 @@ async def test_a_reader_sees_the_same(proxy: Proxy) -> None:
 @asynccontextmanager
 async def _plain_browser() -> AsyncIterator[DevTools]:
     """A Chromium without our flags, our gateway, our scripts and virtual time."""
+    ours, its = socket.socketpair()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         process = await asyncio.create_subprocess_exec(
-            *(chromium.find(), "--headless", "--no-sandbox", "--remote-debugging-port=0"),
+            *("sh", "-c", 'exec "$@" 3<&0 4<&0 </dev/null', "sh", chromium.find()),
+            *("--headless", "--no-sandbox", "--remote-debugging-pipe"),
             *(f"--user-data-dir={folder}", "--window-size=1280,1024"),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=its.fileno(),
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
+        its.close()
+        devtools = await DevTools.over(ours)
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                url = await chromium._devtools_url(Path(folder), process)
-                devtools = await DevTools.connect(url)
+            await devtools.call("Browser.getVersion", PATIENCE_SECONDS)
             yield devtools
-            await devtools.close()
         finally:
+            await devtools.close()
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

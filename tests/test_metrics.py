@@ -95,6 +95,28 @@ async def test_requests_and_renders(start_origin: StartOrigin, start_proxy: Star
     assert found.value("prerender_store_memory_bytes") > 1000
 
 
+async def test_what_pages_ask_for(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    kept = web.Response(text="", headers={"Cache-Control": "max-age=60"})
+    kept.content_type = "text/javascript"
+    page = (
+        "<title>a</title><p>Content</p><script src=/a.js></script><img src=/missing>"
+        "<script src=http://www.google-analytics.com/analytics.js></script>"
+    )
+    origin = await pages(start_origin, {"/": page, "/b": page, "/a.js": kept})
+    proxy = await start_proxy(origin.url)
+    await until(proxy, "prerender_pool_pages", 2, state="idle")
+    # At once, in two pages: each has a cache of its own before the one that they share.
+    await asyncio.gather(proxy.crawl("/"), proxy.crawl("/b"))
+    found = await samples(proxy)
+    name = "prerender_gateway_requests_total"
+    # The two documents, and the script once.
+    assert found.value(name, verdict="allowed") >= 3
+    assert found.value(name, verdict="cached") >= 1
+    assert found.value(name, verdict="blocked") == 2
+    assert found.value(name, verdict="failed") >= 1
+    assert found.value("prerender_gateway_received_bytes_total") > 0
+
+
 async def test_the_state_of_the_parts(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, {"/": PAGE, "/a.js": ""})
     proxy = await start_proxy(origin.url, {"browser": {"queue": 7, "max_renders": 2}})
@@ -156,6 +178,16 @@ async def test_a_store_that_is_away_is_told_and_lived_with(
 async def readiness(proxy: Proxy) -> tuple[int, object]:
     async with proxy.client.get(f"{proxy.admin_url}/readyz") as response:
         return response.status, await response.json()
+
+
+async def test_nothing_of_it_is_on_the_public_listener(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {})
+    proxy = await start_proxy(origin.url, {"browser": {"path": "/nonexistent/chromium"}})
+    for path in ("/metrics", "/healthz", "/readyz", "/explain?url=/"):
+        assert (await proxy.get(path)).text == "no such page"
+        assert origin.requests[-1].raw_path == path
 
 
 async def test_names_and_formats(start_proxy: StartProxy) -> None:

@@ -1,6 +1,7 @@
 """The real command as a process of its own: start, stop, and every way to end it."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
+from yarl import URL
 
 from tests import processes, raw
 from tests.conftest import StartOrigin
@@ -286,6 +288,29 @@ async def test_ended_while_a_browser_starts(
     assert "Traceback" not in await command.rest()
     command.see()
     await command.nothing_left()
+
+
+async def test_a_line_for_each_request_with_no_secret_in_it(start: Start) -> None:
+    command = await start(LOG_FORMAT="json", BROWSER_PATH="/nonexistent")
+    while (line := json.loads(await command.line()))["event"] != "serving":
+        pass
+    reader, writer = await asyncio.open_connection("127.0.0.1", URL(line["url"]).port)
+    writer.write(
+        b"GET /a?token=s3cret HTTP/1.1\r\nHost: a\r\nAuthorization: Basic s3cret\r\n"
+        b'Cookie: sid=s3cret\r\nUser-Agent: x"\\\xff\r\nConnection: close\r\n\r\n'
+    )
+    await reader.read()
+    writer.close()
+    command.process.send_signal(signal.SIGTERM)
+    assert await command.ended() == 0
+    text = await command.rest()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert "s3cret" not in text
+    told = [line for line in lines if line["event"] == "request"]
+    assert [(line["target"], line["status"]) for line in told] == [("/a?token=***", 502)]
+    assert told[0]["user_agent"] == 'x"\\\xff'
+    failed = [line for line in lines if line["event"] == "request failed"]
+    assert [line["target"] for line in failed] == ["/a?token=***"]
 
 
 async def test_five_restarts_leave_nothing(start: Start, client: ClientSession) -> None:

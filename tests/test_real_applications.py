@@ -95,7 +95,7 @@ def _angular_folder() -> Path:
     return Path(str(found[0].locate())).parent
 
 
-def _tool_library() -> web.Application:
+def tool_library() -> web.Application:
     """The AngularJS application's origin: files, and JSON that takes its time."""
     application = web.Application()
     tools = {str(tool["id"]): tool for tool in TOOLS}
@@ -150,7 +150,7 @@ def _api_documentation() -> web.Application:
 
 @pytest.fixture
 async def library(start_origin: StartOrigin) -> Site:
-    return await start_origin(_tool_library())
+    return await start_origin(tool_library())
 
 
 def _reader(reply: Reply, origin: Site) -> _Reader:

@@ -129,11 +129,17 @@ def test_people(user_agent: str) -> None:
 def test_the_list_has_the_classes_there_are_and_nothing_twice() -> None:
     text = (files("prerender.crawling") / "user_agents.toml").read_text(encoding="utf-8")
     names = tomllib.loads(text)
+    domains = names.pop("domains")
     assert set(names) == set(CLASSES)
     flat = [name.lower() for known in names.values() for name in known]
     assert len(flat) == len(set(flat))
     for known in CLASSES:
         assert names[known] == sorted(names[known], key=lambda name: name.lower().lstrip("^"))
+    assert {name.lower() for name in domains} <= set(flat)
+    assert list(domains) == sorted(domains, key=str.lower)
+    for name, known_by in domains.items():
+        assert known_by, name
+        assert all(domain == domain.lower().strip(".") for domain in known_by)
 
 
 @given(st.text(st.characters(codec="latin-1"), max_size=2000))

@@ -2,7 +2,8 @@
 
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from prerender.config import Settings
 from prerender.errors import AdminError
@@ -14,6 +15,19 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 def purge(settings: Settings, what: Mapping[str, object]) -> int:
     """Purge; how many purges it was. Raises AdminError."""
+    return int(_post(settings, "/purge", what)["purged"])
+
+
+def import_pages(
+    settings: Settings, pages: Sequence[Mapping[str, object]], *, fresh: bool
+) -> dict[str, int]:
+    """Import some pages of an export; how many were "kept", and not. Raises AdminError."""
+    answer = _post(settings, "/import", {"pages": pages, "fresh": fresh})
+    return {name: int(answer[name]) for name in ("kept", "newer", "not kept")}
+
+
+def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str, Any]:
+    """The answer to some JSON. Raises AdminError."""
     host = _LOOPBACK.get(settings.admin.host, settings.admin.host)
     connection = http.client.HTTPConnection(host, settings.admin.port, timeout=_TIMEOUT_SECONDS)
     headers = {
@@ -21,13 +35,15 @@ def purge(settings: Settings, what: Mapping[str, object]) -> int:
         "Content-Type": "application/json",
     }
     try:
-        connection.request("POST", "/purge", json.dumps(what), headers)
+        connection.request("POST", path, json.dumps(what), headers)
         response = connection.getresponse()
-        answer = json.loads(response.read())
+        answer: dict[str, Any] = json.loads(response.read())
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise AdminError(f"[admin] {host}:{settings.admin.port}: {error}") from error
     finally:
         connection.close()
     if response.status != 200:
-        raise AdminError(f"[admin] {host}:{settings.admin.port}: {answer['error']}")
-    return int(answer["purged"])
+        raise AdminError(
+            f"[admin] {host}:{settings.admin.port}: {answer.get('error') or answer.get('detail')}"
+        )
+    return answer

@@ -1,11 +1,10 @@
-"""Purging by the admin listener: ``POST /purge`` with JSON and ``Authorization: Bearer <token>``.
+"""Purging by the admin listener: ``POST /purge`` with JSON.
 
 The JSON has one or more of ``url``, ``prefix``, ``pattern`` and ``tag``, each a text or a list of
 texts, or ``"all": true``; and perhaps ``"soft": true``. Pages are pretty or ugly URLs of the site,
 or what follows the host in them.
 """
 
-import hmac
 import json
 from typing import Any
 
@@ -26,33 +25,32 @@ log = structlog.get_logger(__name__)
 
 
 class Purging:
-    """Answers requests to purge from ``store``. With an empty ``token`` nobody may."""
+    """Answers requests to purge from ``store``; who may is the guard's business (guard.py)."""
 
-    def __init__(self, store: Store, public: URL, tracking: Tracking, token: str) -> None:
+    def __init__(self, store: Store, public: URL, tracking: Tracking) -> None:
         self._store = store
         self._public = public
         self._site = str(public.origin())
         self._tracking = tracking
-        self._token = token.encode()
 
     async def __call__(self, request: web.Request) -> web.Response:
-        if not self._token:
-            return _refusal(403, "nobody may purge: [admin] token is not set")
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        known = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token)
-        if scheme.lower() != "bearer" or not known:
-            response = _refusal(401, "the token is wrong or missing")
-            response.headers["WWW-Authenticate"] = "Bearer"
-            return response
         try:
-            purges = self._asked_for(await request.read())
+            count, told = await self.purge(await request.read())
         except ValueError as error:
-            return _refusal(400, str(error))
+            return refusal(400, str(error))
+        if not told:
+            return refusal(503, "purged here only: the store is away, other replicas do not know")
+        return web.json_response({"purged": count})
+
+    async def purge(self, body: bytes) -> tuple[int, bool]:
+        """Purge what some JSON asks for: how many purges that was, and whether all replicas know.
+
+        Raises ValueError with what is wrong with it.
+        """
+        purges = self._asked_for(body)
         told = [await self._store.purge(purge) for purge in purges]
         log.info("purged", count=len(purges), first=str(purges[0]))
-        if not all(told):
-            return _refusal(503, "purged here only: the store is away, other replicas do not know")
-        return web.json_response({"purged": len(purges)})
+        return len(purges), all(told)
 
     def _asked_for(self, body: bytes) -> list[Purge]:
         """The purges of a request, at least one. Raises ValueError with what is wrong."""
@@ -106,5 +104,6 @@ def _texts(asked: dict[str, Any], word: str) -> list[str]:
     return texts
 
 
-def _refusal(status: int, reason: str) -> web.Response:
+def refusal(status: int, reason: str) -> web.Response:
+    """An answer that says what is wrong."""
     return web.json_response({"error": reason}, status=status)

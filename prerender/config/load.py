@@ -22,6 +22,9 @@ ENVIRONMENT_PREFIX = "PRERENDER_"
 # Accepted beside the regular name, because it is what people try first.
 ALIASES = {"PRERENDER_ORIGIN": ("origin", "url")}
 
+# A section and a key of it, and the file or the variable that the setting is from.
+Sources = dict[tuple[str, ...], str]
+
 # Kubernetes puts variables like these into every container of a namespace that has a service named
 # "prerender"; they are not meant for us (kubernetes.io: Accessing the Service, environment variables).
 _OF_A_KUBERNETES_SERVICE = re.compile(
@@ -40,9 +43,18 @@ def load(
     ``overrides`` (from the command line) win over the environment, which wins over ``file``.
     Raises ConfigError with one line for each problem, in no case with a secret in it.
     """
+    return load_with_sources(file, environ, overrides)[0]
+
+
+def load_with_sources(
+    file: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Mapping[str, object]] | None = None,
+) -> tuple[Settings, Sources]:
+    """As ``load``, with where each setting comes from that is not the default."""
     problems: list[str] = []
     values: dict[str, dict[str, object]] = {}
-    sources: dict[tuple[str, ...], str] = {}
+    sources: Sources = {}
     complete = file is None or _read_file(file, values, sources, problems)
     _read_environment(environ, values, sources, problems)
     for section, keys in (overrides or {}).items():
@@ -61,13 +73,13 @@ def load(
         ]
     if problems:
         raise ConfigError([_one_line(problem) for problem in problems])
-    return settings
+    return settings, sources
 
 
 def _read_file(
     file: Path,
     values: dict[str, dict[str, object]],
-    sources: dict[tuple[str, ...], str],
+    sources: Sources,
     problems: list[str],
 ) -> bool:
     """Whether the file could be read."""
@@ -93,7 +105,7 @@ def _read_file(
 def _read_environment(
     environ: Mapping[str, str],
     values: dict[str, dict[str, object]],
-    sources: dict[tuple[str, ...], str],
+    sources: Sources,
     problems: list[str],
 ) -> None:
     names = {
@@ -148,7 +160,7 @@ def _one_for_each_setting(error: ValidationError) -> list[ErrorDetails]:
     return list(first.values())
 
 
-def _explain(detail: ErrorDetails, sources: Mapping[tuple[str, ...], str]) -> str:
+def _explain(detail: ErrorDetails, sources: Sources) -> str:
     location = tuple(str(part) for part in detail["loc"][:2])
     section, key = (*location, "")[:2]
     where = sources.get(location) or sources.get(location[:1])
@@ -160,12 +172,12 @@ def _explain(detail: ErrorDetails, sources: Mapping[tuple[str, ...], str]) -> st
     if detail["type"] == "missing":
         return f"{name}: is required; set it in the file or as {_variable(section, key)}"
     message = detail["msg"].removeprefix("Value error, ")
-    hidden = detail["input"] and _is_secret(section, key)
+    hidden = detail["input"] and is_secret(section, key)
     shown = "***" if hidden else _shown(detail["input"])
     return f"{name}{source}: {shown}: {message[:1].lower()}{message[1:]}"
 
 
-def _is_secret(section: str, key: str) -> bool:
+def is_secret(section: str, key: str) -> bool:
     """Whether a setting is one that is not printed with the others either."""
     field = _section_model(Settings.model_fields[section].annotation).model_fields.get(key)
     return field is not None and not field.repr

@@ -6,15 +6,22 @@ A setting is ``[section] key`` in the TOML file and ``PRERENDER_SECTION_KEY`` in
 from ipaddress import ip_network
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from yarl import URL
 
 from prerender.config.types import (
     Address,
     CrawlerNames,
+    CrawlerRanges,
     Duration,
+    Endpoint,
+    EndpointOrNothing,
     Flag,
     HostList,
+    HostNames,
+    IndexNowKey,
+    Languages,
+    Nameservers,
     Networks,
     PagePatterns,
     Parameters,
@@ -23,6 +30,7 @@ from prerender.config.types import (
     PositiveDuration,
     PositiveSize,
     Rules,
+    SecretNames,
     SiteURL,
     SiteURLOrNothing,
     Size,
@@ -30,9 +38,11 @@ from prerender.config.types import (
     StoreURL,
     Token,
     TriggerAction,
+    share,
     whole_number,
     words,
 )
+from prerender.hosts import is_loopback
 
 _PRIVATE = (
     "127.0.0.0/8",
@@ -47,6 +57,11 @@ TRACKING_PARAMETERS = (
     "utm_*", "gclid", "gclsrc", "gbraid", "wbraid", "dclid", "srsltid", "_ga", "_gl",
     "fbclid", "igsh", "igshid", "msclkid", "yclid", "ysclid", "twclid", "ttclid", "li_fat_id", "epik",
     "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok",
+)  # fmt: skip
+
+SECRET_PARAMETERS = (
+    "*token*", "*secret*", "*passw*", "pwd", "*api_key*", "*api-key*", "*apikey*", "auth",
+    "authorization", "*signature*", "sig", "jwt", "*session*", "sid", "otp", "*credential*",
 )  # fmt: skip
 
 
@@ -103,13 +118,31 @@ class Server(_Section):
 
 
 class Admin(_Section):
-    """The listener for health checks and purges. Keep it off the public network."""
+    """The listener for the dashboard, health checks, metrics and purges. Not for the public."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
     token: Token = Field(
-        "", repr=False, description="What who purges has to know. Empty: nobody can purge."
+        "",
+        repr=False,
+        validate_default=True,
+        description="What who uses it has to know. Empty: nothing, which is for loopback addresses "
+        "only.",
     )
+    hosts: HostNames = Field(
+        (), description="Names under which browsers reach it, beside those of this machine itself."
+    )
+    versions: Annotated[int, whole_number(0, 50)] = Field(
+        5, description="Versions of each page whose text is kept, to compare; 0 keeps none."
+    )
+
+    @field_validator("token")
+    @classmethod
+    def _needed(cls, token: str, info: ValidationInfo) -> str:
+        host = str(info.data.get("host", "localhost"))
+        if not token and not is_loopback(host):
+            raise ValueError(f"is needed when host ({host}) is not a loopback address")
+        return token
 
 
 class Triggers(_Section):
@@ -131,9 +164,28 @@ class Triggers(_Section):
     seo_tool: TriggerAction = Field(
         "forward", description="Tools that look at sites: AhrefsBot, Chrome-Lighthouse, ..."
     )
+    markdown: Flag = Field(
+        False,
+        description="Pages as Markdown for all who ask for that (Accept: text/markdown).",
+    )
     more: CrawlerNames = Field(
         (),
         description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
+    )
+    verify: Flag = Field(
+        False,
+        description="Believe the names of crawlers that can be verified only from their own addresses, "
+        "by DNS or by ranges. Who uses such a name elsewhere is forwarded as people are.",
+    )
+    ranges: CrawlerRanges = Field(
+        (),
+        description="Published addresses of crawlers, in files that are read again when they change: "
+        '[{ name = "GPTBot", file = "/etc/prerender/gptbot.json" }, ...].',
+    )
+    nameservers: Nameservers = Field(
+        (),
+        description='Where the names of addresses are asked for: ["10.0.0.2", "127.0.0.1:5353"]. '
+        "Empty: the system's nameservers.",
     )
     include: PagePatterns = Field(
         (), description="Only pages that match one of these are rendered; * is any text. None: all."
@@ -144,6 +196,24 @@ class Triggers(_Section):
     robots_opt_out: Flag = Field(
         False,
         description='Forward ugly URLs that robots.txt forbids ("Disallow: /*_escaped_fragment_").',
+    )
+
+
+class DropIn(_Section):
+    """In the place of Prerender or Rendertron, for their middlewares: GET /https://www.example.com/page."""
+
+    enabled: Flag = Field(
+        False, description="Answer middlewares that ask for pages by their whole URLs."
+    )
+    token: Token = Field(
+        "",
+        repr=False,
+        description="What they have to send as X-Prerender-Token. Empty: nothing.",
+    )
+    hosts: HostList = Field(
+        (),
+        description="Other names of the site: pages of theirs are those of [site] url. All other "
+        "hosts get a 403.",
     )
 
 
@@ -186,6 +256,17 @@ class Cache(_Section):
         TRACKING_PARAMETERS,
         description="Query parameters that make no difference to a page and are left out.",
     )
+    vary: Annotated[tuple[str, ...], words("device", "language")] = Field(
+        (),
+        description="What a page has snapshots of its own for: device (phones, and all others), "
+        "language, or both. Each of them multiplies renders and memory.",
+    )
+    languages: Languages = Field(
+        (),
+        validate_default=True,
+        description="The languages there are then, the first for all who want none of them: "
+        '["en", "de", "fr-CH"].',
+    )
     max_bytes: Size = Field(256 * 1024**2, description="Bound of the memory that snapshots take.")
     file_max_bytes: Size = Field(
         2 * 1024**3, description="Bound of the disk space that snapshots take (file://)."
@@ -193,6 +274,16 @@ class Cache(_Section):
     timeout: PositiveDuration = Field(
         0.5, description="Longest wait for Redis before it is done without."
     )
+
+    @field_validator("languages")
+    @classmethod
+    def _fits_vary(cls, languages: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        by_language = "language" in info.data.get("vary", ())
+        if by_language and not languages:
+            raise ValueError('give the languages, since vary has "language"')
+        if languages and not by_language and "vary" in info.data:
+            raise ValueError('they count only if vary has "language"')
+        return languages
 
 
 class Browser(_Section):
@@ -305,6 +396,20 @@ class Snapshot(_Section):
     )
 
 
+class IndexNow(_Section):
+    """Telling search engines which pages have changed (https://www.indexnow.org)."""
+
+    key: IndexNowKey = Field(
+        "", description="A key of your own, served at /<key>.txt. Empty: nobody is told anything."
+    )
+    endpoint: Endpoint = Field(
+        "https://api.indexnow.org/indexnow", description="Whom to tell; others are told from there."
+    )
+    interval: PositiveDuration = Field(
+        60, description="How long changes are collected, and the least time between two messages."
+    )
+
+
 class Log(_Section):
     """What is written to standard error."""
 
@@ -312,6 +417,30 @@ class Log(_Section):
         "info", description="Least level that is written."
     )
     format: Literal["console", "json"] = Field("console", description="How a line looks.")
+    access: Literal["all", "snapshots", "none"] = Field(
+        "all",
+        description="Requests that get a line each, whatever the level; "
+        '"snapshots": all but those that are simply forwarded.',
+    )
+    secrets: SecretNames = Field(
+        SECRET_PARAMETERS,
+        description="Query parameters whose values are never written, in any case; * is any text.",
+    )
+
+
+class Tracing(_Section):
+    """Spans for OpenTelemetry. Needs: pip install 'prerender-proxy[otel]'."""
+
+    endpoint: EndpointOrNothing = Field(
+        "",
+        description="Where they go by OTLP over HTTP, for example "
+        '"http://127.0.0.1:4318/v1/traces". Empty: nowhere.',
+    )
+    sample: Annotated[float, share()] = Field(
+        1.0,
+        description="Of the requests that belong to no trace yet, how many begin one: from 0 to 1. "
+        "Of the others their sender has decided.",
+    )
 
 
 class Settings(_Section):
@@ -322,12 +451,15 @@ class Settings(_Section):
     server: Server = Server()
     admin: Admin = Admin()
     triggers: Triggers = Triggers()
+    drop_in: DropIn = DropIn()
     cache: Cache = Cache()
     browser: Browser = Browser()
     render: Render = Render()
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
+    indexnow: IndexNow = IndexNow()
     log: Log = Log()
+    tracing: Tracing = Tracing()
 
     @property
     def origin_url(self) -> URL:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import nan
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
 from prerender import hosts
+from prerender.clients import address_and_port
 from prerender.crawling.triggers import Action
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
 
@@ -34,7 +36,10 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
+_HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
+_SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
 # Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
 _TLS_OPTIONS = frozenset(
     {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
@@ -97,6 +102,21 @@ def whole_number(least: int, most: int, *, word: str | None = None) -> BeforeVal
     return BeforeValidator(parse)
 
 
+def share() -> BeforeValidator:
+    """A number from 0 to 1."""
+
+    def parse(value: object) -> float:
+        try:
+            number = float(value) if isinstance(value, str | int | float) else nan
+        except ValueError:
+            number = nan
+        if isinstance(value, bool) or not 0 <= number <= 1:
+            raise ValueError("give a number from 0 to 1")
+        return number
+
+    return BeforeValidator(parse)
+
+
 def _list(value: object, help_text: str) -> list[object]:
     """A list; in the environment a JSON array."""
     if isinstance(value, str):
@@ -138,6 +158,24 @@ def _hosts(value: object) -> tuple[str, ...]:
     return entries
 
 
+def _host_names(value: object) -> tuple[str, ...]:
+    names = _strings(value, 'give a list of names of hosts, for example ["prerender.internal"]')
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a host; give it without scheme and port")
+    return names
+
+
+def _languages(value: object) -> tuple[str, ...]:
+    tags = _strings(value, 'give a list of language tags, for example ["en", "de-CH"]')
+    for tag in tags:
+        if not _LANGUAGE.fullmatch(tag):
+            raise ValueError(f"{tag!r} is no language tag (RFC 5646), such as en or de-CH")
+    if len({tag.lower() for tag in tags}) < len(tags):
+        raise ValueError("a language is there twice")
+    return tags
+
+
 def words(*known: str) -> BeforeValidator:
     """A list of some of the words ``known``."""
     help_text = f"give a list of some of {json.dumps(known)}"
@@ -158,6 +196,18 @@ def _parameters(value: object) -> tuple[str, ...]:
     for name in names:
         if not _PARAMETER.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a query parameter; a * may stand at its end")
+    return names
+
+
+def _secret_names(value: object) -> tuple[str, ...]:
+    names = _strings(
+        value, 'give a list of names of query parameters, for example ["*token*", "key"]'
+    )
+    for name in names:
+        if not _SECRET_NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is no name of a query parameter; * may stand anywhere in it"
+            )
     return names
 
 
@@ -209,9 +259,33 @@ def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     return tuple(found)
 
 
+def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
+    help_text = (
+        'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }]'
+    )
+    found = []
+    for table in _tables(value, ("name", "file"), help_text):
+        name, file = table["name"], table["file"]
+        if not isinstance(name, str) or not isinstance(file, str) or not name or not file:
+            raise ValueError(f"{help_text}; name and file are texts")
+        found.append((name, file))
+    return tuple(found)
+
+
+def _nameservers(value: object) -> tuple[str, ...]:
+    help_text = 'give a list of addresses, for example ["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]'
+    texts = _strings(value, help_text)
+    for text in texts:
+        try:
+            address_and_port(text)
+        except ValueError:
+            raise ValueError(f"{text!r}: {help_text}") from None
+    return texts
+
+
 def _action(value: object) -> str:
-    if value not in ("forward", "render", "refuse"):
-        raise ValueError('give "forward", "render" or "refuse"')
+    if value not in ("forward", "render", "markdown", "refuse"):
+        raise ValueError('give "forward", "render", "markdown" or "refuse"')
     return str(value)
 
 
@@ -253,6 +327,23 @@ def _token(value: str) -> str:
     if value and not re.fullmatch(r"[!-~]{16,}", value, re.ASCII):
         raise ValueError("give at least 16 characters, ASCII without spaces")
     return value
+
+
+def _indexnow_key(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9-]{8,128}", value, re.ASCII):
+        raise ValueError("give 8 to 128 letters, digits and dashes, or nothing")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    try:
+        url = URL(value.strip(), encoded=True)
+        known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        known = False
+    if not known or not value.isprintable() or " " in value.strip() or "@" in url.raw_authority:
+        raise ValueError('give a URL, for example "https://api.indexnow.org/indexnow"')
+    return value.strip()
 
 
 def _networks(value: object) -> tuple[Network, ...]:
@@ -302,8 +393,30 @@ def _site_url(value: str) -> str:
     return str(url.origin())
 
 
+def _endpoint_or_nothing(value: str) -> str:
+    """An absolute http(s) URL."""
+    text = value.strip()
+    try:
+        url = URL(text)
+        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        absolute = False
+    if text and (not absolute or " " in text or not text.isprintable()):
+        raise ValueError('not a URL: give for example "http://127.0.0.1:4318/v1/traces"')
+    return text
+
+
 def _site_url_or_nothing(value: str) -> str:
     return _site_url(value) if value else ""
+
+
+class TableKeys(tuple[str, ...]):
+    """The keys of a setting that is a list of tables, in the order in which its value has them."""
+
+    __slots__ = ()
+
+    def __new__(cls, *keys: str) -> "TableKeys":
+        return super().__new__(cls, keys)
 
 
 Duration = Annotated[float, BeforeValidator(_duration)]
@@ -314,15 +427,29 @@ SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
 Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
+SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]
 PagePatterns = Annotated[tuple[str, ...], BeforeValidator(_page_patterns)]
-CrawlerNames = Annotated[tuple[tuple[CrawlerClass, str], ...], BeforeValidator(_crawler_names)]
+CrawlerNames = Annotated[
+    tuple[tuple[CrawlerClass, str], ...],
+    BeforeValidator(_crawler_names),
+    TableKeys("class", "name"),
+]
+CrawlerRanges = Annotated[
+    tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges), TableKeys("name", "file")
+]
+Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
-Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules)]
+Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 StoreURL = Annotated[str, AfterValidator(_store_url)]
+IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
+EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

@@ -8,7 +8,7 @@ from typing import Literal
 from prerender.crawling.user_agents import CrawlerClass, UserAgents, known_names
 from prerender.patterns import matches
 
-Action = Literal["forward", "render", "refuse"]
+Action = Literal["forward", "render", "markdown", "refuse"]
 
 # What ends so is no page. Only a short cut: of all others the origin's Content-Type tells.
 _NO_PAGE = re.compile(
@@ -42,13 +42,18 @@ class Paths:
 
 
 class Triggers:
-    """``actions`` for the crawlers of each class; ``more`` names of crawlers beside the known ones."""
+    """``actions`` for the crawlers of each class; ``more`` names of crawlers beside the known ones.
+
+    ``accept_markdown``: who asks for Markdown gets it.
+    """
 
     def __init__(
         self,
         actions: Mapping[CrawlerClass, Action] | None = None,
         more: Mapping[CrawlerClass, tuple[str, ...]] | None = None,
         paths: Paths | None = None,
+        *,
+        accept_markdown: bool = False,
     ) -> None:
         self._actions = dict(actions or {})
         known = known_names()
@@ -57,6 +62,8 @@ class Triggers:
         )
         self._paths = paths
         self.by_user_agent = any(action != "forward" for action in self._actions.values())
+        self.markdown_by_user_agent = "markdown" in self._actions.values()
+        self.accept_markdown = accept_markdown
 
     def action(self, user_agent: str) -> Action:
         """What the owner wants to be done with the requests of a client."""
@@ -68,6 +75,11 @@ class Triggers:
     def class_of(self, user_agent: str) -> CrawlerClass | None:
         """Which class of crawlers a client is of, whatever the owner wants; None for people."""
         return self._user_agents.class_of(user_agent)
+
+    def vary(self, *, ugly: bool = False) -> tuple[str, ...]:
+        """The fields of a request that decide what there is under an ordinary or an ``ugly`` URL."""
+        by_user_agent = self.markdown_by_user_agent if ugly else self.by_user_agent
+        return ("User-Agent",) * by_user_agent + ("Accept",) * self.accept_markdown
 
     def may_render(self, target: str) -> bool:
         """Whether the page at a request target, in pretty form, may be rendered at all."""

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social", "seo_tool"]
 CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
@@ -16,16 +16,25 @@ _LONGEST = 1024
 
 def known_names() -> dict[CrawlerClass, tuple[str, ...]]:
     """The names that come with this version, by class."""
-    text = (files("prerender.crawling") / "user_agents.toml").read_text(encoding="utf-8")
-    names = tomllib.loads(text)
+    names = _data()
     return {known: tuple(names[known]) for known in CLASSES}
+
+
+def known_domains() -> dict[str, tuple[str, ...]]:
+    """The domains in which the addresses of crawlers have their names, by the crawler's own name."""
+    return {name: tuple(domains) for name, domains in _data()["domains"].items()}
+
+
+def _data() -> dict[str, Any]:
+    text = (files("prerender.crawling") / "user_agents.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 class UserAgents:
     """Knows crawlers by ``names``: words of a User-Agent, in any case; ``^`` is for its beginning."""
 
     def __init__(self, names: Mapping[CrawlerClass, Iterable[str]]) -> None:
-        self._patterns = {known: _pattern(names[known]) for known in CLASSES if names.get(known)}
+        self._patterns = {known: words_of(names[known]) for known in CLASSES if names.get(known)}
         self._remembered = lru_cache(maxsize=1024)(self._search)
 
     def class_of(self, user_agent: str) -> CrawlerClass | None:
@@ -39,7 +48,8 @@ class UserAgents:
         return None
 
 
-def _pattern(names: Iterable[str]) -> re.Pattern[str]:
+def words_of(names: Iterable[str]) -> re.Pattern[str]:
+    """What finds one of these names in a User-Agent."""
     return re.compile("|".join(_word(name) for name in names), re.ASCII | re.IGNORECASE)
 
 

@@ -19,6 +19,7 @@ class Request:
     ``remote`` is the client's address, ``trusted`` tells whether it is a proxy in front of us.
     Of its answer are known, for the records: the status (0: none yet), the bytes that were sent, and
     after how many seconds the head of the origin's answer was there.
+    ``traceparent`` is what the origin gets instead of the client's, if it is not empty.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Request:
         "started",
         "status",
         "target",
+        "traceparent",
     )
 
     def __init__(self, head: RequestHead, connection: "ClientConnection") -> None:
@@ -49,6 +51,7 @@ class Request:
         self.status = 0
         self.sent_bytes = 0
         self.origin_seconds: float | None = None
+        self.traceparent = b""
 
     @property
     def remote(self) -> str:

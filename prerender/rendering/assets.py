@@ -107,6 +107,7 @@ class Assets:
         fresh_wanted = caching.demands_validation(ask.headers)
         stored = self.store.find(ask.url, ask.headers)
         if stored and not fresh_wanted and stored.is_fresh(time.monotonic()):
+            ask.exchange.cached = True
             return _give(ask, stored)
         if fresh_wanted or ask.exchange.destination not in _WAITED_FOR:
             return await self._fetch(ask, stored, None)
@@ -114,6 +115,7 @@ class Assets:
         if (first := self._under_way.get(key)) is not None:
             stored = await asyncio.shield(first)
             if stored and stored.answers(ask.headers):
+                ask.exchange.cached = True
                 return _give(ask, stored)
             return await self._fetch(ask, None, None)
         self._under_way[key] = first = asyncio.get_running_loop().create_future()

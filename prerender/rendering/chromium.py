@@ -7,6 +7,7 @@ a scrubbed environment and no inherited file descriptors.
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,8 @@ _PROBE_EVERY_SECONDS = 0.5
 _PROBE_SECONDS = 0.75
 # One unanswered probe can be this process's own fault, when its loop was busy.
 _PROBES = 2
-_LARGE_SHM_BYTES = 256 * 1024**2
+# Less shared memory than this is not used: a page that finds it full dies.
+LARGE_SHM_BYTES = 256 * 1024**2
 
 # With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
 # render on a reused page. The back/forward cache would keep the page of the last render alive.
@@ -56,8 +58,7 @@ _DISABLED_FEATURES = (
 )
 _FLAGS = (
     "--headless",
-    "--remote-debugging-port=0",
-    # Only for its end: Chromium exits when the pipe closes (see guardian.py).
+    # Not by a port: whoever reaches it has the browser. And Chromium exits when the pipe closes.
     "--remote-debugging-pipe",
     "--disable-site-isolation-trials",
     "--disable-background-networking",
@@ -78,6 +79,8 @@ _FLAGS = (
     "--disable-sync",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
+    # What is drawn nobody sees: as a process of its own it took a tenth of a render's CPU time.
+    "--in-process-gpu",
     "--metrics-recording-only",
     "--mute-audio",
     "--no-default-browser-check",
@@ -115,6 +118,17 @@ def find(path: str = "") -> str:
     )
 
 
+def version(program: str) -> str:
+    """What a program says that it is. Takes a moment. Raises CannotStart."""
+    try:
+        asked = subprocess.run(  # noqa: S603 (the owner's own program)
+            [program, "--version"], capture_output=True, timeout=_START_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotStart(f"{program}: does not tell its version: {error}") from error
+    return asked.stdout.decode(errors="replace").strip()
+
+
 def sandbox_problem() -> str:
     """Why Chromium's sandbox cannot be on here, or '' when it can."""
     if os.geteuid() == 0:
@@ -123,6 +137,15 @@ def sandbox_problem() -> str:
     command = [sys.executable, "-I", "-S", "-c", _TRY_NAMESPACES]
     failed = subprocess.call(command)  # noqa: S603 (nothing of it comes from outside)
     return "user namespaces cannot be made here" if failed else ""
+
+
+def shared_memory_bytes() -> int:
+    """The size of what Chromium's processes share memory by, 0 if it is not there."""
+    try:
+        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is asked)
+    except OSError:
+        return 0
+    return shm.f_blocks * shm.f_frsize
 
 
 def remove_leftovers() -> None:
@@ -157,40 +180,21 @@ class Chromium:
         start_seconds: float = _START_SECONDS,
     ) -> "Chromium":
         """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then."""
-        try:
-            profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
-        except OSError as error:
-            raise CannotStart(f"no folder for the profile of a browser: {error}") from error
-        starting = asyncio.create_task(
-            asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", guardian.__file__, str(profile),
-                program, *_FLAGS, *_own_flags(profile, gateway, sandbox=sandbox), "about:blank",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                env=_environment(profile),
-                start_new_session=True,
-            ),
-            name="start of a guardian",
-        )  # fmt: skip
-        try:
-            process = await asyncio.shield(starting)
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError):
-                # Cancelled itself, the start would kill the guardian, and who cleared up then?
-                with suppress(OSError):
-                    process = await starting
-                    await _end(process, profile, Watch(process.pid))
-            shutil.rmtree(profile, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise CannotStart(f"{program} cannot be started: {error}") from error
-            raise
+        ours, its = socket.socketpair()
+        with its:
+            devtools = await DevTools.over(ours)
+            try:
+                profile, process = await _start(program, gateway, its, devtools, sandbox=sandbox)
+            except BaseException:
+                await devtools.close()
+                raise
         tail = _Tail(process)
         watch = Watch(process.pid)
         try:
             async with asyncio.timeout(start_seconds):
-                devtools = await _connect(profile, process)
+                await _answered(devtools, process, start_seconds)
         except BaseException as error:
+            await devtools.close()
             await _end(process, profile, watch)
             if isinstance(error, TimeoutError | RenderError):
                 reason = str(error) or f"not ready in {start_seconds:g} s"
@@ -272,6 +276,42 @@ class Chromium:
         await _end(self._process, self._profile, self._watch)
 
 
+async def _start(
+    program: str, gateway: Gateway, its: socket.socket, devtools: DevTools, *, sandbox: bool
+) -> tuple[Path, asyncio.subprocess.Process]:
+    """A profile, and a guardian that starts Chromium with ``its`` end of the connection."""
+    try:
+        profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
+    except OSError as error:
+        raise CannotStart(f"no folder for the profile of a browser: {error}") from error
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", guardian.__file__, str(profile),
+            program, *_FLAGS, *_own_flags(profile, gateway, sandbox=sandbox), "about:blank",
+            stdin=its.fileno(),
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=_environment(profile),
+            start_new_session=True,
+        ),
+        name="start of a guardian",
+    )  # fmt: skip
+    try:
+        return profile, await asyncio.shield(starting)
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError):
+            # Cancelled itself, the start would kill the guardian, and who cleared up then?
+            await devtools.close()
+            with suppress(OSError):
+                process = await starting
+                its.close()
+                await _end(process, profile, Watch(process.pid))
+        shutil.rmtree(profile, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise CannotStart(f"{program} cannot be started: {error}") from error
+        raise
+
+
 def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
     flags = [
         f"--user-data-dir={profile}",
@@ -280,10 +320,8 @@ def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
     ]
     if not sandbox:
         flags.append("--no-sandbox")
-    with suppress(OSError):
-        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is asked)
-        if shm.f_blocks * shm.f_frsize < _LARGE_SHM_BYTES:
-            flags.append("--disable-dev-shm-usage")
+    if 0 < shared_memory_bytes() < LARGE_SHM_BYTES:
+        flags.append("--disable-dev-shm-usage")
     return flags
 
 
@@ -300,33 +338,26 @@ def _environment(profile: Path) -> dict[str, str]:
     }
 
 
-async def _connect(profile: Path, process: asyncio.subprocess.Process) -> DevTools:
-    devtools = await DevTools.connect(await _devtools_url(profile, process))
+async def _answered(
+    devtools: DevTools, process: asyncio.subprocess.Process, seconds: float
+) -> None:
+    """Wait for the first answer of a browser. Raises CannotStart or BrowserGone if there is none."""
     try:
-        await devtools.call("Target.setDiscoverTargets", discover=True)
-    except BaseException:
-        await devtools.close()
-        raise
-    return devtools
-
-
-async def _devtools_url(profile: Path, process: asyncio.subprocess.Process) -> str:
-    file = profile / "DevToolsActivePort"
-    while process.returncode is None:
-        with suppress(OSError, ValueError):
-            port, path = file.read_text(encoding="ascii").split("\n")[:2]
-            return f"ws://127.0.0.1:{int(port)}{path}"
-        await asyncio.sleep(0.01)
-    status = process.returncode
-    # 0 and what is told of signals are the end of a browser that had begun to work.
-    told = CannotStart if 0 < status < 128 else BrowserGone
-    raise told(f"exit status {status}")
+        await devtools.call("Target.setDiscoverTargets", seconds, discover=True)
+    except BrowserGone:
+        if not devtools.closed.is_set():
+            raise
+        status = await process.wait()
+        # 0 and what is told of signals are the end of a browser that had begun to work.
+        told = CannotStart if 0 < status < 128 else BrowserGone
+        raise told(f"exit status {status}") from None
 
 
 async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:
-    """Let the guardian end the session, and end it ourselves when the guardian cannot."""
-    assert process.stdin is not None
-    process.stdin.close()
+    """Wait until the guardian has ended the session, or end it ourselves when the guardian cannot.
+
+    The connection has been closed, which tells the guardian.
+    """
     try:
         async with asyncio.timeout(_GUARDIAN_SECONDS):
             status = await process.wait()

@@ -7,6 +7,8 @@ mended here, and each mend has a test against a fake DevTools server:
   InvalidStateError and the browser goes deaf. Here an answer that nobody waits for is dropped.
 - A listener that raises, or an ``async def`` listener, kills the loop or never runs. Here the first
   is logged, without harm to the other listeners, and the second refused.
+- pyppeteer needs a port, which anybody on the machine may use who finds it: a page of the site's own
+  server too. Here the protocol is spoken over a socket that only we and the browser have.
 - On a dead socket pyppeteer polls at full speed or never tells. Here every loss of the connection,
   garbage included, ends in ``closed``, and every waiting call fails with BrowserGone.
 - A page can crash before its session is known to pyppeteer. Here a session exists from the event that
@@ -19,14 +21,13 @@ mended here, and each mend has a test against a fake DevTools server:
 import asyncio
 import inspect
 import json
+import socket
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import structlog
 from pyppeteer.connection import CDPSession, Connection, EventEmitter
-from websockets.exceptions import WebSocketException
-from websockets.legacy.client import connect
 
 from prerender.errors import BrowserGone, RenderError
 
@@ -34,8 +35,6 @@ Params = dict[str, Any]
 Listener = Callable[[Params], object]
 
 COMMAND_SECONDS = 10.0
-# A connection that does not come about is closed politely for so long, which delays the deadline.
-_GIVE_UP_SECONDS = 0.1
 
 log = structlog.get_logger(__name__)
 
@@ -64,54 +63,70 @@ class _Emitter(EventEmitter):  # type: ignore[misc]
         """An event called "error" that nobody listens to is nothing special."""
 
 
-class DevTools(_Emitter, Connection):  # type: ignore[misc]
-    """The one WebSocket to a browser. Make it with ``await DevTools.connect(url)``."""
+class _Pipe(asyncio.Protocol):
+    """Chromium's side of ``--remote-debugging-pipe``: JSON texts, each with a zero byte at its end."""
 
-    def __init__(self, url: str) -> None:
-        # pyppeteer's own initialiser would open its own socket and start its own loop, so its state
-        # is set up by its base class and here.
+    def __init__(self, devtools: "DevTools") -> None:
+        self._devtools = devtools
+        self._pieces: list[bytes] = []
+        self.lost = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        *ends, rest = data.split(b"\0")
+        for end in ends:
+            self._pieces.append(end)
+            text = b"".join(self._pieces)
+            self._pieces.clear()
+            self._devtools.hear(text)
+        if rest:
+            self._pieces.append(rest)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
+        self._devtools.abandon()
+
+
+class DevTools(_Emitter, Connection):  # type: ignore[misc]
+    """The one connection to a browser. Make it with ``await DevTools.over(socket)``."""
+
+    def __init__(self) -> None:
+        # pyppeteer's own initialiser would open a WebSocket and start its own loop, so its state is
+        # set up by its base class and here.
         super(Connection, self).__init__()
-        self._url = url
         self._loop = asyncio.get_running_loop()
         self._lastId = 0
         self._callbacks: dict[int, asyncio.Future[Params]] = {}
         self._sessions: dict[str, Session] = {}
-        self._connected = False
-        self._sends: set[asyncio.Task[None]] = set()
+        self._connected = True
+        self._pipe = _Pipe(self)
+        self._transport: asyncio.Transport
         self.closed = asyncio.Event()
         self.heard = 0.0  # when the last message came, on the monotonic clock
 
     @classmethod
-    async def connect(cls, url: str, timeout: float = COMMAND_SECONDS) -> Self:
-        """Connect to the browser's ``webSocketDebuggerUrl``. Raises BrowserGone."""
-        devtools = cls(url)
+    async def over(cls, connection: socket.socket) -> Self:
+        """Speak over a socket whose other end the browser has as its descriptors 3 and 4."""
+        devtools = cls()
         try:
-            async with asyncio.timeout(timeout):
-                devtools.connection = await connect(
-                    url,
-                    open_timeout=None,
-                    close_timeout=_GIVE_UP_SECONDS,
-                    max_size=None,
-                    max_queue=None,
-                    compression=None,
-                    ping_interval=None,
-                )
-        except (OSError, WebSocketException, TimeoutError) as error:
-            raise BrowserGone(f"no connection to {url}: {error!r}") from error
-        devtools._connected = True
-        devtools._recv_fut = asyncio.create_task(devtools._recv_loop(), name="devtools receive")
+            devtools._transport, _ = await devtools._loop.create_unix_connection(
+                lambda: devtools._pipe, sock=connection
+            )
+        except BaseException:
+            connection.close()
+            raise
         return devtools
 
-    async def _recv_loop(self) -> None:
+    def hear(self, text: bytes) -> None:
+        """Take a message of the browser."""
+        if not self._connected:
+            return
         try:
-            async for message in self.connection:
-                self._on_text(message)
+            self._on_text(text)
         except Exception as error:  # whatever it was, nothing that comes after it can be trusted
             log.warning("devtools connection lost", error=repr(error))
-        finally:
             self._lose()
 
-    def _on_text(self, text: str | bytes) -> None:
+    def _on_text(self, text: bytes) -> None:
         self.heard = time.monotonic()
         message = json.loads(text)
         if "id" in message:
@@ -157,21 +172,8 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
         self._callbacks[number] = future
         # Nobody waits for it any more: an answer that never comes must not keep its place.
         future.add_done_callback(lambda _: self._callbacks.pop(number, None))
-        task = asyncio.create_task(self._async_send(json.dumps(message)), name=f"send {method}")
-        self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
+        self._transport.write(json.dumps(message).encode() + b"\0")
         return future
-
-    async def _async_send(self, text: str) -> None:
-        try:
-            if self._connected:
-                await self.connection.send(text)
-        except (
-            OSError,
-            WebSocketException,
-            RuntimeError,
-        ):  # the last is uvloop's for a dead socket
-            self._lose()
 
     async def call(self, method: str, timeout: float = COMMAND_SECONDS, /, **params: Any) -> Params:
         """Send a command to the browser and wait for its answer, at most ``timeout`` seconds."""
@@ -190,8 +192,7 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
         if self.closed.is_set():
             return
         self.closed.set()
-        # A closing handshake would keep the connection's tasks for 20 s if the browser is deaf.
-        self.connection.transport.abort()
+        self._transport.abort()
         for session in self._sessions.values():
             session.crash()
         self._sessions.clear()
@@ -205,11 +206,7 @@ class DevTools(_Emitter, Connection):  # type: ignore[misc]
     async def close(self) -> None:
         """Close the connection; waiting calls fail with BrowserGone. Safe to call twice."""
         self._lose()
-        tasks: list[asyncio.Task[None]] = [*self._sends, self._recv_fut]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.connection.wait_closed()
+        await self._pipe.lost.wait()
 
 
 class Session(_Emitter, CDPSession):  # type: ignore[misc]

@@ -13,28 +13,63 @@ from yarl import URL
 from prerender import headers as fields
 from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
 from prerender.rendering.visit import Document
+from prerender.snapshots.variants import ORDINARY, Variant
+from prerender.telemetry.trace import CURRENT
 from prerender.upstream import Upstream
 
 _HTML = ("text/html", "application/xhtml+xml")
 _REDIRECTS = (301, 302, 303, 307, 308)
-# Nothing is known of the crawler here: a snapshot must be the same for all of them.
+# Nothing is known of the crawler here but the variant: that must be the same for all who get it.
 _REQUEST = (
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
     ("Accept-Encoding", "gzip, deflate"),
     ("Accept-Language", "en-US,en;q=0.9"),
 )
+# As Chrome on a phone names itself, but for its version, which is not known before there is a page.
+_MOBILE = (
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Safari/537.36"
+)
 # They describe the bytes as they were sent, and the browser gets others.
 _OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
 
 
-async def fetch(upstream: Upstream, public: URL, target: str, max_bytes: int) -> Document:
-    """The document of a target, or the redirect in its place (status 3xx, an empty body).
+# What a person's browser sends, whose page is compared with the crawlers'.
+_OF_A_PERSON = (
+    *_REQUEST,
+    ("Upgrade-Insecure-Requests", "1"),
+    (
+        "User-Agent",
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+        "Chrome/140.0.0.0 Safari/537.36",
+    ),
+)
+
+
+async def fetch(
+    upstream: Upstream,
+    public: URL,
+    target: str,
+    max_bytes: int,
+    variant: Variant = ORDINARY,
+    *,
+    for_a_person: bool = False,
+) -> Document:
+    """The document of a request target, or the redirect in its place (status 3xx, an empty body).
 
     Raises NotRenderable when the origin's own answer should be passed on instead, SnapshotTooLarge
-    above ``max_bytes`` of decoded body, OriginError and OriginTimeout.
+    above ``max_bytes`` of decoded body, OriginError and OriginTimeout. ``for_a_person``: the origin is
+    not told that a renderer asks.
     """
-    headers: CIMultiDict[str] = CIMultiDict(_REQUEST)
-    fields.mark(headers, public)
+    headers: CIMultiDict[str] = CIMultiDict(_OF_A_PERSON if for_a_person else _REQUEST)
+    if variant.device == "mobile":
+        headers["User-Agent"] = _MOBILE
+    if variant.language:
+        headers["Accept-Language"] = variant.accept_language
+    if for_a_person:
+        fields.direct(headers, public)
+    else:
+        fields.mark(headers, public)
+    fields.add_trace(headers, CURRENT.get())
     async with upstream.request("GET", target, headers) as response:
         kept = fields.end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:

@@ -39,12 +39,22 @@ class Ask:
 
 
 class Egress:
-    """``public`` is the site's public URL, ``upstream`` leads to its origin."""
+    """``public`` is the site's public URL, ``upstream`` leads to its origin.
+
+    ``marked``: requests to the site tell that a renderer makes them.
+    """
 
     def __init__(
-        self, public: URL, upstream: Upstream, third_parties: ClientSession, guard: Guard
+        self,
+        public: URL,
+        upstream: Upstream,
+        third_parties: ClientSession,
+        guard: Guard,
+        *,
+        marked: bool = True,
     ) -> None:
         self._public = public
+        self._address = fields.mark if marked else fields.direct
         self._upstream = upstream
         self._third_parties = third_parties
         self._guard = guard
@@ -68,7 +78,8 @@ class Egress:
         target = fields.origin_form(request.raw_path)
         body = request.content if request.body_exists else None
         if ask.own:
-            fields.mark(headers, self._public)
+            self._address(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
             return self._upstream.request(request.method, target, headers, body)
         url = self._checked(ask, target)
         return send(self._third_parties, request.method, url, headers, body)
@@ -79,7 +90,8 @@ class Egress:
         headers = ask.headers.copy()
         received = partial(ask.visit.received, ask.exchange)
         if ask.own:
-            fields.mark(headers, self._public)
+            self._address(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
             return await self._upstream.relay_websocket(ask.request, target, headers, received)
         url = self._checked(ask, target)
         return await websocket.relay(ask.request, self._third_parties, url, headers, received)

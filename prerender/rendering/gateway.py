@@ -34,7 +34,8 @@ from prerender.rendering.peer import Peers
 from prerender.rendering.plain import Plain
 from prerender.rendering.policy import Policy
 from prerender.rendering.stand_in import stand_in
-from prerender.rendering.visit import Document, Exchange, LimitReached, Visit, VisitLimits
+from prerender.rendering.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
+from prerender.telemetry.trace import CURRENT
 from prerender.upstream import Upstream
 
 _HOST = "127.0.0.1"
@@ -56,12 +57,13 @@ def number_user_agent(user_agent: str, number: int) -> str:
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
     """What pages may reach, what they do without, how much they may ask for, and how many bytes of
-    answers are kept for the next render (0: none)."""
+    answers are kept for the next render (0: none). ``marked``: the site can tell who asks."""
 
     guard: Guard = field(default_factory=Guard)
     policy: Policy = field(default_factory=Policy)
     limits: VisitLimits = field(default_factory=VisitLimits)
     cache_bytes: int = 0
+    marked: bool = True
 
 
 class Gateway:
@@ -76,8 +78,9 @@ class Gateway:
     ) -> None:
         self._public = public
         self._rules = rules
-        self._egress = Egress(public, upstream, third_parties, rules.guard)
+        self._egress = Egress(public, upstream, third_parties, rules.guard, marked=rules.marked)
         self.assets = Assets(self._egress, rules.cache_bytes)
+        self.traffic = Traffic()
         self._visits: dict[int, Visit] = {}
         self._peers: Peers | None = None
         self.certificate = Certificate()
@@ -127,9 +130,21 @@ class Gateway:
         return ", ".join([*mapped, "MAP * ~NOTFOUND"])
 
     @contextmanager
-    def visit(self, page_number: int, document: Document) -> Iterator[Visit]:
-        """Serve a page while it renders: its first navigation gets ``document``."""
-        visit = self._visits[page_number] = Visit(self._public, document, self._rules.limits)
+    def visit(
+        self, page_number: int, document: Document | None, accept_language: str = ""
+    ) -> Iterator[Visit]:
+        """Serve a page while it renders: its first navigation gets ``document``, if there is one.
+
+        ``accept_language``: what requests say that have no such field.
+        """
+        visit = self._visits[page_number] = Visit(
+            self._public,
+            document,
+            self._rules.limits,
+            accept_language,
+            CURRENT.get(),
+            self.traffic,
+        )
         try:
             yield visit
         finally:
@@ -146,6 +161,7 @@ class Gateway:
         with visit.exchange(request.method, url, wanted) as exchange:
             if wanted == "document" and (document := visit.take_document()):
                 exchange.status = document.status
+                exchange.received_bytes = len(document.body)
                 return _handed_over(document)
             try:
                 visit.check_requests()
@@ -175,6 +191,9 @@ class Gateway:
             return _left_out(request, exchange, reason)
         headers = fields.end_to_end(request.headers)
         headers["User-Agent"] = user_agent
+        if visit.accept_language:
+            # Chromium lets frames speak the page's language, but not their workers.
+            headers.setdefault("Accept-Language", visit.accept_language)
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if websocket.is_upgrade(request):
             exchange.expect_no_end()
@@ -198,7 +217,7 @@ class Gateway:
         match = _PAGE_NUMBER.search(user_agent)
         visit = self._visits.get(int(match[2])) if match else None
         if visit is None:
-            visit = Visit(self._public, None, self._rules.limits)
+            visit = Visit(self._public, None, self._rules.limits, traffic=self.traffic)
         return visit, _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
 
 
@@ -211,6 +230,7 @@ def _handed_over(document: Document) -> Plain:
 
 def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
     exchange.blocked = True
+    exchange.reason = str(error)
     exchange.status = HTTPStatus.FORBIDDEN
     if not visit.flooded:
         # A limit that is too low for the site costs content.
@@ -225,6 +245,7 @@ def _refusal() -> Plain:
 
 def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = True
+    exchange.reason = reason
     log.debug("request of a page left out", url=exchange.url, reason=reason)
     answer = (
         _refusal() if websocket.is_upgrade(request) else stand_in(request, exchange.destination)

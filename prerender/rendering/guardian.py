@@ -1,18 +1,19 @@
 """The parent process of Chromium: whatever happens to the proxy, nothing of Chromium survives it.
 
 Run as a program of its own (``python -I -S guardian.py PROFILE CHROMIUM ARGUMENT...``) in its own
-session. It starts Chromium and waits for the first of two things: Chromium ends, or standard input
-ends. The other end of that pipe is held by the proxy, and the kernel closes it however the proxy
-dies, by kill -9 too. Then it ends every process of its session (asking first, if they were not ended
-by a fault), removes PROFILE and exits.
+session. It starts Chromium and waits for the first of two things: Chromium ends, or the socket that is
+its standard input ends. The other end of it is held by the proxy, and the kernel closes it however the
+proxy dies, by kill -9 too. Then it ends every process of its session (asking first, if they were not
+ended by a fault), removes PROFILE and exits.
 
 A parent-death signal would not do: it reaches the direct child only, and Debian's
 ``chromium-headless-shell`` is a shell script that does not exec the browser. As a subreaper the
 guardian inherits the processes whose parent died, so no zombies are left to the proxy, not even
 when the proxy is process 1 of a container.
 
-The guardian may be killed too, together with the proxy. So Chromium has the same pipe as its
-descriptor 3, from which ``--remote-debugging-pipe`` reads: it exits by itself when that ends.
+Chromium has the same socket as its descriptors 3 and 4, where ``--remote-debugging-pipe`` reads and
+writes: nobody else can speak to it. And it exits by itself when that ends, should the guardian be
+killed together with the proxy.
 
 Chromium gets a lower priority than the proxy, and is what the kernel takes first when memory is
 short.
@@ -38,6 +39,7 @@ KILL_SECONDS = 5.0
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _CAP_SYS_NICE = 23
+_SHUT_RDWR = 2
 # A third of the CPU time of the proxy, when both want it.
 _NICE = 5
 # Chromium itself gives its renderers 300: they go first, then the browser, then the proxy.
@@ -126,9 +128,11 @@ def _run(command: list[str]) -> int:
                 command,
                 os.environ,
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, nothing.fileno(), 4),
+                    (os.POSIX_SPAWN_DUP2, nothing.fileno(), 5),
                     (os.POSIX_SPAWN_DUP2, 0, 3),
-                    (os.POSIX_SPAWN_DUP2, 4, 0),
+                    (os.POSIX_SPAWN_DUP2, 0, 4),
+                    (os.POSIX_SPAWN_DUP2, 5, 0),
+                    (os.POSIX_SPAWN_CLOSE, 5),
                 ],
                 setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE),
             )
@@ -136,14 +140,17 @@ def _run(command: list[str]) -> int:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return 127
     ended = os.pidfd_open(child)
-    while True:
-        readable, _, _ = select.select([ended, 0], [], [])
-        if ended in readable:
-            _, status = os.waitpid(child, 0)
-            return os.waitstatus_to_exitcode(status) % 256
-        if not os.read(0, 4096):
-            _end_session(os.getsid(0), signal.SIGTERM, TERM_SECONDS)
-            return 0
+    events = select.poll()
+    events.register(ended, select.POLLIN)
+    # What the proxy says is not for us: only that it has gone.
+    events.register(0, select.POLLRDHUP)
+    if ended in dict(events.poll()):
+        # The proxy need not wait for the end of all this.
+        ctypes.CDLL(None).shutdown(0, _SHUT_RDWR)
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status) % 256
+    _end_session(os.getsid(0), signal.SIGTERM, TERM_SECONDS)
+    return 0
 
 
 def _end_session(session: int, number: signal.Signals, seconds: float) -> None:

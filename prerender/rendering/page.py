@@ -8,19 +8,21 @@ never sees. A page that timed out, crashed or could not be cleaned is thrown awa
 import asyncio
 import json
 import time
+from base64 import b64decode
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
 from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
-from prerender.rendering.devtools import CommandFailed, DevTools, Session
-from prerender.rendering.gateway import number_user_agent
-from prerender.rendering.settle import HEIGHT, WIDTH, Settled, Settler
+from prerender.rendering.device import DESKTOP, Device
+from prerender.rendering.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
+from prerender.rendering.settle import SHOWN_MS, Settled, Settler
 from prerender.rendering.visit import Visit
+from prerender.snapshots.variants import ORDINARY, Variant
 
 # A page is replaced after so many renders: what leaks in it must not add up.
 RENDERS = 500
@@ -30,6 +32,9 @@ CORRECTED_LEAD_SECONDS = 1.0
 LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
 BLANK = "about:blank"
+# Of a picture, in CSS pixels.
+HIGHEST_PICTURE = 6000
+_TEXT = "document.body ? document.body.innerText.slice(0, 200000) : ''"
 # Chromium collects garbage when a page is idle, by the page's clock: which stands still then. Left to
 # itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
 _COLLECT_EVERY_RENDERS = 10
@@ -41,9 +46,24 @@ _CLEAN_SECONDS = 5.0
 # (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
 _STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
 
+READ_SCRIPT = (files("prerender.rendering") / "scripts" / "read.js").read_text("utf-8")
 SERIALIZE_SCRIPT = (files("prerender.rendering") / "scripts" / "serialize.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
+
+
+class Resource(NamedTuple):
+    """Something that a page has loaded, wherever from, as the browser lists it.
+
+    ``status`` and ``size`` (bytes) are 0 where the page may not know them. ``start``: seconds of the
+    page's time.
+    """
+
+    url: str
+    initiator: str
+    status: int
+    size: int
+    start: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +77,22 @@ class Rendered:
     headers: tuple[str, ...]
     cache_ttls: tuple[str, ...]
     cache_tags: tuple[str, ...]
+    resources: tuple[Resource, ...]
     text_length: int
     errors: tuple[str, ...]
     partial: bool
     settled: Settled
     serialize_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a person gets of a page: each text of it, and whether it is shown; where its links lead."""
+
+    url: str
+    title: str
+    texts: tuple[tuple[str, bool], ...]
+    links: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +125,19 @@ class Departed:
     serialize_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a page looks like: a PNG, and the text that is seen."""
+
+    png: bytes
+    text: str
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return len(self.png) + 4 * len(self.text)
+
+
 class Page:
     """Make it with ``await Page.open(...)``. ``number`` names it to the gateway."""
 
@@ -109,8 +153,10 @@ class Page:
         self._reloads = 0
         self._clock = VirtualClock(session)
         self._lead_script = ""
+        self._device = Device(devtools, session, number)
         self._popups: set[str] = set()
         self._visit: Visit | None = None
+        self._resized = False
         self.number = number
         self.renders = 0
         self.broken = False
@@ -128,8 +174,8 @@ class Page:
             "Target.createTarget",
             url=BLANK,
             browserContextId=context_id,
-            width=WIDTH,
-            height=HEIGHT,
+            width=DESKTOP.width,
+            height=DESKTOP.height,
         )
         session = await devtools.attach(target["targetId"])
         page = cls(devtools, session, context_id, target["targetId"], number)
@@ -137,7 +183,6 @@ class Page:
         return page
 
     async def _prepare(self) -> None:
-        version = await self.devtools.call("Browser.getVersion")
         session = self._session
         session.on("Inspector.targetCrashed", self._crashed)
         session.on("Page.javascriptDialogOpening", self._dismiss)
@@ -146,9 +191,7 @@ class Page:
         await asyncio.gather(
             session.call("Page.enable"),
             session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
-            session.call(
-                "Emulation.setUserAgentOverride", **_user_agent(version["userAgent"], self.number)
-            ),
+            self._device.open(),
             self.devtools.call(
                 "Browser.setDownloadBehavior", behavior="deny", browserContextId=self._context_id
             ),
@@ -168,6 +211,7 @@ class Page:
         budget: float,
         patience: float,
         options: SerializeOptions,
+        variant: Variant = ORDINARY,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has finished, and read its DOM.
 
@@ -180,9 +224,12 @@ class Page:
         self._url, self._reloads = url.partition("#")[0], 0
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        settler = Settler(self._session, self._clock, visit, budget, patience)
+        window = self._device.window_of(variant)
+        settler = Settler(self._session, self._clock, visit, budget, patience, window=window)
         try:
             async with asyncio.timeout(timeout):
+                if variant != ORDINARY or self._device.variant != ORDINARY:
+                    await self._device.become(variant)
                 await self._clock.catch_up()
                 frame_id = await self._navigate(url, timeout)
                 settled = await self._settle(settler)
@@ -197,8 +244,9 @@ class Page:
             raise
         finally:
             self._departure = None
+            self._resized = settler.resized or window != DESKTOP
         started = time.monotonic()
-        errors = await self._errors()
+        errors = await self._errors() if settler.complaints else ()
         found = await self._serialize(frame_id, options)
         return Rendered(
             html=found["html"],
@@ -208,12 +256,50 @@ class Page:
             headers=tuple(found["headers"]),
             cache_ttls=tuple(found["cacheTtls"]),
             cache_tags=tuple(found["cacheTags"]),
+            resources=tuple(Resource(*resource) for resource in found["resources"]),
             text_length=found["textLength"],
             errors=errors,
             partial=partial,
             settled=settled,
             serialize_seconds=time.monotonic() - started,
         )
+
+    async def look(
+        self,
+        url: str,
+        visit: Visit,
+        *,
+        budget: float,
+        patience: float,
+        scripts: bool,
+        height: int = 0,
+    ) -> Look:
+        """Open ``url`` and take a picture; the caller sets a limit, and the page is not used again.
+
+        Without ``scripts`` none of the page's run. ``height`` in CSS pixels; 0: as high as the page.
+        Raises RenderError.
+        """
+        self.broken = True
+        session = self._session
+        self._departure = asyncio.get_running_loop().create_future()
+        await self._clock.catch_up()
+        if not scripts:
+            await session.call("Emulation.setScriptExecutionDisabled", value=True)
+        frame_id = await self._navigate(url, COMMAND_SECONDS)
+        await self._settle(Settler(session, self._clock, visit, budget, patience, window=DESKTOP))
+        metrics = await session.call("Page.getLayoutMetrics")
+        height = height or int(metrics["cssContentSize"]["height"])
+        height = min(max(height, DESKTOP.height // 4), HIGHEST_PICTURE)
+        # As high as the picture, so that what loads when it is seen is seen.
+        await session.call("Emulation.setDeviceMetricsOverride", **DESKTOP.metrics(height))
+        await (await self._clock.start(SHOWN_MS, wait_for_network=True))
+        picture = await session.call(
+            "Page.captureScreenshot",
+            format="png",
+            clip={"x": 0, "y": 0, "width": DESKTOP.width, "height": height, "scale": 1},
+        )
+        text = await session.evaluate(_TEXT, contextId=await self._world(frame_id))
+        return Look(b64decode(picture["data"]), str(text))
 
     async def _navigate(self, url: str, timeout: float) -> str:
         if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:
@@ -250,11 +336,24 @@ class Page:
             raise RenderTimeout("the page does not answer") from None
         return self._target_id
 
-    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+    async def read(self) -> Seen:
+        """What there is to be read on the page as it stands after a render. Raises RenderError."""
+        found = await self._session.evaluate(
+            READ_SCRIPT, contextId=await self._world(self._target_id)
+        )
+        texts = tuple((text, shown) for text, shown in found["texts"])
+        return Seen(found["url"], found["title"], texts, tuple(found["links"]))
+
+    async def _world(self, frame_id: str) -> int:
+        """A place for scripts of ours, whose built-ins the page cannot have replaced."""
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
-        context = world["executionContextId"]
+        context: int = world["executionContextId"]
+        return context
+
+    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+        context = await self._world(frame_id)
         found: dict[str, Any] = await self._session.evaluate(
             f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
         )
@@ -286,9 +385,10 @@ class Page:
                     )
                     self._lead_script = ""
                 await self._session.call("Page.navigate", url=BLANK)
+                if self._resized:
+                    await self._session.call("Emulation.clearDeviceMetricsOverride")
                 await asyncio.gather(
                     self._clock.finish(),
-                    self._session.call("Emulation.clearDeviceMetricsOverride"),
                     self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
                     *(
                         self._session.call(
@@ -354,23 +454,3 @@ def _storage_origins(visit: Visit) -> set[str]:
     # Taken from the text: a page may ask for names that cannot be decoded ("http://xn--a/").
     asked = {"/".join(exchange.url.split("/", 3)[:3]) for exchange in visit.exchanges}
     return asked | {str(visit.public.origin())}
-
-
-def _user_agent(user_agent: str, number: int) -> dict[str, Any]:
-    """The browser's own user agent, as an ordinary Chrome, with the page's number in it."""
-    honest = user_agent.replace("HeadlessChrome", "Chrome")
-    major = honest.partition("Chrome/")[2].partition(".")[0]
-    reduced = honest.replace(honest.partition("Chrome/")[2].partition(" ")[0], f"{major}.0.0.0")
-    brands = [{"brand": "Chromium", "version": major}]
-    return {
-        "userAgent": number_user_agent(reduced, number),
-        "userAgentMetadata": {
-            "brands": brands,
-            "fullVersionList": brands,
-            "platform": "Linux",
-            "platformVersion": "",
-            "architecture": "x86",
-            "model": "",
-            "mobile": False,
-        },
-    }

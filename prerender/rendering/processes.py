@@ -15,7 +15,7 @@ from prerender.rendering import guardian
 # Chromium starts the first two again when they die, but what pages asked of them is lost: a page
 # without its answers looks finished. Without a zygote there are no new renderers. So a browser that
 # lost one of them is not trusted with its renders.
-_VITAL = ("network", "gpu-process", "zygote")
+_VITAL = ("network", "zygote")
 _LOOK_EVERY_SECONDS = 0.5
 
 log = structlog.get_logger(__name__)

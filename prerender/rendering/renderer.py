@@ -15,6 +15,7 @@ from prerender.rendering.page import Departed, Rendered, SerializeOptions
 from prerender.rendering.pool import Pool
 from prerender.rendering.queue import Place, section_of
 from prerender.rendering.visit import Document, Visit
+from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.coalesced import begun
 from prerender.snapshots.snapshot import Answer, Target, Timings
 from prerender.upstream import Upstream
@@ -92,6 +93,7 @@ class Renderer:
             document=fetched - started,
             settle=rendered.settled.real_seconds,
             serialize=rendered.serialize_seconds,
+            fetches=waterfall(visit, rendered.resources if isinstance(rendered, Rendered) else ()),
         )
         log.info(
             "rendered",
@@ -108,7 +110,11 @@ class Renderer:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 return await document.fetch(
-                    self._upstream, self._public, target.path, self._settings.max_bytes
+                    self._upstream,
+                    self._public,
+                    target.path,
+                    self._settings.max_bytes,
+                    target.variant,
                 )
         except TimeoutError:
             raise RenderTimeout(f"{target.url}: the document took too long") from None
@@ -121,7 +127,8 @@ class Renderer:
         async with self._pool.page(place, self._left(deadline) * _WAITING_SHARE) as page:
             begun()
             queue = time.monotonic() - asked
-            with self._gateway.visit(page.number, page_document) as visit:
+            language = target.variant.accept_language
+            with self._gateway.visit(page.number, page_document, language) as visit:
                 rendered = await page.render(
                     target.url,
                     visit,
@@ -129,6 +136,7 @@ class Renderer:
                     budget=self._settings.budget,
                     patience=self._settings.patience,
                     options=self._settings.options,
+                    variant=target.variant,
                 )
         return rendered, visit, queue
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 
 from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
+from prerender.rendering.device import DESKTOP, Window
 from prerender.rendering.devtools import CommandFailed, Session
 from prerender.rendering.visit import Visit
 
@@ -37,9 +38,8 @@ TALK_PATIENCE_SECONDS = 0.2
 # Frames of other origins cannot be asked what they wait for, nor can pages that have broken the
 # probe: they get some virtual time.
 UNKNOWN_MS = 3000.0
-# The window, in CSS pixels. It grows to the height of a page with parts that load when they are seen,
-# but not without end: a page may grow with its window.
-WIDTH, HEIGHT = 1280, 1024
+# The window grows to the height of a page with parts that load when they are seen, but not without end:
+# a page may grow with its window.
 HIGHEST_WINDOW = 20_000
 MOST_SHOWINGS = 4
 # What is shown may need time of its own: a page's loops may have used up the budget by then.
@@ -80,6 +80,7 @@ class _State:
     activity: int
     mutations: int
     unseen: int
+    errors: int
 
     @classmethod
     def read(cls, answer: object) -> "_State | None":
@@ -112,7 +113,11 @@ class _Patience:
 
 
 class Settler:
-    """Settles one page once. The caller sets the wall-clock limit around ``settle``."""
+    """Settles one page once. The caller sets the wall-clock limit around ``settle``.
+
+    ``resized``: the window has been given another size. ``complaints``: the page's scripts have
+    complained of something, or nobody knows.
+    """
 
     def __init__(
         self,
@@ -121,6 +126,8 @@ class Settler:
         visit: Visit,
         budget_seconds: float,
         patience_seconds: float,
+        *,
+        window: Window = DESKTOP,
     ) -> None:
         self._session = session
         self._clock = clock
@@ -138,9 +145,12 @@ class Settler:
         self._loops = _Patience()
         self._looping_since = 0.0
         self._last_slice_seconds = 0.0
-        self._window_height = HEIGHT
+        self._window = window
+        self._window_height = window.height
         self._showings = 0
         self._grows_with_window = False
+        self.resized = False
+        self.complaints = True
 
     async def settle(self) -> Settled:
         """Grant slices of virtual time until nothing worth waiting for is pending."""
@@ -195,7 +205,7 @@ class Settler:
                 await self._see("shown()")
                 return True
             self._grows_with_window = True
-            await self._resize(HEIGHT)
+            await self._resize(self._window.height)
         elif not await self._see("hasNextToVisit()"):
             return False
         await self._see("tour()")
@@ -208,12 +218,9 @@ class Settler:
 
     async def _resize(self, height: int) -> None:
         self._window_height = height
+        self.resized = True
         await self._session.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=WIDTH,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
+            "Emulation.setDeviceMetricsOverride", **self._window.metrics(height)
         )
 
     def _next_slice(self, last_ms: float, state: _State | None) -> float:
@@ -290,9 +297,11 @@ class Settler:
 
     async def _ask(self) -> _State | None:
         try:
-            return _State.read(await self._session.evaluate(probe.STATE))
+            state = _State.read(await self._session.evaluate(probe.STATE))
         except CommandFailed:
-            return None  # the page has broken what the probe relies on
+            state = None  # the page has broken what the probe relies on
+        self.complaints = state is None or state.errors > 0
+        return state
 
     async def _grant(self, slice_ms: float) -> None:
         """Let the page have ``slice_ms`` of virtual time, however long that really takes."""

@@ -2,14 +2,19 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.rendering.destination import MEDIA, PROGRAMS
+from prerender.telemetry.trace import TraceContext
+
+Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +40,29 @@ class VisitLimits:
     request_timeout: float = 15.0
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What pages have asked for: requests that are over, and their answers' bytes, by verdict."""
+
+    requests: Counter[Verdict] = field(default_factory=Counter)
+    received_bytes: Counter[Verdict] = field(default_factory=Counter)
+
+    def count(self, exchange: "Exchange") -> None:
+        """Add a request that is over."""
+        self.requests[exchange.verdict] += 1
+        self.received_bytes[exchange.verdict] += exchange.received_bytes
+
+
 class LimitReached(OSError):
     """A render has asked for more than it may. The text names the setting."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request of the page. Times are ``time.monotonic()`` seconds."""
+    """One request of the page. Times are ``time.monotonic()`` seconds.
+
+    ``cached``: answered from what earlier renders fetched. ``reason``: why it was blocked.
+    """
 
     method: str
     url: str
@@ -52,7 +73,10 @@ class Exchange:
     received_bytes: int = 0
     endless: bool = False
     blocked: bool = False
+    cached: bool = False
+    reason: str = ""
     finished: bool = False
+    ended: float = 0.0
     deadline: asyncio.Timeout | None = None
 
     def expect_no_end(self) -> None:
@@ -60,6 +84,19 @@ class Exchange:
         self.endless = True
         if self.deadline is not None:
             self.deadline.reschedule(None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of it. "aborted": the page did not wait for an answer."""
+        if self.blocked:
+            return "blocked"
+        if self.endless:
+            return "stream"
+        if not self.status:
+            return "aborted" if self.finished else "unanswered"
+        if self.status >= 400:
+            return "failed"
+        return "cached" if self.cached else "allowed"
 
     @property
     def is_program(self) -> bool:
@@ -71,12 +108,16 @@ class Exchange:
 class Visit:
     """The gateway's side of one render: the document to hand over, and every request seen.
 
+    ``trace``: what the site's own requests belong to; ``traffic``: where requests are counted.
     Requests that come when there were far too many already are not kept.
     """
 
     public: URL
     document: Document | None
     limits: VisitLimits = VisitLimits()
+    accept_language: str = ""
+    trace: TraceContext | None = None
+    traffic: Traffic = field(default_factory=Traffic)
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0
@@ -98,6 +139,8 @@ class Visit:
             yield record
         finally:
             record.finished = True
+            record.ended = time.monotonic()
+            self.traffic.count(record)
 
     @property
     def flooded(self) -> bool:
@@ -120,8 +163,9 @@ class Visit:
         self.received_bytes += size
         try:
             self._check_bytes(self.received_bytes, exchange.received_bytes)
-        except LimitReached:
+        except LimitReached as error:
             exchange.blocked = True
+            exchange.reason = str(error)
             raise
 
     def _check_bytes(self, total: int, of_one: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import structlog
 
@@ -23,7 +23,24 @@ from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Answer, Snapshot, Snapshots, Target
 from prerender.snapshots.stores.store import Store
 
+Shown = Literal["fresh", "stale", "stale-if-error"]
 log = structlog.get_logger(__name__)
+
+
+class Outlook(NamedTuple):
+    """What would be done for a target at the time ``now`` (Unix seconds).
+
+    ``ttl``: how long its snapshots are fresh, in seconds, if nothing is the matter; 0: none is kept.
+    ``shown``: as what the ``entry`` of the store would be shown, None if it would not; ``renewed``:
+    whether a new one would be made meanwhile; ``rendering``: whether one is being made just now.
+    """
+
+    ttl: float
+    entry: Entry | None
+    now: float
+    shown: Shown | None
+    renewed: bool
+    rendering: bool
 
 
 class CachedSnapshots:
@@ -32,6 +49,8 @@ class CachedSnapshots:
     ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
     makes it. ``refreshes``: how many stale ones are renewed at once. An entry stays in the store past
     its time, because what comes next is compared with it: the same content keeps its validators.
+    ``kept`` is told of each new snapshot that was stored: its target, and the entity-tags of the one
+    before ('' if there was none) and of itself.
     """
 
     def __init__(
@@ -43,6 +62,7 @@ class CachedSnapshots:
         *,
         refreshes: int = 4,
         clock: Callable[[], float] = steady.now,
+        kept: Callable[[Target, str, str], None] = lambda *_: None,
     ) -> None:
         self._inner = inner
         self._store = store
@@ -51,6 +71,7 @@ class CachedSnapshots:
         self._refreshes = refreshes
         self._refreshing = 0
         self._clock = clock
+        self._kept = kept
         self._renders: Coalesced[Answer] = Coalesced()
 
     def fresh(self, target: Target) -> Answer | None:
@@ -71,17 +92,36 @@ class CachedSnapshots:
         old = await self._store.get(target.key)
         if old is not None:
             now = self._clock()
-            if now < old.expires:
-                return self._hit(old, now)
-            if now < old.expires + self._freshness.stale:
-                if now >= old.retry:
-                    self._refresh_soon(target)
-                return self._hit(old, now, "stale")
-            if now < min(old.retry, old.expires + self._freshness.stale_if_error):
-                return self._hit(old, now, "stale-if-error")
+            shown = self._shown(old, now)
+            if self._is_renewed(old, shown, now):
+                self._refresh_soon(target)
+            if shown is not None:
+                return self._hit(old, now, "" if shown == "fresh" else shown)
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._patience)
         )
+
+    async def renew(self, target: Target) -> Answer:
+        """A new snapshot, whatever is kept; it is judged and kept like all others.
+
+        Raises RenderError, OriginError or NotRenderable.
+        """
+        if not self._freshness.ordinary(target.page):
+            return await self._shared(target, lambda: self._inner.snapshot(target))
+        return await self._shared(target, lambda: self._render_anyway(target))
+
+    async def _render_anyway(self, target: Target) -> Answer:
+        async with self._store.lease(target.key, self._patience) as fence:
+            return await self._render(target, fence or 0)
+
+    async def outlook(self, target: Target) -> Outlook:
+        """What would be done for a target now. Nothing is."""
+        ttl = self._freshness.ordinary(target.page)
+        entry = await self._store.get(target.key) if ttl else None
+        now = self._clock()
+        shown = None if entry is None else self._shown(entry, now)
+        renewed = entry is not None and self._is_renewed(entry, shown, now)
+        return Outlook(ttl, entry, now, shown, renewed, self._renders.runs(target.key))
 
     @property
     def refreshing(self) -> int:
@@ -91,6 +131,20 @@ class CachedSnapshots:
     async def close(self) -> None:
         """Stop the renders that are under way."""
         await self._renders.close()
+
+    def _shown(self, entry: Entry, now: float) -> Shown | None:
+        """As what an entry is shown without waiting for a new one; None if it is not."""
+        if now < entry.expires:
+            return "fresh"
+        if now < entry.expires + self._freshness.stale:
+            return "stale"
+        if now < min(entry.retry, entry.expires + self._freshness.stale_if_error):
+            return "stale-if-error"
+        return None
+
+    def _is_renewed(self, entry: Entry, shown: Shown | None, now: float) -> bool:
+        """Whether a new one is made while an entry is shown."""
+        return shown == "stale" and now >= entry.retry
 
     def _hit(self, entry: Entry, now: float, detail: str = "") -> Answer:
         age = max(0.0, now - entry.stored)
@@ -191,6 +245,8 @@ class CachedSnapshots:
             fence=fence,
         )
         stored = await self._store.set(target.key, entry, self._freshness.kept(ttl))
+        if stored:
+            self._kept(target, "" if old is None else old.snapshot.etag, snapshot.etag)
         return replace(
             answer, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
         )

@@ -1,12 +1,13 @@
 """Content codings: which one a client gets (RFC 9110 section 12.5.3), and making them."""
 
 import gzip
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 import brotli
 import zstandard
+
+from prerender.preferences import weights
 
 IDENTITY = "identity"
 # Where the client has no preference, the smallest comes first.
@@ -14,11 +15,6 @@ CODINGS = ("br", "zstd", "gzip")
 # Less than this fits into one packet anyway.
 _LEAST_BYTES = 512
 _LONGEST_HEADER = 512
-
-_MEMBER = re.compile(
-    r"\s*([!#$%&'*+.^_`|~0-9a-z-]+)\s*(?:;\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*)?",
-    re.ASCII | re.IGNORECASE,
-)
 
 
 def encoded(body: bytes) -> tuple[tuple[str, bytes], ...]:
@@ -48,15 +44,11 @@ def accepted(lines: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _accepted(value: str) -> tuple[str, ...]:
-    weights: dict[str, float] = {}
-    for member in value.split(","):
-        if match := _MEMBER.fullmatch(member):
-            name = match[1].lower().removeprefix("x-")
-            weights[name] = max(weights.get(name, 0.0), float(match[2] or 1))
-    other = weights.get("*", 0.0)
-    weighed = [(weights.get(coding, other), coding) for coding in CODINGS]
+    said = {name.removeprefix("x-"): weight for name, weight in weights(value).items()}
+    other = said.get("*", 0.0)
+    weighed = [(said.get(coding, other), coding) for coding in CODINGS]
     # Unless it is named, identity is acceptable, and less so than what was asked for.
-    weighed.append((weights.get(IDENTITY, other), IDENTITY))
+    weighed.append((said.get(IDENTITY, other), IDENTITY))
     best = sorted((pair for pair in weighed if pair[0] > 0), key=lambda pair: -pair[0])
     # Where nothing is acceptable identity is sent all the same: an answer is better than a 406.
     return tuple(dict.fromkeys([*(coding for _, coding in best), IDENTITY]))

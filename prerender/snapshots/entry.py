@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from prerender.errors import BadEntry
-from prerender.snapshots.snapshot import Facts, Snapshot
+from prerender.snapshots.snapshot import HTML, Facts, Snapshot
 
 FORMAT = b"PRS1"
 _PREFIX = struct.Struct(">4sQLL")
@@ -65,6 +65,7 @@ def encode(entry: Entry) -> bytes:
         "ttl": snapshot.ttl,
         "tags": snapshot.tags,
         "shell": snapshot.shell,
+        "content_type": snapshot.content_type,
         "facts": asdict(snapshot.facts),
         "bodies": [
             ["", len(snapshot.body)],
@@ -107,6 +108,8 @@ def decode(data: bytes) -> Entry:
             tags=tuple(header["tags"]),
             shell=header["shell"],
             encoded=tuple(bodies[1:]),
+            # Entries of the first releases are in HTML, and do not say so.
+            content_type=header.get("content_type", HTML),
         )
         return Entry(
             header["page"],

@@ -1,10 +1,12 @@
 """The values that pass between the layers. Frozen: what is stored cannot be changed by a reader."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import Literal, Protocol
+from html import unescape
+from typing import Literal, NamedTuple, Protocol
 
 from yarl import URL
 
@@ -12,8 +14,15 @@ from prerender.ajax_crawling import PrettyURL
 from prerender.conditional import format_http_date
 from prerender.snapshots.encodings import IDENTITY
 from prerender.snapshots.tracking import NO_TRACKING, Tracking
+from prerender.snapshots.variants import ORDINARY, Variant
 
 Header = tuple[str, str]
+HTML = "text/html; charset=utf-8"
+Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered"]
+
+_LONGEST_TITLE = 120
+_HEAD_BYTES = 16384
+_TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +30,63 @@ class Target:
     """The page to render: its path and query as the crawler sent them, and its fragment.
 
     ``url`` is the public URL that the browser opens, ``page`` the part of it after the host. ``key``
-    names the target in every store: two targets have the same key only if they are the same page.
+    names the target in every store: two targets have the same key only if they are the same ``variant``
+    of the same page.
     """
 
     path: str
     url: str
     page: str = field(repr=False)
     key: str = field(repr=False)
+    variant: Variant = ORDINARY
 
     @classmethod
-    def of(cls, public: URL, pretty: PrettyURL, tracking: Tracking = NO_TRACKING) -> "Target":
+    def of(
+        cls,
+        public: URL,
+        pretty: PrettyURL,
+        tracking: Tracking = NO_TRACKING,
+        variant: Variant = ORDINARY,
+    ) -> "Target":
         """The target of a pretty URL, less ``tracking``, on the site with the public URL ``public``."""
         pretty = replace(pretty, path=tracking.without(pretty.path))
         page = str(pretty)
         url = f"{public.origin()}{page}"
-        return cls(pretty.path, url, page, _digest(url.encode("utf-8", "surrogateescape")))
+        # No URL has a space.
+        name = url if variant == ORDINARY else f"{url} {variant}"
+        key = _digest(name.encode("utf-8", "surrogateescape"))
+        return cls(pretty.path, url, page, key, variant)
+
+
+class Fetch(NamedTuple):
+    """One request of a page while it was rendered: a line of the waterfall.
+
+    ``kind``: what it was for (Sec-Fetch-Dest, "" if that cannot be told). ``verdict``: "cached" was
+    answered without asking anybody, "stream" had no end, "unanswered" had none yet. ``bytes``: of the
+    body as it was sent. ``start`` and ``seconds``: from the page's first request on, and how long it
+    took. ``reason``: why it was blocked.
+    """
+
+    method: str
+    url: str
+    kind: str
+    verdict: Verdict
+    status: int
+    bytes: int
+    start: float
+    seconds: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds of the wall clock that the phases of a render took."""
+    """Seconds of the wall clock that the phases of a render took, and what the page asked for."""
 
     queue: float = 0.0
     document: float = 0.0
     settle: float = 0.0
     serialize: float = 0.0
+    fetches: tuple[Fetch, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +129,7 @@ class Snapshot:
     seconds) is when the content last changed, which may be long before it was last rendered.
     ``storable``: the origin allows that it is kept. ``ttl`` (seconds) and ``tags`` are the page's own
     word on how long and under what names, ``shell`` tells which scripts and styles it came with.
-    ``encoded``: the body by content coding.
+    ``encoded``: the body by content coding. ``content_type`` is the field's value.
     """
 
     status: int
@@ -102,6 +143,7 @@ class Snapshot:
     tags: tuple[str, ...] = ()
     shell: str = ""
     encoded: tuple[tuple[str, bytes], ...] = ()
+    content_type: str = HTML
 
     @cached_property
     def _bodies(self) -> dict[str, bytes]:
@@ -110,6 +152,13 @@ class Snapshot:
     @cached_property
     def _made(self) -> dict[str, Representation]:
         return {}
+
+    @cached_property
+    def title(self) -> str:
+        """The title of the page, by a look at the beginning of its HTML."""
+        found = _TITLE.search(self.body, 0, _HEAD_BYTES)
+        text = found[1].decode("utf-8", "replace") if found else ""
+        return " ".join(unescape(text).split())[:_LONGEST_TITLE]
 
     def best(self, codings: Iterable[str]) -> Representation:
         """The representation for a client that takes ``codings``, best first, identity among them."""
@@ -131,7 +180,7 @@ class Snapshot:
             f"Last-Modified: {format_http_date(self.last_modified)}",
             "Vary: Accept-Encoding",
         ]
-        of_content = ["Content-Type: text/html; charset=utf-8", "Accept-Ranges: none"]
+        of_content = [f"Content-Type: {self.content_type}", "Accept-Ranges: none"]
         if coding != IDENTITY:
             of_content.append(f"Content-Encoding: {coding}")
         return Representation(etag, _field_lines(lines), _field_lines(of_content), body)

@@ -5,7 +5,14 @@ import platform
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from prometheus_client import CollectorRegistry, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import choose_encoder
 
 from prerender import __version__
@@ -18,6 +25,9 @@ _LAG_BUCKETS_SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 )  # fmt: skip
 _LAG_EVERY_SECONDS = 0.25
+
+# When each counter began is of no use, and doubles the number of series.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:

@@ -15,7 +15,7 @@ from prerender.crawling.user_agents import CrawlerClass
 from prerender.decision import Decision
 from prerender.http1.head import BadMessage
 from prerender.snapshots.snapshot import Answer, Facts, Target, Timings
-from prerender.telemetry.trace import TraceContext
+from prerender.telemetry.trace import TraceContext, id_of
 
 if TYPE_CHECKING:
     from prerender.http1.request import Request
@@ -43,7 +43,7 @@ class RequestRecord(NamedTuple):
     ``page``: of requests for snapshots; its ``key`` is that of the store.
     ``origin_seconds``: until the head of the origin's answer was there, of forwarded requests.
     ``timings`` and ``facts``: of the render that this answer waited for, and of the snapshot shown.
-    ``trace_id``: 32 hexadecimal digits (W3C Trace Context), "" if the request belongs to no trace.
+    ``trace``: the trace that the request belongs to, None if it belongs to none.
     """
 
     time: float
@@ -65,7 +65,12 @@ class RequestRecord(NamedTuple):
     origin_seconds: float | None
     timings: Timings | None
     facts: Facts | None
-    trace_id: str
+    trace: TraceContext | None
+
+    @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits, or ""."""
+        return id_of(self.trace)
 
 
 class Course:
@@ -133,7 +138,7 @@ class Course:
                 request.origin_seconds,
                 timings,
                 facts,
-                "" if trace is None else trace.trace_id,
+                trace,
             ),
         )
 
@@ -157,7 +162,12 @@ class RenderRecord(NamedTuple):
     bytes: int
     timings: Timings | None
     facts: Facts | None
-    trace_id: str
+    trace: TraceContext | None
+
+    @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits, or ""."""
+        return id_of(self.trace)
 
 
 class Channel(Generic[R]):

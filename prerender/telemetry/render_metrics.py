@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from prerender.errors import NotRenderable, OriginError, OriginTimeout, RenderError
 from prerender.telemetry.records import RenderRecord
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0)
@@ -9,6 +10,16 @@ _PHASE_SECONDS = (
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0
 )  # fmt: skip
 _BYTES = (1e3, 5e3, 1e4, 5e4, 1e5, 5e5, 1e6, 5e6, 2e7)
+_NONE = "none"
+_KNOWN = {
+    "rendered": (_NONE,),
+    "partial": (_NONE,),
+    "redirect": (_NONE,),
+    "not a page": (NotRenderable.__name__,),
+    "failed": tuple(
+        kind.__name__ for kind in (*RenderError.__subclasses__(), OriginError, OriginTimeout)
+    ),
+}
 
 
 class RenderMetrics:
@@ -21,6 +32,10 @@ class RenderMetrics:
             ("outcome", "error"),
             registry=registry,
         )
+        # What is counted for the first time has to be seen as a rise, too.
+        for outcome, errors in _KNOWN.items():
+            for error in errors:
+                self._renders.labels(outcome, error)
         self._seconds = Histogram(
             "prerender_render_duration_seconds",
             "Time of a render from the request for it to its snapshot or its failure.",
@@ -54,7 +69,7 @@ class RenderMetrics:
 
     def __call__(self, record: RenderRecord) -> None:
         """Count a render."""
-        self._renders.labels(record.outcome, record.error or "none").inc()
+        self._renders.labels(record.outcome, record.error or _NONE).inc()
         self._seconds.labels(record.outcome).observe(record.seconds)
         if record.timings is not None:
             for phase, histogram in self._phases.items():

@@ -6,7 +6,7 @@ import time
 from prerender.errors import NotRenderable, PrerenderError
 from prerender.snapshots.snapshot import Answer, Snapshots, Target
 from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
-from prerender.telemetry.trace import CURRENT
+from prerender.telemetry.trace import CURRENT, TraceContext
 
 
 class RecordedSnapshots:
@@ -19,6 +19,11 @@ class RecordedSnapshots:
     async def snapshot(self, target: Target) -> Answer:
         """The snapshot of a target. Raises RenderError, OriginError or NotRenderable."""
         began = time.perf_counter()
+        trace = CURRENT.get()
+        if trace is not None and trace.own:
+            # In the task of this render alone, which ends with it.
+            trace = trace.child()
+            CURRENT.set(trace)
         answer: Answer | None = None
         failure: BaseException | None = None
         try:
@@ -29,14 +34,18 @@ class RecordedSnapshots:
         else:
             return answer
         finally:
-            self._records(_record(target, time.perf_counter() - began, answer, failure))
+            seconds = time.perf_counter() - began
+            self._records(_record(target, seconds, answer, failure, trace))
 
 
 def _record(
-    target: Target, seconds: float, answer: Answer | None, failure: BaseException | None
+    target: Target,
+    seconds: float,
+    answer: Answer | None,
+    failure: BaseException | None,
+    trace: TraceContext | None,
 ) -> RenderRecord:
     snapshot = None if answer is None else answer.snapshot
-    trace = CURRENT.get()
     return RenderRecord(
         time=time.time() - seconds,
         seconds=seconds,
@@ -48,7 +57,7 @@ def _record(
         bytes=0 if snapshot is None else len(snapshot.body),
         timings=None if answer is None else answer.timings,
         facts=None if snapshot is None else snapshot.facts,
-        trace_id="" if trace is None else trace.trace_id,
+        trace=trace,
     )
 
 

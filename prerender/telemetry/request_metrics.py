@@ -7,12 +7,14 @@ become the library's metrics when somebody looks at them.
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from prerender.telemetry.families import Distribution, Labels, counter, histogram
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 
 BUCKETS_SECONDS = (
@@ -48,14 +50,12 @@ class _Buckets:
         self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.seconds += other.seconds
 
-    def cumulative(self) -> list[tuple[str, float]]:
-        """As Prometheus wants them: how many took at most so long."""
-        total = 0
-        buckets = []
-        for bound, count in zip((*BUCKETS_SECONDS, "+Inf"), self.counts, strict=True):
-            total += count
-            buckets.append((str(bound), float(total)))
-        return buckets
+    @property
+    def distribution(self) -> Distribution:
+        """As Prometheus wants it."""
+        bounds = (*map(str, BUCKETS_SECONDS), "+Inf")
+        totals = map(float, accumulate(self.counts))
+        return tuple(zip(bounds, totals, strict=True)), self.seconds
 
 
 class RequestMetrics(Collector):
@@ -64,9 +64,7 @@ class RequestMetrics(Collector):
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str, str, str, str | None, int], _Tally] = {}
         self._origin = _Buckets()
-        self._origin_errors: Counter[tuple[str, ...]] = Counter(
-            {(error,): 0 for error in _OF_THE_ORIGIN}
-        )
+        self._origin_errors: Counter[Labels] = Counter({(error,): 0 for error in _OF_THE_ORIGIN})
 
     def __call__(self, record: RequestRecord) -> None:
         """Count a request."""
@@ -93,10 +91,10 @@ class RequestMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
-        requests: Counter[tuple[str, ...]] = Counter()
-        snapshots: Counter[tuple[str, ...]] = Counter()
-        sent: Counter[tuple[str, ...]] = Counter()
-        durations: dict[tuple[str, ...], _Buckets] = defaultdict(_Buckets)
+        requests: Counter[Labels] = Counter()
+        snapshots: Counter[Labels] = Counter()
+        sent: Counter[Labels] = Counter()
+        durations: dict[Labels, _Buckets] = defaultdict(_Buckets)
         for (kind, reason, source, cache, crawler, status), tally in self._tallies.items():
             count = sum(tally.buckets.counts)
             requests[kind, reason, crawler or "none", _code(status), source] += count
@@ -105,62 +103,44 @@ class RequestMetrics(Collector):
                 snapshots[cache, crawler or "none"] += count
             if status != _SWITCHED:  # a socket stays open for as long as it likes
                 durations[source, cache or "none"].add(tally.buckets)
-        yield _counter(
+        yield counter(
             "prerender_requests",
             "Requests on the public listener that have been answered or given up.",
             ("decision", "reason", "crawler", "code", "source"),
             requests,
         )
-        yield _counter(
+        yield counter(
             "prerender_snapshot_requests",
             "Requests for snapshots, by how the snapshot was come by.",
             ("result", "crawler"),
             snapshots,
         )
-        yield _counter(
+        yield counter(
             "prerender_response_bytes",
             "Bytes of answers, heads and bodies, by who answered.",
             ("source",),
             sent,
         )
-        yield _counter(
+        yield counter(
             "prerender_origin_errors",
             "Requests that the origin failed.",
             ("error",),
             self._origin_errors,
         )
-        yield _histogram(
+        yield histogram(
             "prerender_request_duration_seconds",
             "Time from a request's head to the last byte of its answer.",
             ("source", "result"),
-            durations,
+            {labels: buckets.distribution for labels, buckets in durations.items()},
         )
-        yield _histogram(
+        yield histogram(
             "prerender_origin_response_seconds",
             "Time from a forwarded request's head to the head of the origin's answer.",
             (),
-            {(): self._origin},
+            {(): self._origin.distribution},
         )
 
 
 def _code(status: int) -> str:
     """A status as a label; those that nobody has registered by their class, so that there are few."""
     return str(status) if status in _CODES else f"{status // 100}xx"
-
-
-def _counter(
-    name: str, text: str, labels: tuple[str, ...], counts: Mapping[tuple[str, ...], int]
-) -> Metric:
-    family = CounterMetricFamily(name, text, labels=labels)
-    for values, count in sorted(counts.items()):
-        family.add_metric(values, count)
-    return family
-
-
-def _histogram(
-    name: str, text: str, labels: tuple[str, ...], found: Mapping[tuple[str, ...], _Buckets]
-) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=labels)
-    for values, buckets in sorted(found.items()):
-        family.add_metric(values, buckets.cumulative(), buckets.seconds)
-    return family

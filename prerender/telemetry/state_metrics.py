@@ -10,6 +10,7 @@ from prerender.rendering.gateway import Gateway
 from prerender.rendering.pool import Pool
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.stores.store import Store
+from prerender.telemetry.families import counter, gauge
 
 
 class StateMetrics(Collector):
@@ -31,29 +32,28 @@ class StateMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
+        yield from self._of_clients()
         yield from self._of_rendering()
+        yield from self._of_pages()
         yield from self._of_the_store()
-        connections = GaugeMetricFamily(
+
+    def _of_clients(self) -> Iterable[Metric]:
+        server = self._server
+        busy = sum(connection.busy for connection in server.connections)
+        yield gauge(
             "prerender_client_connections",
             "Open connections of clients; busy ones have a request that is being answered.",
-            labels=("state",),
+            ("state",),
+            {("busy",): busy, ("idle",): len(server.connections) - busy},
         )
-        busy = sum(connection.busy for connection in self._server.connections)
-        connections.add_metric(("busy",), busy)
-        connections.add_metric(("idle",), len(self._server.connections) - busy)
-        yield connections
-        refused = CounterMetricFamily(
+        yield counter(
             "prerender_bad_requests",
             "Requests that were refused because they are not well-formed, or took too long.",
-            labels=("code",),
+            ("code",),
+            {(str(code),): count for code, count in server.refused.items()},
         )
-        for code, count in sorted(self._server.refused.items()):
-            refused.add_metric((str(code),), count)
-        yield refused
         yield GaugeMetricFamily(
-            "prerender_draining",
-            "1 while the proxy shuts down.",
-            value=self._server.draining,
+            "prerender_draining", "1 while the proxy shuts down.", value=server.draining
         )
 
     def _of_rendering(self) -> Iterable[Metric]:
@@ -64,14 +64,12 @@ class StateMetrics(Collector):
         yield GaugeMetricFamily(
             "prerender_pool_size", "Pages that may render at once.", value=pool.size
         )
-        pages = GaugeMetricFamily(
+        yield gauge(
             "prerender_pool_pages",
             "Pages of the browser: idle ones can be had at once, busy ones render or are cleaned.",
-            labels=("state",),
+            ("state",),
+            {("idle",): pool.idle, ("busy",): pool.busy},
         )
-        pages.add_metric(("idle",), pool.idle)
-        pages.add_metric(("busy",), pool.busy)
-        yield pages
         yield GaugeMetricFamily(
             "prerender_queue_length", "Renders that wait for a page.", value=pool.waiting
         )
@@ -83,24 +81,36 @@ class StateMetrics(Collector):
             "Browsers that have been started.",
             value=self._pool.browsers_started,
         )
-        ends = CounterMetricFamily(
+        yield counter(
             "prerender_browser_replacements",
             "Browsers that had to be replaced, or did not start, by the cause.",
-            labels=("cause",),
+            ("cause",),
+            {(cause,): count for cause, count in self._pool.replacements.items()},
         )
-        for cause, count in sorted(self._pool.replacements.items()):
-            ends.add_metric((cause,), count)
-        yield ends
         yield GaugeMetricFamily(
             "prerender_browser_memory_bytes",
             "Memory of all processes of the browser in use.",
             value=self._pool.memory_bytes,
         )
-        assets = self._gateway.assets.store
+
+    def _of_pages(self) -> Iterable[Metric]:
+        traffic = self._gateway.traffic
+        yield counter(
+            "prerender_gateway_requests",
+            "Requests of pages that are over, by what became of them.",
+            ("verdict",),
+            {(verdict,): count for verdict, count in traffic.requests.items()},
+        )
+        yield counter(
+            "prerender_gateway_received_bytes",
+            "Bytes of bodies that pages were given, by what became of the requests.",
+            ("verdict",),
+            {(verdict,): count for verdict, count in traffic.received_bytes.items()},
+        )
         yield GaugeMetricFamily(
             "prerender_asset_cache_bytes",
             "Memory for scripts, styles, images and fonts that renders share.",
-            value=assets.size_bytes,
+            value=self._gateway.assets.store.size_bytes,
         )
 
     def _of_the_store(self) -> Iterable[Metric]:
@@ -110,22 +120,18 @@ class StateMetrics(Collector):
             "Stale snapshots that are being renewed.",
             value=self._snapshots.refreshing,
         )
-        lookups = CounterMetricFamily(
+        yield counter(
             "prerender_store_lookups",
             "Look-ups of snapshots, by the layer of the store and what came of it.",
-            labels=("layer", "result"),
+            ("layer", "result"),
+            {(layer, result): count for (layer, result), count in store.lookups.items()},
         )
-        for (layer, result), count in sorted(store.lookups.items()):
-            lookups.add_metric((layer, result), count)
-        yield lookups
-        faults = CounterMetricFamily(
+        yield counter(
             "prerender_store_faults",
             "Operations of the store that failed, and entries that could not be read.",
-            labels=("operation",),
+            ("operation",),
+            {(operation,): count for operation, count in store.counts.items()},
         )
-        for operation, count in sorted(store.counts.items()):
-            faults.add_metric((operation,), count)
-        yield faults
         yield GaugeMetricFamily(
             "prerender_store_available",
             "1 if the slower store (a file, Redis) answers as far as is known, or there is none.",
@@ -137,7 +143,5 @@ class StateMetrics(Collector):
             value=store.memory_bytes,
         )
         yield GaugeMetricFamily(
-            "prerender_store_memory_entries",
-            "Snapshots in memory.",
-            value=store.memory_entries,
+            "prerender_store_memory_entries", "Snapshots in memory.", value=store.memory_entries
         )

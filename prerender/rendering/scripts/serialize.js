@@ -231,5 +231,10 @@
     headers: [...metas("prerender-header"), ...metas("render:header")],
     cacheTtls: metas("prerender-cache-ttl"),
     cacheTags: metas("prerender-cache-tags"),
+    // What came from the browser's own cache, the gateway has not seen.
+    resources: performance.getEntriesByType("resource").slice(0, 200).map((entry) => [
+      entry.name.slice(0, 500), entry.initiatorType, entry.responseStatus ?? 0, entry.encodedBodySize,
+      entry.startTime / 1000,
+    ]),
   };
 })

@@ -7,15 +7,16 @@ What was used longest ago goes first; that is written down with the next write, 
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import structlog
 
+from prerender.snapshots.listing import PIECE
 from prerender.snapshots.purges import Purge, Purges
 
-_VERSION = 1
+_VERSION = 2
 _PAGE_BYTES = 8192
 _BUSY_SECONDS = 1.0
 # Another process may write to the file while we are replaced: our sum is checked now and then.
@@ -23,9 +24,12 @@ _WRITES_BETWEEN_COUNTS = 256
 _EVICTED_AT_ONCE = 32
 _SCHEMA = (
     "DROP TABLE IF EXISTS entries",
+    "DROP TABLE IF EXISTS lines",
     "DROP TABLE IF EXISTS purges",
     "CREATE TABLE entries (key TEXT PRIMARY KEY, used REAL, size INTEGER, expires REAL, value BLOB)",
     "CREATE INDEX recency ON entries (used, size)",
+    "CREATE TABLE lines (key TEXT PRIMARY KEY, expires REAL, line BLOB)",
+    "CREATE TRIGGER unlisted AFTER DELETE ON entries BEGIN DELETE FROM lines WHERE key = old.key; END",
     "CREATE TABLE purges (namespace TEXT, purge BLOB, number INTEGER, PRIMARY KEY (namespace, purge))",
 )
 
@@ -35,7 +39,8 @@ log = structlog.get_logger(__name__)
 class Database:
     """Bytes by key in about ``max_bytes`` of a file, and the purges of each namespace.
 
-    ``read``, ``purges`` and ``close_reader`` are for one thread, all else is for another one.
+    ``read``, ``purges`` and ``close_reader`` are for one thread, all else is for another one; ``lines``
+    may be gone through in a third one.
     Raises OSError and sqlite3.Error.
     """
 
@@ -93,6 +98,24 @@ class Database:
                 evicted = _evict(connection)
                 used = used - evicted if evicted else 0
         self.used_bytes = used
+
+    def enlist(self, key: str, line: bytes, expires: float) -> None:
+        """Keep the line of a list for a key that is kept; it goes with the key."""
+        with self._transaction() as connection:
+            query = (
+                "INSERT OR REPLACE INTO lines SELECT key, ?, ? FROM entries WHERE key = ? LIMIT 1"
+            )
+            connection.execute(query, (expires, line, key))
+
+    def lines(self, prefix: str) -> Generator[list[bytes]]:
+        """The lines of all keys with a prefix, by a connection of its own, in pieces."""
+        with closing(self._connect()) as connection:
+            query = "SELECT line FROM lines WHERE key >= ? AND key < ? AND expires > ?"
+            # The first key behind all those with the prefix.
+            end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+            found = connection.execute(query, (prefix, end, time.time()))
+            while piece := found.fetchmany(PIECE):
+                yield [line for (line,) in piece]
 
     def remove(self, key: str) -> bool:
         """Drop a key; whether there was one."""

@@ -7,7 +7,7 @@ event loop. What is in the file is database.py's.
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -81,6 +81,22 @@ class FileCache(BaseCache):  # type: ignore[misc]
     async def _clear(self, namespace: str | None = None, _conn: Any = None) -> bool:
         await self._run(self._writing, self.database.remove_all, namespace or "")
         return True
+
+    async def enlist(self, key: str, row: bytes, ttl: float) -> None:
+        """Keep the line of a list for what is kept under ``key``."""
+        expires = time.time() + ttl
+        await self._run(self._writing, self.database.enlist, self._namespace + key, row, expires)
+
+    async def lines(self) -> AsyncGenerator[list[bytes]]:
+        """The lines of all that is kept, in pieces; others may read and write meanwhile."""
+        with ThreadPoolExecutor(1, "store-listing") as thread:
+            pieces = self.database.lines(self._namespace)
+            try:
+                while piece := await self._run(thread, next, pieces, None):
+                    yield piece
+            finally:
+                # Its connection is its thread's.
+                await self._in(thread, pieces.close)
 
     async def purge(self, purge: Purge) -> Purges:
         """Write a purge down; all that are remembered."""

@@ -34,7 +34,7 @@ class BoundedMemoryCache(BaseCache):  # type: ignore[misc]
         self, max_bytes: int, clock: Callable[[], float] = time.monotonic, **options: Any
     ) -> None:
         super().__init__(serializer=NullSerializer(), timeout=None, **options)
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._clock = clock
         self._entries: OrderedDict[str, tuple[Sized, float]] = OrderedDict()
         self.used_bytes = 0
@@ -74,12 +74,12 @@ class BoundedMemoryCache(BaseCache):  # type: ignore[misc]
         _conn: Any = None,
     ) -> bool:
         self._remove(key)
-        if (ttl is not None and ttl <= 0) or value.size_bytes > self._max_bytes / 4:
+        if (ttl is not None and ttl <= 0) or value.size_bytes > self.max_bytes / 4:
             return False
         expires = float("inf") if ttl is None else self._clock() + ttl
         self._entries[key] = (value, expires)
         self.used_bytes += value.size_bytes
-        while self.used_bytes > self._max_bytes:
+        while self.used_bytes > self.max_bytes:
             self._remove(next(iter(self._entries)))
         return True
 
@@ -109,6 +109,11 @@ class BoundedMemoryCache(BaseCache):  # type: ignore[misc]
         for key in [key for key in self._entries if key.startswith(namespace or "")]:
             self._remove(key)
         return True
+
+    def items(self) -> list[tuple[str, Sized, float]]:
+        """All keys with their values and the seconds that they have left."""
+        now = self._clock()
+        return [(key, value, expires - now) for key, (value, expires) in self._entries.items()]
 
     def _remove(self, key: str) -> int:
         entry = self._entries.pop(key, None)

@@ -4,14 +4,16 @@ aiocache's own Redis store is not used: it ignores user names, does not decode p
 and its pool fails where ours waits. Nothing that is read is ever unpickled; see entry.py.
 
 Keys, each after the namespace: a target's own for its snapshot, ``lease:`` and that for the lease,
-``purges`` for a hash of purges with their numbers, the last number under the empty name. Numbers are
+``lines`` and ``lines:until`` for lists, ``purges`` for a hash of purges with their numbers, the last
+number under the empty name. Numbers are
 microseconds of Redis's clock, the only one that all replicas share. A counter would not do: it may be
 evicted, and then begin anew.
 """
 
 import asyncio
 import ssl
-from collections.abc import Awaitable
+import time
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, TypeVar, cast
 
 from aiocache.base import BaseCache
@@ -63,6 +65,33 @@ _PURGES = """
 if (redis.call('HGET', KEYS[1], '') or '0') == ARGV[1] then return false end
 return redis.call('HGETALL', KEYS[1])
 """
+# The lines of lists are in a hash; beside it the time until each is kept, by which old ones are found.
+# Neither is bound to the snapshots, which Redis may evict, so there are bounds of their own.
+_ENLIST = """
+local times = KEYS[1] .. ':until'
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZADD', times, ARGV[3], ARGV[1])
+local old = redis.call('ZRANGEBYSCORE', times, '-inf', ARGV[4], 'LIMIT', 0, 20)
+local above = redis.call('ZCARD', times) - 200000
+if #old == 0 and above > 0 then old = redis.call('ZRANGE', times, 0, math.min(above, 20) - 1) end
+if #old > 0 then
+    redis.call('HDEL', KEYS[1], unpack(old))
+    redis.call('ZREM', times, unpack(old))
+end
+redis.call('EXPIRE', KEYS[1], 31536000)
+redis.call('EXPIRE', times, 31536000)
+"""
+_UNLIST = """
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[1] .. ':until', ARGV[1])
+"""
+# Joined to one: a client takes long for many small ones.
+_LINES = """
+local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 1000)
+local lines = {}
+for i = 2, #found[2], 2 do lines[#lines + 1] = found[2][i] end
+return {found[1], table.concat(lines, '\\n')}
+"""
 
 T = TypeVar("T")
 
@@ -94,7 +123,7 @@ class RedisCache(BaseCache):  # type: ignore[misc]
             retry=Retry(NoBackoff(), 1),
         )
         self._redis = Redis.from_pool(pool)
-        scripts = (_SET, _ACQUIRE, _EXTEND, _RELEASE, _PURGE, _PURGES)
+        scripts = (_SET, _ACQUIRE, _EXTEND, _RELEASE, _PURGE, _PURGES, _ENLIST, _UNLIST, _LINES)
         self._scripts = {script: self._redis.register_script(script) for script in scripts}
 
     async def check(self) -> None:
@@ -104,6 +133,19 @@ class RedisCache(BaseCache):  # type: ignore[misc]
                 await self._result(self._redis.ping())
         except TimeoutError:
             raise StoreGone("no answer in time") from None
+
+    async def eviction(self) -> str:
+        """Its maxmemory-policy, '' where it does not tell. Raises StoreError."""
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                told = await self._result(self._redis.config_get("maxmemory-policy"))
+        except TimeoutError:
+            raise StoreGone("no answer in time") from None
+        except StoreGone:
+            raise
+        except StoreError:
+            return ""  # CONFIG is not for everybody
+        return str(told.get("maxmemory-policy", ""))
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         try:
@@ -130,7 +172,23 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         return bool(await self._result(self._redis.exists(key)))
 
     async def _delete(self, key: str, _conn: Any = None) -> int:
+        await self._call(_UNLIST, f"{self._namespace}lines", key.removeprefix(self._namespace))
         return int(await self._result(self._redis.unlink(key)))
+
+    async def enlist(self, key: str, row: bytes, ttl: float) -> None:
+        """Keep the line of a list for what is kept under ``key``."""
+        until = time.time() + ttl
+        await self._call(_ENLIST, f"{self._namespace}lines", key, row, until, time.time())
+
+    async def lines(self) -> AsyncGenerator[list[bytes]]:
+        """The lines of what is kept, and of what was evicted since; a command reads a thousand."""
+        cursor = b"0"
+        while True:
+            cursor, found = await self._call(_LINES, f"{self._namespace}lines", cursor)
+            if found:
+                yield found.split(b"\n")
+            if cursor == b"0":
+                return
 
     async def purge(self, purge: Purge) -> Purges:
         """Tell all replicas of a purge; all that are remembered."""

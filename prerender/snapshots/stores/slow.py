@@ -1,5 +1,6 @@
 """What the stores behind the memory have in common: bytes by key, purges, and perhaps leases."""
 
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from prerender.snapshots.purges import Purge, Purges
@@ -15,6 +16,7 @@ class SlowCache(Protocol):
     ``timeout_seconds`` is how long an operation may take.
     """
 
+    NAME: str
     shared: bool
     timeout_seconds: float
 
@@ -25,6 +27,14 @@ class SlowCache(Protocol):
     async def delete(self, key: str) -> int: ...
 
     async def close(self) -> None: ...
+
+    async def enlist(self, key: str, row: bytes, ttl: float) -> None:
+        """Keep the line of a list (listing.py) for what is kept under ``key``."""
+        ...
+
+    def lines(self) -> AsyncGenerator[list[bytes]]:
+        """The lines of all that is kept, and perhaps of some that is not any more, in pieces."""
+        ...
 
     async def purge(self, purge: Purge) -> Purges:
         """Remember a purge; all that are remembered, this one with a number above all others."""

@@ -8,7 +8,7 @@ what others may change counts for TRUST_SECONDS; while the slower cache is away 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeVar
@@ -19,6 +19,7 @@ from prerender.errors import BadEntry, StoreError, StoreGone
 from prerender.snapshots import clock as steady
 from prerender.snapshots.coalesced import Coalesced
 from prerender.snapshots.entry import Entry, decode, encode
+from prerender.snapshots.listing import PIECE, Found, Query, Row, Selection
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.breaker import Breaker
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -30,6 +31,7 @@ _CLOCK_SKEW_SECONDS = 60.0
 _FIRST_POLL_SECONDS = 0.025
 _LONGEST_POLL_SECONDS = 0.25
 _HEARTBEAT_SECONDS = 1.5
+_LIST_SECONDS = 10.0
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -41,6 +43,20 @@ class _Failed:
 
 
 _FAILED = _Failed()
+_NOTE = "note:"
+# Of the memory for snapshots, how much notes may take beside it.
+_NOTES_PART = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """Something beside a snapshot, where there is only memory."""
+
+    data: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) + 200
 
 
 class Store:
@@ -57,6 +73,8 @@ class Store:
         clock: Callable[[], float] = steady.now,
     ) -> None:
         self._memory = memory
+        # Only used without a slower store: beside the snapshots they would drive them out.
+        self._notes = BoundedMemoryCache(memory.max_bytes // _NOTES_PART)
         self._slow = slow
         self._shared = slow is not None and slow.shared
         self._clock = clock
@@ -92,6 +110,11 @@ class Store:
     def memory_entries(self) -> int:
         """How many entries are in memory."""
         return len(self._memory)
+
+    @property
+    def kind(self) -> str:
+        """Where what is kept is, in a word."""
+        return "memory" if self._slow is None else self._slow.NAME
 
     @property
     def generation(self) -> int:
@@ -141,7 +164,23 @@ class Store:
                 await self._memory.delete(key)
                 return False
             kept = kept or stored is True
+            if stored is True:
+                line = Row.of(key, entry, self._clock() + ttl).dump()
+                await self._ask("list", lambda: slow.enlist(key, line, ttl))
         return kept
+
+    async def find(self, query: Query) -> Found:
+        """What is kept and wanted by a query. Raises StoreError, and ValueError for a wrong ``after``.
+
+        The loop is held up for a millisecond at a time.
+        """
+        await self._look_for_purges()
+        selection = Selection(query, self._purges, self._clock())
+        if self._slow is None:
+            await self._look_through_memory(selection)
+        else:
+            await self._look_through(self._slow, selection)
+        return selection.found()
 
     async def delete(self, key: str) -> None:
         """Keep nothing for a key."""
@@ -189,6 +228,48 @@ class Store:
         await self._reads.close()
         if self._slow is not None:
             await self._slow.close()
+
+    async def note(self, key: str, data: bytes, ttl: float) -> None:
+        """Keep a note beside the snapshot of a key: in the slower store, or in memory without one."""
+        name = f"{_NOTE}{key}"
+        if self._slow is None:
+            await self._notes.set(name, _Note(data), ttl)
+            return
+        slow = self._slow
+        await self._ask("note", lambda: slow.set(name, data, ttl))
+
+    async def noted(self, key: str) -> bytes | None:
+        """The note of a key, if there is one."""
+        name = f"{_NOTE}{key}"
+        if self._slow is None:
+            note = self._notes.peek(name)
+            return note.data if isinstance(note, _Note) else None
+        slow = self._slow
+        data = await self._ask("note", lambda: slow.get(name))
+        return None if isinstance(data, _Failed) else data
+
+    async def _look_through_memory(self, selection: Selection) -> None:
+        kept, now = self._memory.items(), self._clock()
+        for start in range(0, len(kept), PIECE):
+            selection.add(
+                Row.of(key, entry, now + left)
+                for key, entry, left in kept[start : start + PIECE]
+                if isinstance(entry, Entry)
+            )
+            await asyncio.sleep(0)
+
+    async def _look_through(self, slow: SlowCache, selection: Selection) -> None:
+        """Not by _ask: that a long list takes long is no reason to leave the store alone."""
+        if not self._breaker.closed:
+            raise StoreGone("the store is away")
+        try:
+            async with asyncio.timeout(_LIST_SECONDS):
+                async with aclosing(slow.lines()) as pieces:
+                    async for lines in pieces:
+                        selection.add_lines(lines)
+                        await asyncio.sleep(0)
+        except (TimeoutError, ValueError) as error:
+            raise StoreError(f"no list: {error or 'it took too long'}") from error
 
     async def _acquire(self, key: str, patience: float) -> int | None:
         if self._slow is None:

@@ -21,9 +21,31 @@ const subclass = (type, setUp) => {
       return instance;
     },
   });
-  Original.prototype.constructor = Watched;
+  if (Original.prototype.constructor === Original) Original.prototype.constructor = Watched;
   Object.defineProperty(globalThis, type, { configurable: true, writable: true, value: Watched });
 };
+
+// ---- Media: waited for until it is known what they are. Those in the page say when they begin to load;
+// to those that are not in it one has to listen in time.
+const { HTMLMediaElement } = globalThis;
+if (HTMLMediaElement) {
+  const watchMedia = ({ target }) => {
+    if (!(target instanceof HTMLMediaElement)) return;
+    untilEvent(target, "loadedmetadata", "error", "abort", "emptied", "suspend", "stalled");
+  };
+  listen.call(globalThis, "loadstart", watchMedia, true);
+  const watchLoading = (media) => {
+    if (!media.isConnected) listen.call(media, "loadstart", watchMedia, { once: true });
+  };
+  subclass("Audio", watchLoading);
+  const src = Object.getOwnPropertyDescriptor(HTMLMediaElement.prototype, "src");
+  Object.defineProperty(HTMLMediaElement.prototype, "src", {
+    ...src,
+    set(value) { watchLoading(this); src.set.call(this, value); },
+  });
+}
+
+// ---- The channels.
 const askedBy = (owner, calls) => {
   patch(owner, "postMessage", (original) => function (...given) {
     calls.asked();

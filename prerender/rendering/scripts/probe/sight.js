@@ -45,7 +45,7 @@ const shown = () => {
   untilFrame();
   realFrame(() => {
     const told = newSet();
-    if (globalThis.onscroll) told.add(document);
+    if (globalThis.onscroll || document.onscroll) told.add(document);
     scrolled.forEach((target) => told.add(target === globalThis ? document : target));
     told.forEach((target) => {
       if (!(target instanceof Node)) return;

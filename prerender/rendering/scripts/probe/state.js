@@ -23,6 +23,7 @@ const state = () => {
     activity,
     unseen: waitingToBeSeen().size + (scrollY === 0 && listensToScrolling() ? 1 : 0),
     mutations: (mutations += count.takeRecords().length),
+    errors: errors.length,
   };
   for (const frame of within) {
     for (const at of frame.timers) due[pending++] = at;

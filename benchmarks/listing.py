@@ -1,0 +1,94 @@
+"""Finds snapshots among 100,000 in each of the stores, beside what the loop feels of it.
+
+    python benchmarks/listing.py [--snapshots 100000]
+
+``search``: the wall-clock time of a search for a part of a page's path, sorted by size. ``stall``: the
+longest time for which nothing else could run meanwhile.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.listing import Query, Row
+from prerender.snapshots.snapshot import Facts, Snapshot
+from prerender.snapshots.stores.file import FileCache
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.redis import RedisCache
+from prerender.snapshots.stores.store import Store
+from tests.redis_server import redis_server
+
+NAMESPACE = "prerender:benchmark:1:"
+BODY = b"<!doctype html><html lang=en><head><meta charset=utf-8><title>Lamp %d</title>" + b"x" * 200
+
+
+def entry(number: int) -> Entry:
+    snapshot = Snapshot(200, (), BODY % number, f'"{number}"', 1, facts=Facts(settled="nothing"))
+    page = f"/shop/category-{number % 97}/#!/items/{number}"
+    return Entry(page, snapshot, time.time() - number, time.time() + 3600)
+
+
+async def measure(name: str, store: Store) -> None:
+    longest = 0.0
+
+    async def feel() -> None:
+        nonlocal longest
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            longest = max(longest, time.perf_counter() - before)
+
+    await store.find(Query())
+    others = asyncio.create_task(feel())
+    started = time.perf_counter()
+    found = await store.find(Query(search="category-42/", sort="size", descending=True))
+    seconds = time.perf_counter() - started
+    others.cancel()
+    print(
+        f"{name:8} {found.count:6} found {seconds * 1000:7.0f} ms search {longest * 1000:6.1f} ms stall"
+    )
+
+
+async def main(count: int) -> None:
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = await stack.enter_async_context(redis_server(folder))
+        file = FileCache(folder / "file", NAMESPACE, 10**10)
+        await file.open()
+        redis = RedisCache(server.url, NAMESPACE, 0.5)
+        memory = BoundedMemoryCache(10**10)
+        stores = {"memory": Store(memory)}
+        stores["file"] = Store(BoundedMemoryCache(0), file)
+        stores["redis"] = Store(BoundedMemoryCache(0), redis)
+        for start in range(0, count, 100):
+            batch = [(f"{number:032x}", entry(number)) for number in range(start, start + 100)]
+            for key, one in batch:
+                await stores["memory"].set(key, one, 3600)
+                # Their lines are all that a list reads; in the file they go with their snapshots.
+                await file.set(key, b"x", 3600)
+                await file.enlist(key, Row.of(key, one, time.time() + 3600).dump(), 3600)
+            await asyncio.gather(
+                *(
+                    redis.enlist(key, Row.of(key, one, time.time() + 3600).dump(), 3600)
+                    for key, one in batch
+                )
+            )
+        for name, store in stores.items():
+            await measure(name, store)
+            await store.close()
+            await memory.clear()  # what is there is gone through by the garbage collector
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--snapshots", type=int, default=100_000)
+    uvloop.run(main(parser.parse_args().snapshots))

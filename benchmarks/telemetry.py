@@ -1,0 +1,136 @@
+"""What does it cost to tell of a request? Ours beside the libraries that are there for it.
+
+    .venv/bin/python benchmarks/telemetry.py [--rounds 5]
+
+Everything is timed in turns in this process. Compare the ratios: the figures are of this machine at
+this moment.
+"""
+
+import argparse
+import io
+import logging
+import statistics
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from prerender.ajax_crawling import PrettyURL
+from prerender.config.settings import SECRET_PARAMETERS
+from prerender.decision import Render
+from prerender.snapshots.snapshot import Answer, Snapshot, Target
+from prerender.telemetry.access_log import Line
+from prerender.telemetry.records import Course, RequestRecord
+from prerender.telemetry.redaction import Redaction
+from prerender.telemetry.request_metrics import RequestMetrics
+
+CALLS = 20_000
+USER_AGENT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+TARGET = "/products?_escaped_fragment_=/7"
+
+
+def make_record() -> RequestRecord:
+    """The record of a cached snapshot, as it is made for each."""
+    course = Course(time.perf_counter(), USER_AGENT, "search", None, DECISION)
+    course.target, course.answer = PAGE, ANSWER
+    return course.record(REQUEST)
+
+
+DECISION = Render(PrettyURL("/products", "/7"))
+PAGE = Target("/products", "https://www.example.com/products#!/7", "/products#!/7", "0" * 32)
+ANSWER = Answer(Snapshot(200, (), b"", '"a"', 0), "hit")
+REQUEST = cast(
+    "Any",
+    SimpleNamespace(
+        method="GET",
+        target=TARGET,
+        connection=SimpleNamespace(remote="203.0.113.7"),
+        status=200,
+        sent_bytes=20_000,
+        origin_seconds=None,
+    ),
+)
+
+
+def sides() -> dict[str, Callable[[], object]]:
+    """What is compared, by name."""
+    record = make_record()
+    metrics = RequestMetrics()
+    registry = CollectorRegistry()
+    count = Counter("a", "a", ("decision", "reason"), registry=registry)
+    bound = count.labels("render", "an ugly URL")
+    seconds = Histogram("b", "b", registry=registry)
+    redaction = Redaction(SECRET_PARAMETERS)
+    console, as_json = Line("console", redaction), Line("json", redaction)
+    handler = logging.StreamHandler(io.StringIO())
+    logger = logging.Logger("benchmark")
+    logger.addHandler(handler)
+    log = structlog.wrap_logger(
+        logger,
+        processors=[
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+
+    def by_the_library() -> None:
+        bound.inc()
+        seconds.observe(0.0001)
+
+    def by_labels() -> None:
+        count.labels("render", "an ugly URL").inc()
+        seconds.observe(0.0001)
+
+    def by_structlog() -> None:
+        log.info(
+            "request",
+            method="GET",
+            target=TARGET,
+            status=200,
+            ms=0.1,
+            bytes=20_000,
+            decision="render",
+            reason="an ugly URL",
+            source="snapshot",
+            cache="hit",
+            remote="203.0.113.7",
+            user_agent=USER_AGENT,
+            crawler="search",
+        )
+
+    return {
+        "the record": make_record,
+        "metrics, ours": lambda: metrics(record),
+        "one counter and histogram of prometheus_client": by_the_library,
+        "the same by labels()": by_labels,
+        "access line, console": lambda: console(record),
+        "access line, JSON": lambda: as_json(record),
+        "access line, structlog": by_structlog,
+    }
+
+
+def main(rounds: int) -> None:
+    """Time all sides in turns and print the medians with their ratios to the record."""
+    measured: dict[str, list[float]] = {}
+    compared = sides()
+    for _ in range(rounds):
+        for name, work in compared.items():
+            began = time.process_time()
+            for _ in range(CALLS):
+                work()
+            measured.setdefault(name, []).append((time.process_time() - began) / CALLS * 1e6)
+    yardstick = statistics.median(measured["the record"])
+    print(f"{'':48}{'CPU':>10}{'ratio':>8}")
+    for name, values in measured.items():
+        cost = statistics.median(values)
+        print(f"{name:48}{cost:7.2f} us{cost / yardstick:8.2f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    main(parser.parse_args().rounds)

@@ -1,0 +1,51 @@
+// The JSON API of the same listener. There is no other place that anything is asked of.
+
+const BASE = "/api/v1/";
+
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+async function ask(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(BASE + path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The proxy does not answer.");
+  }
+  if (response.ok) return response;
+  let detail = response.statusText;
+  try { detail = (await response.json()).detail || detail; } catch { /* not ours, then */ }
+  if (response.status === 401) dispatchEvent(new CustomEvent("locked"));
+  throw new Problem(response.status, detail);
+}
+
+function query(values) {
+  const set = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return new URLSearchParams(set.map(([key, value]) => [key, String(value)])).toString();
+}
+
+export async function get(path, values = {}, signal = undefined) {
+  return (await ask(`${path}?${query(values)}`, { signal })).json();
+}
+
+/** A picture as an URL of this page. Whoever takes it has to give it back. */
+export async function picture(path, signal = undefined) {
+  return (await ask(path, { signal })).blob();
+}
+
+export async function text(path, signal = undefined) {
+  return (await ask(path, { signal })).text();
+}
+
+export async function post(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  return (await ask(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
+}
+
+export const leave = () => ask("session", { method: "DELETE" });
+export const url = (path, values = {}) => `${BASE}${path}${Object.keys(values).length ? `?${query(values)}` : ""}`;

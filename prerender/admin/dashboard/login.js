@@ -1,0 +1,29 @@
+// The way in where a token is needed.
+
+import * as api from "./api.js";
+import { h } from "./dom.js";
+
+export function login(main, done) {
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  const token = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true });
+  const form = h("form", {
+    class: "card login",
+    async onsubmit(event) {
+      event.preventDefault();
+      wrong.textContent = "";
+      try {
+        await api.post("session", { token: token.value });
+        await done();
+      } catch (error) {
+        wrong.textContent = error.message;
+        token.select();
+      }
+    },
+  },
+  h("h1", {}, "Log in"),
+  h("p", { class: "note" }, "The token is the setting [admin] token of this proxy."),
+  h("label", { for: "token" }, "Token"), token, wrong,
+  h("button", { type: "submit", class: "primary" }, "Log in"));
+  main.replaceChildren(form);
+  token.focus();
+}

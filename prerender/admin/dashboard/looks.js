@@ -1,0 +1,95 @@
+// The page as a person sees it beside the snapshot as a crawler sees it, and where their texts differ.
+
+import * as api from "./api.js";
+import { card, count, h, nothing, percent, pill } from "./dom.js";
+
+const LONG = 6; // lines that are the same in both, of which only the ends are shown
+
+export function looks({ id }, signal) {
+  const user = frame("Person", "the page now, with its scripts", "What a person sees");
+  const crawler = frame("Crawler", "the snapshot, without scripts", "What a crawler sees");
+  const pair = h("div", { class: "pair" }, user.element, crawler.element);
+  const overlay = h("div", { class: "overlay scroll", tabindex: 0, role: "region", "aria-label": "Both pictures, subtracted" });
+  overlay.hidden = true;
+  const verdict = h("span", { class: "marks", "aria-live": "polite" }, h("span", { class: "dim" }, "comparing …"));
+  const text = h("div", { class: "difference" });
+  const load = async (name, place) => {
+    try {
+      const address = URL.createObjectURL(await api.picture(`snapshots/${id}/${name}.png`, signal));
+      signal.addEventListener("abort", () => URL.revokeObjectURL(address));
+      place.show(address);
+      return address;
+    } catch (error) {
+      if (!signal.aborted) place.fail(error.message);
+      return null;
+    }
+  };
+  const choose = (mode) => {
+    pair.hidden = mode !== "side";
+    overlay.hidden = mode === "side";
+    for (const button of modes) button.setAttribute("aria-pressed", String(button.value === mode));
+  };
+  const modes = [["side", "Side by side"], ["difference", "Difference"]].map(([value, label]) =>
+    h("button", { type: "button", value, "aria-pressed": String(value === "side"), onclick: () => choose(value) }, label));
+  (async () => {
+    const first = await load("user", user);
+    const second = await load("crawler", crawler);
+    if (first && second) {
+      overlay.append(h("div", { class: "stack" }, h("img", { src: first, alt: "What a person sees" }),
+        h("img", { src: second, alt: "What differs in what a crawler sees stands out in light colours" })));
+    } else overlay.append(nothing("There are no two pictures to compare."));
+    try {
+      const found = await api.get(`snapshots/${id}/comparison`, {}, signal);
+      const tone = found.similarity > 0.98 ? "good" : found.similarity > 0.8 ? "warn" : "bad";
+      verdict.replaceChildren(pill(`${percent(found.similarity, 1)} of the text is the same`, tone));
+      text.replaceChildren(passages(found, "only people see", "only crawlers see"));
+    } catch (error) {
+      if (signal.aborted) return;
+      verdict.replaceChildren(pill("not compared", "warn"));
+      text.replaceChildren(nothing(error.message));
+    }
+  })();
+  return card("What the crawler saw", { id: "looks", class: "looks" },
+    h("div", { class: "bar" }, verdict, h("div", { class: "actions switch", role: "group", "aria-label": "How the pictures are shown" }, modes)),
+    pair, overlay,
+    h("h3", {}, "Text"), h("p", { class: "note" },
+      "The text a person sees on the page now, against that of the snapshot. Times, prices and the like may have changed since."),
+    text);
+}
+
+function frame(title, note, alt) {
+  const inside = h("div", { class: "shot scroll", tabindex: 0, role: "region", "aria-label": alt },
+    h("div", { class: "wait", role: "status" }, "The picture is being made …"));
+  return {
+    element: h("figure", { class: "frame" }, h("figcaption", {}, h("strong", {}, title), " ", h("span", { class: "dim" }, note)), inside),
+    show: (source) => inside.replaceChildren(h("img", { src: source, alt, width: 1280 })),
+    fail: (message) => inside.replaceChildren(nothing(message)),
+  };
+}
+
+/** Where two texts differ: what is the same is folded, what differs is marked and named. */
+export function passages(found, left, right) {
+  const changes = found.passages.filter((passage) => passage.kind === "changed").length;
+  if (!found.passages.length) return nothing("Neither has any text.");
+  return h("div", {},
+    h("p", { class: "key" },
+      changes ? `${count(changes)} ${changes === 1 ? "passage differs" : "passages differ"}: ` : "The texts are the same.",
+      changes ? [h("del", {}, left), " ", h("ins", {}, right)] : null,
+      found.cut ? " Only the beginnings were compared." : ""),
+    h("div", { class: "text scroll", tabindex: 0, role: "region", "aria-label": "The texts compared" },
+      found.passages.map((passage) => (passage.kind === "same" ? same(passage.right) : [
+        passage.left ? h("del", {}, h("span", { class: "unseen" }, `${left}: `), passage.left) : null,
+        passage.right ? h("ins", {}, h("span", { class: "unseen" }, `${right}: `), passage.right) : null,
+      ]))));
+}
+
+function same(text) {
+  const lines = text.split("\n");
+  if (lines.length <= LONG) return h("span", {}, `${text}\n`);
+  const hidden = lines.slice(2, -2).join("\n");
+  const button = h("button", {
+    type: "button", class: "fold",
+    onclick: () => button.replaceWith(h("span", {}, `${hidden}\n`)),
+  }, `${count(lines.length - 4)} lines that are the same`);
+  return [h("span", {}, `${lines.slice(0, 2).join("\n")}\n`), button, h("span", {}, `${lines.slice(-2).join("\n")}\n`)];
+}

@@ -1,0 +1,153 @@
+// Is it well? The last hour, live.
+
+import * as api from "./api.js";
+import { bars, minutes, spark } from "./charts.js";
+import { answerPill, bytes, card, count, duration, facts, h, moment, nothing, percent, pill, statusPill } from "./dom.js";
+
+const EVERY_MS = 5000;
+const ANSWERS = [
+  ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
+  ["kept", "Old one kept"], ["error", "Failed"],
+];
+const PHASES = [
+  ["queue", "Waiting for a page"], ["document", "Origin’s document"], ["settle", "Page runs"],
+  ["serialize", "HTML read out"],
+];
+const OUTCOMES = [["rendered", "Rendered"], ["partial", "Cut off"], ["redirect", "Redirects"], ["failed", "Failed"]];
+
+export async function overview(root, here, signal) {
+  document.title = "Overview · Prerender";
+  const body = h("div", {});
+  root.append(h("h1", {}, "Overview"), body);
+  let last = null;
+  const draw = () => {
+    const open = [...body.querySelectorAll("details")].map((one) => one.open);
+    const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
+    body.replaceChildren(...parts(last, chartWidth(body)));
+    body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
+    if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
+  };
+  const update = async () => {
+    const [summary, recent, worst] = await Promise.all([
+      api.get("summary", {}, signal), api.get("requests", { limit: 8 }, signal), api.get("problems", {}, signal),
+    ]);
+    last = { summary, recent, worst };
+    draw();
+  };
+  await update();
+  const timer = setInterval(() => {
+    if (!document.hidden) update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
+  }, EVERY_MS);
+  addEventListener("resize", draw, { signal });
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+function lost(body, error) {
+  body.querySelector(".lost")?.remove();
+  return h("p", { class: "banner bad lost", role: "alert" }, error.message);
+}
+
+/** Charts are drawn in pixels, so that their texts are not stretched. */
+function chartWidth(body) {
+  const columns = body.clientWidth >= 900 ? 2 : 1;
+  return Math.max(240, Math.floor((body.clientWidth - (columns - 1) * 20) / columns) - 42);
+}
+
+function parts({ summary, recent, worst }, width) {
+  const hour = minutes(summary);
+  const sum = (name) => hour.reduce((total, minute) => total + (minute[name] || 0), 0);
+  const shown = ANSWERS.reduce((total, [name]) => total + sum(name), 0);
+  const hits = sum("hit") + sum("stale");
+  const renders = OUTCOMES.reduce((total, [name]) => total + sum(name), 0);
+  const phases = PHASES.reduce((total, [name]) => total + sum(name), 0);
+  const made = sum("rendered") + sum("partial");
+  const per = (minute, top, bottom) => (bottom(minute) ? top(minute) / bottom(minute) : null);
+  const asked = (minute) => ANSWERS.reduce((total, [name]) => total + (minute[name] || 0), 0);
+  const rendered = (minute) => (minute.rendered || 0) + (minute.partial || 0);
+  const taken = (minute) => PHASES.reduce((total, [name]) => total + (minute[name] || 0), 0);
+  return [
+    verdict(summary, { shown, failed: sum("error"), renders, failures: sum("failed"), partial: sum("partial") }),
+    h("div", { class: "tiles" },
+      tile("Hit rate", percent(hits, shown), `${count(hits)} of ${count(shown)} snapshots shown were there already`,
+        hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
+      tile("Requests for snapshots", count(shown), `and ${count(sum("forward"))} passed on to the site`,
+        hour.map(asked)),
+      tile("Mean answer", shown ? duration(sum("seconds") / Math.max(1, shown - sum("error"))) : "–",
+        "from request to last byte", hour.map((minute) => per(minute, (m) => m.seconds || 0, asked))),
+      tile("Renders", count(renders), made ? `${duration(phases / made)} each` : "none in the last hour",
+        hour.map(rendered)),
+      tile("Failed or cut off", count(sum("failed") + sum("partial")),
+        `${count(sum("failed"))} failed, ${count(sum("partial"))} cut off`,
+        hour.map((minute) => (minute.failed || 0) + (minute.partial || 0)), sum("failed") ? "bad" : ""),
+      tile("Server errors", count(sum("errors")), "answers with 5xx, the site’s own among them",
+        hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
+    h("div", { class: "two" },
+      card("Answers to crawlers", {}, bars("Answers to crawlers", hour, series(ANSWERS), count, width)),
+      card("Renders by outcome", {}, bars("Renders by outcome", hour, series(OUTCOMES), count, width)),
+      card("Where the time of a render goes", {}, bars("Time of a render by phase", hour,
+        PHASES.map(([name, label]) => ({
+          name, label, value: (minute) => (rendered(minute) ? (minute[name] || 0) / rendered(minute) : 0),
+        })), duration, width)),
+      machine(summary, taken)),
+    h("div", { class: "two" }, latest(recent), troubles(worst)),
+  ];
+}
+
+const series = (names) => names.map(([name, label]) => ({ name, label, value: (minute) => minute[name] || 0 }));
+
+function tile(name, value, note, line, tone = "") {
+  return h("section", { class: `card tile ${tone}` }, h("h2", {}, name), h("p", { class: "value" }, value),
+    h("p", { class: "note" }, note), spark(line));
+}
+
+function verdict(summary, { shown, failed, renders, failures, partial }) {
+  const wrong = [];
+  if (!summary.ready) wrong.push("no page of the browser can be had");
+  if (!summary.store.available) wrong.push("the store does not answer");
+  if (summary.pool.waiting > summary.pool.queue_limit / 2) wrong.push("the queue is more than half full");
+  if (failed > shown / 50) wrong.push(`${count(failed)} requests got no snapshot`);
+  if (failures > renders / 20) wrong.push(`${count(failures)} renders failed`);
+  if (partial > renders / 10) wrong.push(`${count(partial)} renders were cut off`);
+  const uptime = `up for ${duration(summary.now - summary.started)}, version ${summary.version}`;
+  return wrong.length
+    ? h("p", { class: "banner bad" }, h("strong", {}, "Needs a look: "), wrong.join("; "), h("small", {}, uptime))
+    : h("p", { class: "banner good" }, h("strong", {}, "All is well. "),
+      shown ? "Crawlers get their snapshots." : "No crawler has asked in the last hour.", h("small", {}, uptime));
+}
+
+function machine({ pool, store }) {
+  const slots = Array.from({ length: pool.size }, (_, index) => h("span", { class: index < pool.busy ? "slot busy" : "slot" }));
+  return card("Browser and store", { class: "machine" },
+    h("div", { class: "slots", role: "img", "aria-label": `${pool.busy} of ${pool.size} pages busy` }, slots),
+    facts([
+      ["Pages", `${count(pool.busy)} busy, ${count(pool.idle)} idle of ${count(pool.size)}`],
+      ["Queue", `${count(pool.waiting)} of ${count(pool.queue_limit)} waiting`],
+      ["Browser’s memory", bytes(pool.memory)],
+      ["Browsers started", count(pool.browsers_started)],
+      ["Store", `${store.kind} `, store.available ? pill("available", "good") : pill("away", "bad")],
+      ["Snapshots in memory", `${count(store.in_memory)}, ${bytes(store.memory)}`],
+      store.faults ? ["Faults of the store", count(store.faults)] : null,
+    ]));
+}
+
+function latest({ items }) {
+  return card("Latest requests", { class: "latest" },
+    items.length ? h("ul", { class: "rows" }, items.map((item) => h("li", {},
+      h("a", { class: "cut", href: item.id ? `#/page/${item.id}?url=${encodeURIComponent(item.url)}` : "#/requests" },
+        item.url ? item.url.replace(/^https?:\/\/[^/]+/, "") : item.target),
+      h("span", { class: "marks" }, answerPill(item), statusPill(item.status),
+        h("span", { class: "dim" }, duration(item.seconds)), h("span", { class: "dim" }, moment(item.time))))))
+      : nothing("No crawler has asked for anything yet."),
+    h("footer", {}, h("a", { href: "#/requests" }, "All requests")));
+}
+
+function troubles(worst) {
+  const pages = [...worst.failing, ...worst.partial, ...worst.troubled].slice(0, 8);
+  return card("Pages with problems", { class: "latest" },
+    pages.length ? h("ul", { class: "rows" }, pages.map((item) => h("li", {},
+      h("a", { class: "cut", href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
+        item.url.replace(/^https?:\/\/[^/]+/, "")),
+      h("span", { class: "cut dim" }, item.reason))))
+      : nothing("None of the pages rendered so far had any."),
+    h("footer", {}, h("a", { href: "#/problems" }, "All problems")));
+}

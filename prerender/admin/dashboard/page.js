@@ -1,0 +1,186 @@
+// What did the crawler see? Everything about one page.
+
+import * as api from "./api.js";
+import { linkPreview, searchResult, structuredData } from "./cards.js";
+import { bytes, card, confirm, count, duration, facts, h, moment, nothing, pill, statePill, statusPill, toast } from "./dom.js";
+import { looks, passages } from "./looks.js";
+import { waterfall } from "./waterfall.js";
+
+const PHASES = [
+  ["queue", "Waiting for a page"], ["document", "Origin’s document"], ["settle", "Page runs"], ["serialize", "HTML read out"],
+];
+const SETTLED = {
+  "nothing pending": "nothing was pending any more: no request, timer or other work",
+  prerenderReady: "the page said so itself (window.prerenderReady)",
+  budget: "the virtual time for timers was used up ([render] budget)",
+  "cut off": "the time limit of a render came first ([render] timeout)",
+  departed: "the page went to another document",
+  "only loops": "only intervals or animations were left, which go on for ever",
+  "only loops without effect": "only intervals or animations were left, which changed nothing",
+  "no probe": "it could not be watched, so it got a fixed time",
+};
+
+export async function page(root, here, signal) {
+  const id = here.rest[0] || "";
+  const asked = here.query.get("url") || "";
+  const show = async () => {
+    let found;
+    try {
+      found = await api.get(`snapshots/${encodeURIComponent(id)}`, {}, signal);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      found = { id, url: asked, snapshot: null, reading: null, render: null, versions: [] };
+    }
+    document.title = `${found.reading?.title || found.url} · Prerender`;
+    root.replaceChildren(...parts(found, asked, show, signal));
+  };
+  await show();
+}
+
+function parts(found, asked, again, signal) {
+  const { snapshot, reading, render, versions } = found;
+  const url = found.url || asked;
+  const two = (...cards) => h("div", { class: "two" }, cards);
+  const rows = [];
+  if (snapshot) {
+    rows.push(looks(found, signal), two(searchResult(found), linkPreview(found, signal)));
+  }
+  if (render) rows.push(waterfall(render));
+  rows.push(two(render ? rendered(render) : null, snapshot ? response(snapshot) : null));
+  rows.push(two(snapshot ? structuredData(found) : null, versions.length ? history(found, signal) : null));
+  const body = h("div", { class: "rows-of-cards" }, rows);
+  const sections = [...body.querySelectorAll("section[id]")];
+  return [
+    h("div", { class: "heading page-heading" },
+      h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/snapshots" }, "Snapshots"), " / page"),
+        h("h1", {}, reading?.title || "A page"),
+        h("p", { class: "address" }, h("a", { href: safe(url), rel: "noreferrer noopener", target: "_blank" }, url,
+          h("span", { class: "unseen" }, " (opens the site)"))),
+        h("p", { class: "marks" }, marks(found))),
+      h("div", { class: "actions" }, actions(url, snapshot, again))),
+    sections.length ? h("nav", { class: "jump", "aria-label": "Parts of this page" },
+      sections.map((section) =>
+        h("button", { type: "button", onclick: () => jump(section) }, section.querySelector("h2").textContent))) : null,
+    sections.length ? body : h("section", { class: "card" }, nothing("No snapshot of this page is kept, and none was rendered lately.")),
+  ];
+}
+
+function jump(section) {
+  section.setAttribute("tabindex", "-1");
+  section.focus({ preventScroll: true });
+  section.scrollIntoView({ block: "start" });
+}
+
+/** Only what opens a page: a URL that somebody made up must not run as a script. */
+const safe = (url) => (/^https?:\/\//.test(url) ? url : "#");
+
+function marks({ snapshot, render }) {
+  if (!snapshot) return [pill("Not kept", "warn"), render?.error ? pill(`Last render failed: ${render.error}`, "bad") : null];
+  return [
+    statusPill(snapshot.status), statePill(snapshot.state),
+    render?.error ? pill(`Last render failed: ${render.error}`, "bad", render.reason) : null,
+    snapshot.problems ? pill(`${snapshot.problems} problems`, "warn") : null,
+    h("span", { class: "dim" }, "rendered ", moment(snapshot.stored), ", ",
+      snapshot.state === "stale" ? "stale since " : "fresh until ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
+  ];
+}
+
+function actions(url, snapshot, again) {
+  const button = (label, act, properties = {}) => h("button", {
+    type: "button", ...properties,
+    async onclick(event) {
+      event.target.disabled = true;
+      const text = event.target.textContent;
+      event.target.textContent = "…";
+      try { await act(); } catch (error) { toast(error.message, "bad"); }
+      event.target.disabled = false;
+      event.target.textContent = text;
+    },
+  }, label);
+  return [
+    button("Render now", async () => {
+      const made = await api.post("render", { url });
+      toast(made.kept ? `Rendered in ${duration(made.seconds)} and kept.`
+        : `Rendered in ${duration(made.seconds)}, not kept${made.detail ? `: ${made.detail}` : ""}.`, made.kept ? "good" : "warn");
+      await again();
+    }, { class: "primary" }),
+    snapshot ? button("Mark stale", async () => {
+      await api.post("purge", { url, soft: true });
+      toast("Stale: rendered again with the next request.");
+      await again();
+    }) : null,
+    snapshot ? button("Purge", async () => {
+      if (!await confirm("Purge this snapshot", "It will not be shown any more. The next request for the page is rendered.", "Purge")) return;
+      await api.post("purge", { url });
+      toast("Purged.");
+      await again();
+    }, { class: "danger" }) : null,
+  ];
+}
+
+function rendered(render) {
+  const most = Math.max(...Object.values(render.phases), 0.001);
+  return card("The last render", { id: "render", note: render.error ? "It failed; what is shown is older." : undefined },
+    facts([
+      ["When", moment(render.time)],
+      ["Took", duration(render.seconds)],
+      render.error
+        ? ["Failed", pill(render.error, "bad"), " ", render.reason]
+        : ["Done because", SETTLED[render.settled] || render.settled || "there was nothing to run"],
+      render.error ? null : ["Page’s own time", `${duration(render.virtual_seconds)} of virtual time in ${duration(render.phases.settle)}`],
+    ]),
+    h("h3", {}, "Phases"),
+    h("ul", { class: "phases" }, PHASES.map(([name, label]) => {
+      const bar = h("span", { class: `bar ${name}` });
+      bar.style.setProperty("--share", render.phases[name] / most);
+      return h("li", {}, h("span", {}, label), h("span", { class: "track", "aria-hidden": "true" }, bar),
+        h("span", { class: "number" }, duration(render.phases[name])));
+    })),
+    h("h3", {}, "Console errors"),
+    render.errors.length
+      ? h("ul", { class: "errors" }, render.errors.map((error) => h("li", {}, error)))
+      : h("p", { class: "dim" }, "The page’s scripts did not complain."));
+}
+
+function response(snapshot) {
+  return card("Response", { id: "response", note: "The header fields crawlers get, beside those about this very answer (Age, Cache-Status, Date)." },
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Response header fields" },
+      h("table", { class: "fields" }, h("tbody", {},
+        h("tr", {}, h("th", { scope: "row" }, "Status"), h("td", {}, statusPill(snapshot.status))),
+        snapshot.headers.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value)))))),
+    facts([
+      ["Asked for as", h("code", {}, snapshot.ugly_url)],
+      ["Sizes", snapshot.encodings.map((one) => `${one.coding} ${bytes(one.size)}`).join(", ")],
+      ["Content last changed", moment(snapshot.last_modified)],
+      snapshot.tags.length ? ["Cache tags", snapshot.tags.join(", ")] : null,
+      snapshot.refusals ? ["Kept in place of worse ones", `${count(snapshot.refusals)} times`] : null,
+    ]),
+    h("p", {}, h("a", { href: api.url(`snapshots/${snapshot.id}/html`), target: "_blank" }, "The HTML of the snapshot",
+      h("span", { class: "unseen" }, " (opens as plain text)"))));
+}
+
+function history({ id, versions }, signal) {
+  const result = h("div", { class: "difference", "aria-live": "polite" });
+  const name = (version) => `${new Date(version.time * 1000).toLocaleString()}, ${version.status}, ${count(version.characters)} characters`;
+  const choose = (label, initial) => {
+    const field = h("select", { id: `version-${label}`, onchange: compare },
+      versions.map((version, index) => h("option", { value: index, selected: index === initial }, name(version))));
+    return [h("label", { for: field.id }, label), field];
+  };
+  const [oldLabel, older] = choose("From", Math.min(1, versions.length - 1));
+  const [newLabel, newer] = choose("To", 0);
+  async function compare() {
+    try {
+      const found = await api.get(`snapshots/${id}/history`, { old: older.value, new: newer.value }, signal);
+      result.replaceChildren(passages(found, "removed", "added"));
+    } catch (error) { if (!signal.aborted) result.replaceChildren(nothing(error.message)); }
+  }
+  const section = card("History", { id: "history", note: "The text of the last versions. A new one begins when the content changes." },
+    h("ol", { class: "versions" }, versions.map((version, index) => h("li", {},
+      moment(version.time), " ", statusPill(version.status), " ", h("span", {}, version.title || "no title"), " ",
+      h("span", { class: "dim" }, `${bytes(version.size)}${index ? "" : ", the newest"}`)))),
+    versions.length > 1 ? [h("div", { class: "filters" }, h("div", { class: "field" }, oldLabel, older),
+      h("div", { class: "field" }, newLabel, newer)), result] : h("p", { class: "dim" }, "There has been one version so far."));
+  if (versions.length > 1) compare();
+  return section;
+}

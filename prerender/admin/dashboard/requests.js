@@ -1,0 +1,72 @@
+// What have crawlers asked for? The last requests of crawlers, as they were answered.
+
+import * as api from "./api.js";
+import { answerPill, bytes, duration, h, moment, pill, statusPill } from "./dom.js";
+import { list, STATUSES } from "./tables.js";
+
+const CRAWLERS = [
+  ["", "Any crawler"], ["search", "Search engines"], ["ai_search", "AI search"], ["ai_training", "AI training"],
+  ["ai_user", "AI assistants"], ["social", "Link previews"], ["seo_tool", "SEO tools"],
+];
+const CRAWLER_NAMES = Object.fromEntries(CRAWLERS.slice(1));
+const CACHES = [
+  ["", "Any answer"], ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
+  ["kept", "Old one kept"], ["error", "Failed"],
+];
+const DECISIONS = [["", "Any decision"], ["render", "Snapshot"], ["forward", "Forwarded"], ["refuse", "Refused"]];
+
+export async function requests(root, here, signal) {
+  document.title = "Requests · Prerender";
+  const live = h("input", { type: "checkbox", id: "live" });
+  const shown = list({
+    here, signal,
+    defaults: { sort: "time", order: "desc" },
+    filters: [
+      { name: "search", label: "Search", placeholder: "Part of the URL or of the User-Agent" },
+      { name: "crawler", label: "Crawler", options: CRAWLERS },
+      { name: "decision", label: "Decision", options: DECISIONS },
+      { name: "cache", label: "Answer", options: CACHES },
+      { name: "status", label: "Status", options: STATUSES },
+    ],
+    columns: [
+      { label: "Page", sort: "target", first: "asc", heading: true, class: "page", cell: target },
+      { label: "Crawler", cell: crawler, class: "crawler" },
+      { label: "Answer", cell: answerPill },
+      { label: "Status", sort: "status", cell: (item) => statusPill(item.status) },
+      { label: "Time", sort: "seconds", number: true, cell: (item) => duration(item.seconds) },
+      { label: "Size", sort: "bytes", number: true, cell: (item) => bytes(item.bytes) },
+      { label: "When", sort: "time", number: true, cell: (item) => moment(item.time) },
+    ],
+    load: (query) => api.get("requests", query, signal),
+    empty: "No request of a crawler is like that.",
+    before: h("label", { class: "check", for: "live" }, live, "Live"),
+  });
+  root.append(h("h1", {}, "Requests"),
+    h("p", { class: "lead" }, "What crawlers asked for lately, as far as this process remembers. People’s requests are not kept."),
+    shown.element);
+  await shown.first();
+  const timer = setInterval(() => { if (live.checked && !document.hidden) shown.reload(); }, 3000);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+function target(item) {
+  const text = item.url ? item.url.replace(/^https?:\/\/[^/]+/, "") : item.target;
+  return item.id
+    ? h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}`, title: item.target }, text)
+    : h("span", { title: item.reason }, text);
+}
+
+function crawler(item) {
+  return h("span", { title: item.user_agent || "no User-Agent" },
+    item.crawler ? pill(CRAWLER_NAMES[item.crawler], "plain") : null, " ",
+    h("span", { class: "dim cut" }, product(item.user_agent)));
+}
+
+/** What a crawler calls itself: the words of a User-Agent that are no browser's. */
+function product(userAgent) {
+  const known = /^(Mozilla|AppleWebKit|Chrome|Safari|Gecko|Mobile|Version)\//;
+  const inside = userAgent.match(/compatible; ([^;/)]+)/);
+  if (inside) return inside[1];
+  const words = userAgent.split(/\s+/).filter((word) => /^[\w.-]+\/[\w.]+/.test(word) && !known.test(word));
+  return words[0]?.split("/")[0] || userAgent.slice(0, 30) || "unnamed";
+}

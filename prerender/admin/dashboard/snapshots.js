@@ -1,0 +1,115 @@
+// What is kept? All snapshots in the store, with what can be done about them.
+
+import * as api from "./api.js";
+import { bytes, confirm, count, duration, h, moment, pill, statePill, statusPill, toast } from "./dom.js";
+import { list, STATUSES } from "./tables.js";
+
+const STATES = [["", "Any state"], ["fresh", "Fresh"], ["stale", "Stale"], ["partial", "Cut off"]];
+const AGES = [
+  ["", "Any age"], ["0-600", "Under 10 minutes"], ["600-3600", "10 minutes to an hour"], ["3600-86400", "An hour to a day"],
+  ["86400-", "Over a day"],
+];
+
+export async function snapshots(root, here, signal) {
+  document.title = "Snapshots · Prerender";
+  const chosen = new Map();
+  const told = h("span", { class: "dim" });
+  const buttons = [
+    h("button", { type: "button", onclick: () => each("Rendering", render) }, "Render now"),
+    h("button", { type: "button", onclick: () => purge(true) }, "Mark stale"),
+    h("button", { type: "button", class: "danger", onclick: () => purge(false) }, "Purge"),
+  ];
+  const all = h("input", {
+    type: "checkbox", "aria-label": "Choose all shown",
+    onchange() {
+      for (const box of shown.body.querySelectorAll("input[type=checkbox]")) {
+        if (box.checked !== all.checked) box.click();
+      }
+    },
+  });
+  const shown = list({
+    here, signal,
+    defaults: { sort: "age", order: "asc" },
+    filters: [
+      { name: "search", label: "Search", placeholder: "Part of the URL or of the title" },
+      { name: "state", label: "State", options: STATES },
+      { name: "status", label: "Status", options: STATUSES },
+      { name: "age", label: "Age", options: AGES },
+    ],
+    columns: [
+      { label: "", head: () => all, cell: box, class: "choose" },
+      { label: "Page", sort: "page", first: "asc", heading: true, class: "page", cell: link },
+      { label: "State", cell: (item) => [statePill(item.state), " ", item.problems ? pill(`${item.problems} problems`, "warn") : null] },
+      { label: "Status", sort: "status", cell: (item) => statusPill(item.status) },
+      { label: "Size", sort: "size", number: true, cell: (item) => bytes(item.size) },
+      { label: "Settled in", sort: "seconds", number: true, cell: (item) => duration(item.seconds) },
+      { label: "Rendered", sort: "age", first: "asc", number: true, cell: (item) => moment(item.stored) },
+    ],
+    load({ age, ...query }) {
+      const [least, most] = (age || "-").split("-");
+      chosen.clear();
+      tell();
+      return api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+    },
+    key: (found) => `, ${bytes(found.size)} of HTML`,
+    empty: "No snapshot is like that.",
+    before: h("div", { class: "actions" }, told, buttons),
+  });
+
+  function box(item) {
+    return h("input", {
+      type: "checkbox", "aria-label": `Choose ${item.page}`,
+      onchange(event) {
+        if (event.target.checked) chosen.set(item.id, item); else chosen.delete(item.id);
+        tell();
+      },
+    });
+  }
+
+  function tell() {
+    told.textContent = chosen.size ? `${count(chosen.size)} chosen` : "";
+    for (const button of buttons) button.disabled = !chosen.size;
+    if (!chosen.size) all.checked = false;
+  }
+
+  async function each(what, act) {
+    const items = [...chosen.values()];
+    let failed = 0;
+    for (const [index, item] of items.entries()) {
+      told.textContent = `${what} ${index + 1} of ${items.length}`;
+      try { await act(item); } catch (error) { failed++; toast(`${item.page}: ${error.message}`, "bad"); }
+      if (signal.aborted) return;
+    }
+    toast(`${what}: ${count(items.length - failed)} done${failed ? `, ${failed} failed` : ""}.`, failed ? "bad" : "good");
+    await shown.reload();
+  }
+
+  const render = (item) => api.post("render", { url: item.url });
+
+  async function purge(soft) {
+    const items = [...chosen.values()];
+    if (!soft && !await confirm("Purge snapshots", `${count(items.length)} snapshots will not be shown any more. The next request for each is rendered.`, "Purge")) return;
+    try {
+      await api.post("purge", { url: items.map((item) => item.url), soft });
+      toast(soft ? `${count(items.length)} marked stale.` : `${count(items.length)} purged.`);
+    } catch (error) { toast(error.message, "bad"); }
+    await shown.reload();
+  }
+
+  async function purgeAll() {
+    if (!await confirm("Mark all snapshots stale", "Each is shown until it has been rendered again, if [cache] stale is set; otherwise it is rendered with the next request.", "Mark all stale")) return;
+    try { await api.post("purge", { all: true, soft: true }); toast("All snapshots are stale."); } catch (error) { toast(error.message, "bad"); }
+    await shown.reload();
+  }
+
+  root.append(h("div", { class: "heading" }, h("h1", {}, "Snapshots"),
+    h("button", { type: "button", class: "quiet", onclick: purgeAll }, "Mark all stale …")),
+  h("p", { class: "lead" }, "All that is kept, whichever process rendered it."), shown.element);
+  tell();
+  await shown.first();
+}
+
+function link(item) {
+  return h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
+    h("span", { class: "path" }, item.page), item.title ? h("span", { class: "dim title" }, item.title) : null);
+}

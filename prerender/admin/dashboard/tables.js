@@ -1,0 +1,105 @@
+// Lists with a filter, sorting and more rows on demand. Their state is in the URL, so it can be shared.
+
+import { h, nothing } from "./dom.js";
+
+/**
+ * A list. columns: [{ name, label, sort, cell(item), number }]; filters: [{ name, label, options | type }];
+ * load(query) asks for a page of it.
+ */
+export function list({ here, columns, filters, defaults, load, empty, signal, before = null, key = null }) {
+  const values = { ...defaults, ...Object.fromEntries(here.query) };
+  const caption = h("p", { class: "count", "aria-live": "polite" });
+  const body = h("tbody", {});
+  const more = h("button", { type: "button", class: "more" }, "Show more");
+  let next = null;
+  let turn = 0;
+
+  const heads = columns.map((column) => {
+    const cell = h("th", { scope: "col", class: column.number ? "number" : null });
+    if (!column.sort) cell.append(column.head ? column.head() : column.label);
+    else {
+      cell.append(h("button", {
+        type: "button",
+        onclick() {
+          const same = values.sort === column.sort;
+          values.order = same ? (values.order === "asc" ? "desc" : "asc") : column.first || "desc";
+          values.sort = column.sort;
+          reload();
+        },
+      }, column.label));
+    }
+    return cell;
+  });
+
+  const fields = filters.map((filter) => {
+    const id = `filter-${filter.name}`;
+    const field = filter.options
+      ? h("select", { id }, filter.options.map(([value, label]) =>
+        h("option", { value, selected: (values[filter.name] || "") === value }, label)))
+      : h("input", { id, type: "search", value: values[filter.name] || "", placeholder: filter.placeholder, spellcheck: "false" });
+    let typing = 0;
+    field.addEventListener(filter.options ? "change" : "input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => { values[filter.name] = field.value; reload(); }, filter.options ? 0 : 250);
+    });
+    return h("div", { class: filter.options ? "field" : "field wide" }, h("label", { for: id }, filter.label), field);
+  });
+
+  function row(item) {
+    return h("tr", {}, columns.map((column) => h(column.heading ? "th" : "td", {
+      class: [column.number ? "number" : "", column.class || ""].join(" ").trim() || null,
+      "data-label": column.label, scope: column.heading ? "row" : null,
+    }, column.cell(item))));
+  }
+
+  async function fetchRows(cursor) {
+    const mine = ++turn;
+    const query = Object.fromEntries(Object.entries(values).filter(([, value]) => value));
+    const found = await load({ ...query, cursor });
+    if (mine !== turn || signal.aborted) return;
+    next = found.next;
+    const rows = found.items.map(row);
+    if (cursor) body.append(...rows); else body.replaceChildren(...rows);
+    caption.textContent = describe(found, body.children.length);
+    more.hidden = !next;
+    table.hidden = !body.children.length;
+    blank.hidden = Boolean(body.children.length);
+    columns.forEach((column, index) => {
+      if (!column.sort) return;
+      const sorted = values.sort === column.sort;
+      heads[index].setAttribute("aria-sort", sorted ? (values.order === "asc" ? "ascending" : "descending") : "none");
+    });
+  }
+
+  async function reload() {
+    const changed = Object.entries(values).filter(([name, value]) => value && value !== defaults[name]);
+    history.replaceState(null, "", `#/${here.name}?${new URLSearchParams(changed)}`);
+    try { await fetchRows(null); } catch (error) {
+      if (!signal.aborted) caption.textContent = error.message;
+    }
+  }
+
+  function describe(found, shown) {
+    const all = new Intl.NumberFormat("en").format(found.count);
+    const extra = key ? key(found) : "";
+    return found.count > shown ? `${shown} of ${all}${extra}` : `${all} in all${extra}`;
+  }
+
+  more.addEventListener("click", async () => {
+    more.disabled = true;
+    const at = body.children.length;
+    try { await fetchRows(next); body.children[at]?.querySelector("a, button, input")?.focus(); } finally { more.disabled = false; }
+  });
+  const table = h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads)), body);
+  const blank = nothing(empty);
+  blank.hidden = true;
+  const element = h("section", { class: "card listing" },
+    h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, fields),
+    h("div", { class: "bar" }, caption, before),
+    h("div", { class: "scroll" }, table), blank, more);
+  return { element, reload, first: () => fetchRows(null), body };
+}
+
+export const STATUSES = [
+  ["", "Any status"], ["2", "2xx"], ["3", "3xx"], ["404", "404"], ["410", "410"], ["4", "4xx"], ["5", "5xx"],
+];

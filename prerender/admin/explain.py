@@ -1,0 +1,192 @@
+"""What would be done with a request, and why, without doing it.
+
+``GET /explain?url=...`` on the admin listener, with ``user_agent=...``, ``method=...``,
+``remote=...`` (the client's address) and any number of ``header=Name: value``. Or any path of the
+site itself with ``?_prerender=explain``: then the fields of that request count, as a crawler sends
+them. A URL is pretty, ugly or ordinary, absolute or what follows the host.
+"""
+
+import string
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+from yarl import URL
+
+from prerender.addresses import after_host
+from prerender.ajax_crawling import pretty_to_ugly
+from prerender.decision import Refuse, Render
+from prerender.handler import Handler
+from prerender.headers import authority
+from prerender.http1.head import BadMessage, parse_request
+from prerender.http1.request import Request
+from prerender.rendering.pool import Pool
+from prerender.snapshots.cached import CachedSnapshots, Outlook
+from prerender.snapshots.entry import Entry
+from prerender.telemetry.records import Course
+
+if TYPE_CHECKING:
+    from prerender.http1.server import ClientConnection
+
+_WORD = "_prerender=explain"
+# Of the connection between who asks and us, and of the way to us.
+_NOT_THE_CRAWLERS = frozenset(
+    {"host", "connection", "authorization", "cookie", "content-length", "transfer-encoding"}
+)
+_Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Nobody:
+    """In place of the connection of a client who has not asked."""
+
+    remote: str
+    trusted: bool = False
+
+
+class Explanations:
+    """Explains what ``handler`` and ``snapshots`` would do on the site at ``public``."""
+
+    def __init__(
+        self, public: URL, handler: Handler, snapshots: CachedSnapshots, pool: Pool
+    ) -> None:
+        self._public = public
+        self._site = str(public.origin())
+        self._handler = handler
+        self._snapshots = snapshots
+        self._pool = pool
+
+    def add_to(self, app: web.Application) -> None:
+        """Answer on the admin listener. To be called after what guards it has been added."""
+        app.router.add_get("/explain", self._by_parameters)
+        app.middlewares.append(self._middleware())
+
+    def _middleware(self) -> Middleware:
+        @web.middleware
+        async def middleware(request: web.Request, handler: _Answer) -> web.StreamResponse:
+            path, _, query = request.raw_path.partition("?")
+            parameters = query.split("&")
+            if _WORD not in parameters:
+                return await handler(request)
+            kept = "&".join(parameter for parameter in parameters if parameter != _WORD)
+            fields = [
+                (name, value)
+                for name, value in request.headers.items()
+                if name.lower() not in _NOT_THE_CRAWLERS
+            ]
+            return await self._explained(
+                request.method, f"{path}?{kept}" if kept else path, fields, request.remote or ""
+            )
+
+        return middleware
+
+    async def _by_parameters(self, request: web.Request) -> web.Response:
+        asked = request.query
+        fields = []
+        if user_agent := asked.get("user_agent"):
+            fields.append(("User-Agent", user_agent))
+        for line in asked.getall("header", ()):
+            name, _, value = line.partition(":")
+            fields.append((name.strip(), value.strip()))
+        url = asked.get("url", "")
+        target = url if url.startswith("/") else after_host(url)
+        if not url.startswith(("/", f"{self._site}/")) and url != self._site:
+            return _refusal(f"url: give a URL of {self._site}, or what follows the host")
+        # Whoever shares a pretty URL means the page that a crawler asks for by the ugly one.
+        target = (pretty_to_ugly(target) or target).partition("#")[0]
+        target = quote(target, safe=string.punctuation)
+        remote = asked.get("remote", "127.0.0.1")
+        try:
+            ip_address(remote)
+        except ValueError:
+            return _refusal("remote: give the address of a client")
+        return await self._explained(asked.get("method", "GET"), target, fields, remote)
+
+    async def _explained(
+        self, method: str, target: str, fields: Sequence[tuple[str, str]], remote: str
+    ) -> web.Response:
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {authority(self._public)}"]
+        lines += [f"{name}: {value}" for name, value in fields]
+        if any("\r" in line or "\n" in line for line in lines):
+            return _refusal("no such request would be answered: a line end within a line")
+        try:
+            head = parse_request("\r\n".join(lines).encode("latin-1", "replace"))
+        except BadMessage as error:
+            return _refusal(f"no such request would be answered: {error}", error.status)
+        nobody = cast("ClientConnection", _Nobody(remote))
+        course = await self._handler.considered(Request(head, nobody))
+        outlook = await self._snapshots.outlook(course.target) if course.target else None
+        return web.json_response(self._told(method, target, course, outlook))
+
+    def _told(
+        self, method: str, target: str, course: Course, outlook: Outlook | None
+    ) -> dict[str, object]:
+        told: dict[str, object] = {
+            "request": {"method": method, "target": target, "user_agent": course.user_agent},
+            "crawler": course.crawler,
+            "decision": course.decision.kind,
+            "reason": course.decision.reason,
+            "answered_by": _answered_by(course, outlook),
+        }
+        if course.target is not None and outlook is not None:
+            told |= {
+                "page": {
+                    "url": course.target.url,
+                    "key": course.target.key,
+                    "variant": str(course.target.variant),
+                    "markdown": isinstance(course.decision, Render) and course.decision.markdown,
+                },
+                "freshness": {
+                    "ttl_seconds": outlook.ttl,
+                    "shown": outlook.shown,
+                    "renewed": outlook.renewed,
+                },
+                "snapshot": None if outlook.entry is None else _stored(outlook.entry, outlook.now),
+                "rendering": {
+                    "this_page_now": outlook.rendering,
+                    "ready": self._pool.ready,
+                    "queue": self._pool.state.waiting,
+                },
+            }
+        return told
+
+
+def _answered_by(course: Course, outlook: Outlook | None) -> str:
+    if isinstance(course.decision, Refuse):
+        return f"the proxy: {course.decision.error.status}"
+    if outlook is None:
+        return "the origin"
+    if outlook.shown is not None:
+        return f"the {outlook.shown} snapshot"
+    return (
+        "a render that is under way"
+        if outlook.rendering
+        else "a new render; the origin if it has no page there"
+    )
+
+
+def _stored(entry: Entry, now: float) -> dict[str, object]:
+    snapshot = entry.snapshot
+    return {
+        "rendered": datetime.fromtimestamp(entry.stored, UTC).isoformat(timespec="seconds"),
+        "age_seconds": round(now - entry.stored, 1),
+        "fresh_for_seconds": round(entry.expires - now, 1),
+        "not_tried_again_for_seconds": max(0.0, round(entry.retry - now, 1)),
+        "refused_replacements": entry.refusals,
+        "status": snapshot.status,
+        "bytes": len(snapshot.body),
+        "etag": snapshot.etag,
+        "tags": snapshot.tags,
+        "settled": snapshot.facts.settled,
+        "failed_requests": snapshot.facts.failed_requests,
+        "unanswered_requests": snapshot.facts.unanswered_requests,
+    }
+
+
+def _refusal(reason: str, status: int = 400) -> web.Response:
+    return web.json_response({"error": reason}, status=status)

@@ -1,0 +1,112 @@
+"""Taking in exported snapshots by the admin listener: ``POST /import`` with JSON.
+
+The JSON has ``pages``: entries of an export's index (archive.py), each with its ``body``; and perhaps
+``"fresh": true``, by which they count as made now.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from aiohttp import web
+from yarl import URL
+
+from prerender import headers
+from prerender.addresses import pretty_of
+from prerender.admin.purge import refusal
+from prerender.ajax_crawling import PrettyURL
+from prerender.exporting.archive import Archived
+from prerender.snapshots.adoption import adopt
+from prerender.snapshots.encodings import encoded
+from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.purges import tags_of
+from prerender.snapshots.snapshot import Snapshot, Target, etag_of
+from prerender.snapshots.stores.store import Store
+
+MAX_BYTES = 64 * 1024**2
+_STATUSES = (200, 404, 410)
+
+log = structlog.get_logger(__name__)
+
+
+class Importing:
+    """Answers requests to keep snapshots in ``store``; who may is the guard's business (guard.py)."""
+
+    def __init__(
+        self,
+        store: Store,
+        freshness: Freshness,
+        public: URL,
+        target_of: Callable[[PrettyURL], Target],
+    ) -> None:
+        self._store = store
+        self._freshness = freshness
+        self._site = str(public.origin())
+        self._target_of = target_of
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        body = bytearray()
+        async for part in request.content.iter_any():
+            body += part
+            if len(body) > MAX_BYTES:
+                return refusal(413, f"more than {MAX_BYTES // 1024**2} MiB at once")
+        try:
+            pages = await asyncio.to_thread(self._pages, bytes(body))
+        except ValueError as error:
+            return refusal(400, str(error))
+        counts: Counter[str] = Counter({"kept": 0, "newer": 0, "not kept": 0})
+        for target, snapshot, made in pages:
+            counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
+        log.info("imported", **{name.replace(" ", "_"): count for name, count in counts.items()})
+        return web.json_response(counts)
+
+    def _pages(self, body: bytes) -> list[tuple[Target, Snapshot, float]]:
+        """The snapshots of a request. Raises ValueError with what is wrong."""
+        try:
+            asked = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ValueError("the body is not JSON") from None
+        if not isinstance(asked, dict) or not isinstance(asked.get("pages"), list):
+            raise ValueError("give an object with pages, and perhaps fresh")
+        fresh = asked.get("fresh", False)
+        if not isinstance(fresh, bool):
+            raise ValueError("fresh: give true or false")
+        return [self._page(told, fresh=fresh) for told in asked["pages"]]
+
+    def _page(self, told: Any, *, fresh: bool) -> tuple[Target, Snapshot, float]:
+        entry = Archived.read(told)
+        text = told.get("body")
+        if not isinstance(text, str):
+            raise ValueError(f"{entry.page}: there is no body")
+        try:
+            body = text.encode()
+            pretty = pretty_of(f"{self._site}{entry.page}")
+        except ValueError as error:
+            raise ValueError(f"{entry.page!r}: {error}") from None
+        snapshot = entry.snapshot(body)
+        if problem := _problem(snapshot):
+            raise ValueError(f"{entry.page}: {problem}")
+        snapshot = replace(snapshot, encoded=encoded(body))
+        return self._target_of(pretty), snapshot, time.time() if fresh else entry.made
+
+
+def _problem(snapshot: Snapshot) -> str:
+    """Why a snapshot is not taken in, or ''."""
+    if snapshot.status not in _STATUSES:
+        return f"status {snapshot.status} is not one of a snapshot that is kept"
+    if headers.kept_on_snapshot(snapshot.headers) != snapshot.headers:
+        return "it has header fields that no snapshot has"
+    if any(not re.fullmatch(r"[\x20-\xff]*", value) for _, value in snapshot.headers):
+        return "a header field has characters that it cannot have"
+    if tags_of(snapshot.tags) != snapshot.tags:
+        return "its tags are none"
+    strong = not snapshot.etag.startswith("W/")
+    if strong and snapshot.etag != etag_of(snapshot.status, snapshot.headers, snapshot.body):
+        return "its file is not the one that the index describes"
+    return ""

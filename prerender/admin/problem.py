@@ -1,0 +1,42 @@
+"""Errors of the admin listener's API as problem details (RFC 9457)."""
+
+from http import HTTPStatus
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from prerender.errors import NotRenderable, PrerenderError, StoreError
+
+log = structlog.get_logger(__name__)
+
+
+def problem(status: int, detail: str) -> web.Response:
+    """An error, with what is wrong in words."""
+    body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    return web.json_response(body, status=status, content_type="application/problem+json")
+
+
+@web.middleware
+async def as_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers with a problem when the API fails; nobody gets a stack trace."""
+    if not request.path.startswith("/api/"):
+        return await handler(request)
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        answer = problem(error.status, error.text or error.reason)
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            answer.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        return answer
+    except ValueError as error:
+        return problem(400, str(error))
+    except NotRenderable as error:
+        return problem(409, f"there is no page to render: {error}")
+    except StoreError as error:
+        return problem(503, str(error))
+    except PrerenderError as error:
+        return problem(error.status, str(error))
+    except Exception:
+        log.exception("the admin listener failed by a mistake of ours", path=request.path)
+        return problem(500, PrerenderError.public)

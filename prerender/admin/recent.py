@@ -1,0 +1,108 @@
+"""What crawlers asked for lately, and which pages are slow, fail, or are cut off.
+
+Both are this process's own and forgotten with it. People's requests are not here.
+"""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from prerender.telemetry.records import RenderRecord, RequestRecord
+
+_MOST_REQUESTS = 3000
+_MOST_PAGES = 2000
+_LONGEST_TEXT = 1000
+
+
+@dataclass(slots=True)
+class PageRenders:
+    """The renders of a page, counted, and what came of the last one that was not well."""
+
+    key: str
+    url: str
+    renders: int = 0
+    failed: int = 0
+    partial: int = 0
+    seconds: float = 0.0
+    slowest_seconds: float = 0.0
+    last: float = 0.0
+    last_problem: float = 0.0
+    reason: str = ""
+
+
+class Recent:
+    """Listens to the records of requests and of renders."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.requests: deque[tuple[int, RequestRecord]] = deque(maxlen=_MOST_REQUESTS)
+        self._pages: OrderedDict[str, PageRenders] = OrderedDict()
+
+    def request(self, record: RequestRecord) -> None:
+        """Keep a request of a crawler. Called for every request: well under a microsecond."""
+        if record.kind == "forward" and record.crawler is None:
+            return
+        self._count += 1
+        if record.timings is not None or len(record.target) + len(record.user_agent) > 500:
+            # What is kept of each has to be little.
+            record = record._replace(
+                target=record.target[:_LONGEST_TEXT],
+                user_agent=record.user_agent[:_LONGEST_TEXT],
+                timings=None,
+                facts=None,
+            )
+        self.requests.append((self._count, record))
+
+    def render(self, record: RenderRecord) -> None:
+        """Count a render of a page."""
+        if record.outcome in ("cancelled", "not a page"):
+            return
+        target = record.page
+        page = self._pages.setdefault(target.key, PageRenders(target.key, target.url))
+        self._pages.move_to_end(target.key)
+        if len(self._pages) > _MOST_PAGES:
+            self._pages.popitem(last=False)
+        page.renders += 1
+        page.seconds += record.seconds
+        page.slowest_seconds = max(page.slowest_seconds, record.seconds)
+        page.last = record.time + record.seconds
+        page.failed += record.outcome == "failed"
+        page.partial += record.outcome == "partial"
+        if reason := _reason(record):
+            page.last_problem, page.reason = page.last, reason[:_LONGEST_TEXT]
+
+    def worst(self, most: int) -> dict[str, list[PageRenders]]:
+        """The slowest, the most failing and the most partial pages, and those with other problems."""
+        pages = list(self._pages.values())
+        return {
+            "slowest": sorted(pages, key=lambda page: -page.seconds / page.renders)[:most],
+            "failing": _most(pages, "failed", most),
+            "partial": _most(pages, "partial", most),
+            "troubled": sorted(
+                (page for page in pages if page.reason and not page.failed and not page.partial),
+                key=lambda page: -page.last_problem,
+            )[:most],
+        }
+
+
+def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:
+    having = [page for page in pages if getattr(page, count)]
+    return sorted(having, key=lambda page: -int(getattr(page, count)))[:most]
+
+
+def _reason(record: RenderRecord) -> str:
+    """What was wrong with a render, or ''."""
+    if record.outcome == "failed":
+        return f"{record.error}: {record.reason}" if record.reason else record.error
+    facts = record.facts
+    if facts is None:
+        return ""
+    if facts.partial:
+        return f"cut off by the time limit of a render after {facts.real_seconds:.1f} s"
+    if facts.failed_requests:
+        return f"{len(facts.failed_requests)} requests failed, such as {facts.failed_requests[0]}"
+    if facts.unanswered_requests:
+        count = len(facts.unanswered_requests)
+        return f"{count} requests got no answer, such as {facts.unanswered_requests[0]}"
+    if facts.errors:
+        return f"its scripts complained: {facts.errors[0]}"
+    return ""

@@ -1,0 +1,176 @@
+"""The API's values as JSON has them. Pure. Times are Unix seconds, all else is in seconds and bytes."""
+
+import base64
+import json
+from dataclasses import asdict
+from typing import Any
+
+from prerender.admin.recent import PageRenders
+from prerender.ajax_crawling import pretty_to_ugly
+from prerender.differences import Comparison
+from prerender.reading import Reading
+from prerender.snapshots.encodings import IDENTITY
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.history import History, Render, Version
+from prerender.snapshots.listing import Row
+from prerender.telemetry.records import RequestRecord
+
+Place = tuple[float | str, str]
+
+_LONGEST_TEXT = 300
+_MOST_URLS = 100
+
+
+def cursor_of(place: Place | None) -> str | None:
+    """Where the next page of a list begins, as a text for URLs; None at the end."""
+    if place is None:
+        return None
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str) -> Place | None:
+    """The place that a cursor stands for. Raises ValueError."""
+    if not cursor:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        value, key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError("cursor: not one of this list") from None
+    if not isinstance(key, str) or not isinstance(value, str | int | float):
+        raise ValueError("cursor: not one of this list")
+    return value, key
+
+
+def of_row(row: Row, site: str, now: float) -> dict[str, Any]:
+    """A kept snapshot in a list."""
+    return {
+        "id": row.key,
+        "url": f"{site}{row.page}",
+        "page": row.page,
+        "title": row.title,
+        "status": row.status,
+        "state": row.state(now),
+        "age": round(max(0.0, now - row.stored), 1),
+        "stored": row.stored,
+        "expires": row.expires,
+        "size": row.size,
+        "seconds": row.seconds,
+        "settled": row.settled,
+        "problems": row.problems,
+    }
+
+
+def of_request(record: RequestRecord) -> dict[str, Any]:
+    """A request of a crawler."""
+    return {
+        "time": record.time,
+        "seconds": round(record.seconds, 6),
+        "method": record.method,
+        "target": record.target[:_LONGEST_TEXT],
+        "url": record.page.url[:_LONGEST_TEXT] if record.page else "",
+        "id": record.page.key if record.page else "",
+        "remote": record.remote,
+        "user_agent": record.user_agent[:_LONGEST_TEXT],
+        "crawler": record.crawler or "",
+        "decision": record.kind,
+        "reason": record.reason,
+        "source": record.source,
+        "cache": record.cache,
+        "detail": record.detail[:_LONGEST_TEXT],
+        "status": record.status,
+        "bytes": record.sent_bytes,
+        "error": record.error,
+        "trace_id": record.trace_id,
+    }
+
+
+def of_problem(page: PageRenders) -> dict[str, Any]:
+    """A page that is slow, fails or is cut off."""
+    return {
+        "id": page.key,
+        "url": page.url,
+        "renders": page.renders,
+        "failed": page.failed,
+        "partial": page.partial,
+        "mean_seconds": round(page.seconds / page.renders, 4),
+        "slowest_seconds": round(page.slowest_seconds, 4),
+        "last": page.last,
+        "last_problem": page.last_problem,
+        "reason": page.reason,
+    }
+
+
+def of_entry(key: str, entry: Entry, row: Row, site: str, now: float) -> dict[str, Any]:
+    """All that is kept of a snapshot, but for its bytes."""
+    snapshot = entry.snapshot
+    shown = snapshot.best((IDENTITY,))
+    lines = (shown.fields + shown.content_fields).decode("utf-8", "replace").split("\r\n")
+    facts = asdict(snapshot.facts)
+    for name, value in facts.items():
+        if isinstance(value, tuple):
+            facts[name] = [text[:_LONGEST_TEXT] for text in value[:_MOST_URLS]]
+    return of_row(row, site, now) | {
+        "ugly_url": f"{site}{pretty_to_ugly(entry.page, opted_in=True) or entry.page}",
+        "etag": snapshot.etag,
+        "last_modified": snapshot.last_modified,
+        "headers": [list(line.partition(": ")[::2]) for line in lines if line],
+        "encodings": [
+            {"coding": coding, "size": len(body)}
+            for coding, body in ((IDENTITY, snapshot.body), *snapshot.encoded)
+        ],
+        "tags": list(snapshot.tags),
+        "refusals": entry.refusals,
+        "facts": facts,
+    }
+
+
+def of_reading(reading: Reading) -> dict[str, Any]:
+    """What a page says of itself."""
+    found = asdict(reading)
+    for name in ("headings", "alternates", "open_graph"):
+        found[name] = [list(pair) for pair in found[name]]
+    return found
+
+
+def of_render(render: Render) -> dict[str, Any]:
+    """The last render of a page."""
+    timings = render.timings
+    return {
+        "time": render.time,
+        "seconds": round(render.seconds, 4),
+        "error": render.error,
+        "reason": render.reason,
+        "status": render.status,
+        "partial": render.facts.partial,
+        "settled": render.facts.settled,
+        "virtual_seconds": render.facts.virtual_seconds,
+        "phases": {
+            "queue": round(timings.queue, 4),
+            "document": round(timings.document, 4),
+            "settle": round(timings.settle, 4),
+            "serialize": round(timings.serialize, 4),
+        },
+        "errors": [text[:500] for text in render.facts.errors[:50]],
+        "fetches": [fetch._asdict() for fetch in timings.fetches],
+    }
+
+
+def of_history(history: History) -> list[dict[str, Any]]:
+    """The versions of a page, the newest first, without their texts."""
+    return [_of_version(version) for version in history.versions]
+
+
+def _of_version(version: Version) -> dict[str, Any]:
+    found = asdict(version)
+    del found["text"]
+    return found | {"characters": len(version.text)}
+
+
+def of_comparison(comparison: Comparison) -> dict[str, Any]:
+    """Where two texts differ."""
+    return {
+        "similarity": round(comparison.similarity, 4),
+        "cut": comparison.cut,
+        "passages": [asdict(passage) for passage in comparison.passages],
+    }

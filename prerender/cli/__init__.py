@@ -1,0 +1,5 @@
+"""The command line: one file a command; program.py knows them all."""
+
+from prerender.cli.program import main
+
+__all__ = ["main"]

@@ -1,0 +1,147 @@
+"""``prerender check``: looks at a site as a crawler of the scheme does, and as people do."""
+
+import argparse
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from typing import Any
+
+from yarl import URL
+
+from prerender import app
+from prerender.checking.findings import Finding, Report
+from prerender.checking.person import Person
+from prerender.checking.site import Result, SiteCheck
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.sources import Sources
+from prerender.cli.terminal import FAILED, Progress
+from prerender.config import Settings
+from prerender.crawling.crawler import USER_AGENT, Crawler
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser(
+        "check", help="look at a site as crawlers do, and compare it with what people see"
+    )
+    parser.add_argument("url", metavar="URL|SITEMAP", help="a page, whose links are followed too")
+    parser.add_argument(
+        "--max-pages", type=common.whole(1), default=100, metavar="N", help="default: 100"
+    )
+    common.add_concurrency(parser, default=4)
+    common.add_via(parser)
+    parser.add_argument(
+        "--user-agent", default=USER_AGENT, help="whom to ask as, for sites that go by that"
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="do not compare with what people see"
+    )
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, and print a report; 1 if there is an error."""
+    site = common.site_of(options.url)
+    overrides: dict[str, dict[str, object]] = {
+        "origin": {"url": options.via or site},
+        "browser": {"pages": options.concurrency},
+    }
+    settings = common.settings_for_site(site, options.config, overrides)
+    common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
+    result = common.run(_check(options, site, settings))
+    counts = _counts(result)
+    if options.json:
+        told = {
+            "site": site,
+            "pages": [_of_report(report) for report in result.pages],
+            "findings": [_of_finding(finding) for finding in result.site],
+            "left_out": result.left_out,
+            **counts,
+        }
+        terminal.write_json(told)
+    else:
+        terminal.write(_summary(result, counts))
+    return FAILED if counts["errors"] else 0
+
+
+async def _check(options: argparse.Namespace, site: str, settings: Settings) -> Result:
+    via = URL(options.via) if options.via else None
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        crawler = await stack.enter_async_context(Crawler.open(via, options.user_agent))
+        sources = Sources(crawler, progress)
+        urls = [options.url]
+        if listed := not await sources.is_page(options.url):
+            urls = [entry.url for entry in await sources.read(urls)]
+        person = None
+        if not options.no_browser:
+            rendering = await stack.enter_async_context(app.rendering(settings, marked=False))
+            person = Person(rendering.gateway, rendering.pool, settings.render)
+
+        def told(report: Report) -> None:
+            progress.done()
+            if not options.json:
+                _print(report, progress)
+
+        check = SiteCheck(
+            site,
+            crawler,
+            person,
+            follow=not listed,
+            most=options.max_pages,
+            concurrency=options.concurrency,
+            user_agent=options.user_agent,
+            told=told,
+            found=progress.found,
+        )
+        return await check.run(urls)
+
+
+def _print(report: Report, progress: Progress) -> None:
+    likeness = "" if report.similarity is None else f"{report.similarity:.0%}"
+    status = report.status or "-"
+    line = f"{report.worst:<8}{status:>4}  {report.kind:<9}{report.seconds:6.2f} s {likeness:>5}"
+    lines = [f"{line}  {report.url}", *map(_line, report.findings)]
+    progress.result("\n".join(lines))
+
+
+def _line(finding: Finding) -> str:
+    return f"    {finding.level}: {finding.code}: {' '.join(finding.text.split())}"
+
+
+def _counts(result: Result) -> dict[str, int]:
+    levels = Counter(
+        finding.level
+        for findings in (result.site, *(report.findings for report in result.pages))
+        for finding in findings
+    )
+    return {"errors": levels["error"], "warnings": levels["warning"], "notes": levels["note"]}
+
+
+def _summary(result: Result, counts: dict[str, int]) -> str:
+    lines = [_line(finding).strip() for finding in result.site]
+    compared = [report.similarity for report in result.pages if report.similarity is not None]
+    pages = f"{len(result.pages)} pages"
+    if result.left_out:
+        pages += f" ({result.left_out} more were not looked at: --max-pages)"
+    if compared:
+        pages += f", the least alike to what people see {min(compared):.0%}"
+    if result.pages:
+        pages += f", the slowest {max(report.seconds for report in result.pages):.2f} s"
+    return "\n".join(
+        [*lines, f"{pages}: {', '.join(f'{n} {name}' for name, n in counts.items())}", ""]
+    )
+
+
+def _of_report(report: Report) -> dict[str, object]:
+    told = asdict(report)
+    told["level"] = report.worst
+    told["findings"] = [_of_finding(finding) for finding in report.findings]
+    return told
+
+
+def _of_finding(finding: Finding) -> dict[str, str]:
+    return {"level": finding.level, "code": finding.code, "text": finding.text}

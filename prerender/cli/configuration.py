@@ -1,0 +1,31 @@
+"""``prerender config``: the settings in force, and where each comes from."""
+
+import argparse
+from typing import Any
+
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.terminal import FAILED
+from prerender.config import show
+from prerender.config.load import load_with_sources
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser("config", help="print the settings in force")
+    parser.add_argument("--check", action="store_true", help="only tell whether they are right")
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the settings. Raises ConfigError when something is wrong with them."""
+    settings, sources = load_with_sources(options.config)
+    if options.check:
+        return 0
+    if options.json:
+        written = terminal.write_json(show.as_json(settings, sources))
+    else:
+        written = terminal.write(show.as_toml(settings, sources))
+    return 0 if written else FAILED

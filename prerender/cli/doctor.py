@@ -1,0 +1,52 @@
+"""``prerender doctor``: looks at everything that has to be there, and says what to do."""
+
+import argparse
+import sys
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any
+
+from prerender import doctor
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.terminal import FAILED
+from prerender.config import Settings, load
+
+_COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}
+_PLAIN = "\x1b[0m"
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser("doctor", help="look whether all that is needed is there")
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look, and print a line each; 1 if there is a problem."""
+    settings = load(options.config)
+    common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
+    lines = common.run(_lines(settings, json=options.json))
+    if options.json:
+        terminal.write_json([asdict(line) for line in lines])
+    return FAILED if any(line.state == "problem" for line in lines) else 0
+
+
+async def _lines(settings: Settings, *, json: bool) -> list[doctor.Line]:
+    lines = []
+    async with aclosing(doctor.examine(settings)) as examination:
+        async for line in examination:
+            lines.append(line)
+            if not json:
+                terminal.write(_text(line))
+    return lines
+
+
+def _text(line: doctor.Line) -> str:
+    state = f"{line.state:<8}"
+    if sys.stdout.isatty():
+        state = f"{_COLOURS[line.state]}{state}{_PLAIN}"
+    remedy = f"\n{'':9}{'':13}→ {line.remedy}" if line.remedy else ""
+    return f"{state} {line.name:<12} {line.text}{remedy}\n"

@@ -1,0 +1,104 @@
+"""``prerender export SITEMAP... --to DIR``: snapshots as files, for nginx or for another proxy."""
+
+import argparse
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from yarl import URL
+
+from prerender import app
+from prerender.addresses import site_of
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.sources import Sources
+from prerender.cli.terminal import FAILED, Progress
+from prerender.crawling.crawler import Crawler
+from prerender.errors import ConfigError
+from prerender.exporting import nginx
+from prerender.exporting.archive import Archive
+from prerender.exporting.export import Export, Exported, Failure
+
+_SHOWN_FAILURES = 20
+# More than there are pages, so that none waits for the next one to be asked for.
+_AHEAD = 2
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser("export", help="make snapshots as files")
+    common.add_sources(parser, follow=False)
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder for them")
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Export, and print a summary; 1 if a page failed."""
+    folder = str(options.to.absolute())
+    if not folder.isprintable() or any(character in folder for character in "$\"'\\"):
+        raise ConfigError([f"--to: {folder!r}: give a folder whose name nginx can take"])
+    result = common.run(_export(options))
+    if options.json:
+        terminal.write_json({"folder": folder, **asdict(result)})
+    else:
+        terminal.write(_summary(result, folder))
+    return FAILED if result.failures else 0
+
+
+async def _export(options: argparse.Namespace) -> Exported:
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        crawler = await stack.enter_async_context(Crawler.open())
+        listed = await Sources(crawler, progress).read(options.sources)
+        site = str(URL(listed[0].url, encoded=True).origin())
+        settings = common.settings_for_site(site, options.config)
+        common.quiet_logs(settings.log)
+        urls = _own((entry.url for entry in listed), site, progress)
+        progress.found(len(urls))
+        archive = Archive.create(options.to, site)
+
+        def told(failure: Failure | None) -> None:
+            progress.done()
+            if failure is not None:
+                progress.line(f"{failure.url}: {failure.reason}")
+
+        rendering = await stack.enter_async_context(app.rendering(settings))
+        export = Export(
+            rendering.renderer, archive, obey_origin=settings.cache.obey_origin, told=told
+        )
+        concurrency = app.page_count(settings) + _AHEAD
+        try:
+            return await export.run(urls, concurrency)
+        finally:
+            # Also what an interrupted run has made is an export.
+            folder = str(options.to.absolute())
+            made = archive.pages.values()
+            files = await asyncio.to_thread(nginx.configuration, made, folder)
+            await asyncio.to_thread(archive.finish, files)
+
+
+def _own(urls: Iterable[str], site: str, progress: Progress) -> list[str]:
+    own: dict[str, None] = {}
+    for url in urls:
+        if site_of(url) == site_of(site):
+            own[url] = None
+        else:
+            progress.line(f"left out: {url}: is not on {site}")
+    return list(own)
+
+
+def _summary(result: Exported, folder: str) -> str:
+    lines = [
+        f"{result.pages} pages in {folder}; nginx serves them with its {nginx.HTTP_FILE} and "
+        f"{nginx.SERVER_FILE}"
+    ]
+    for word, failures in (("failed", result.failures), ("exported", result.doubtful)):
+        lines += [f"{word}: {one.url}: {one.reason}" for one in failures[:_SHOWN_FAILURES]]
+        if len(failures) > _SHOWN_FAILURES:
+            lines.append(f"{word}: {len(failures) - _SHOWN_FAILURES} more (--json has them all)")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,69 @@
+"""``prerender import DIR``: gives an export to a running proxy."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from prerender.admin import client
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.config import load
+from prerender.errors import ArchiveError
+from prerender.exporting.archive import Archive
+
+# Of one request, so that the progress shows and the proxy is not kept busy for long.
+_MOST_PAGES = 50
+_MOST_BYTES = 4 * 1024**2
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser("import", help="give exported snapshots to a running proxy")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of an export")
+    parser.add_argument("--fresh", action="store_true", help="they count as made now")
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import. Raises ArchiveError and AdminError."""
+    settings = load(options.config)
+    archive = Archive.open(options.folder)
+    if archive.site != str(settings.public_url.origin()):
+        raise ArchiveError(
+            f"{options.folder}: is of {archive.site}, and the proxy is that of "
+            f"{settings.public_url.origin()} ([site] url)"
+        )
+    counts: Counter[str] = Counter({"kept": 0, "newer": 0, "not kept": 0})
+    with terminal.progress("page") as progress:
+        progress.found(len(archive.pages))
+        for pages in _batches(archive):
+            counts.update(client.import_pages(settings, pages, fresh=options.fresh))
+            for _ in pages:
+                progress.done()
+    if options.json:
+        terminal.write_json(counts)
+    else:
+        terminal.write(
+            f"{counts['kept']} snapshots kept, {counts['newer']} left out because the proxy has newer "
+            f"ones, {counts['not kept']} not kept by its settings\n"
+        )
+    return 0
+
+
+def _batches(archive: Archive) -> Iterator[list[dict[str, object]]]:
+    batch: list[dict[str, object]] = []
+    size = 0
+    for entry in archive.pages.values():
+        body = archive.body(entry)
+        if batch and (len(batch) >= _MOST_PAGES or size + len(body) > _MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append({**asdict(entry), "body": body.decode("utf-8", "replace")})
+        size += len(body)
+    if batch:
+        yield batch

@@ -1,0 +1,45 @@
+"""``prerender serve``: the proxy."""
+
+import argparse
+import asyncio
+import os
+import signal
+from typing import Any
+
+import uvloop
+
+from prerender import app, logs
+from prerender.cli import options as common
+from prerender.cli.terminal import FAILED
+from prerender.config import load
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser("serve", help="run the proxy")
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until it is told to stop."""
+    settings = load(options.config)
+    logs.configure(settings.log)
+
+    async def until_stopped() -> None:
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+
+        def asked_to_stop() -> None:
+            if stop.is_set():
+                # Asked twice: the guardians end the browsers when this process is gone.
+                os._exit(FAILED)
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, asked_to_stop)
+        await app.serve(settings, stop)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(until_stopped())
+    return 0

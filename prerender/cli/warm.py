@@ -1,0 +1,137 @@
+"""``prerender warm SITEMAP...``: fills the cache of running proxies."""
+
+import argparse
+import asyncio
+import sys
+from contextlib import AsyncExitStack, closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from yarl import URL
+
+from prerender.admin import client
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.sources import Sources
+from prerender.cli.terminal import FAILED
+from prerender.config import Settings
+from prerender.crawling.crawler import Crawler
+from prerender.crawling.warming import GOOD, Job, Journal, Totals, Warmed, Warming
+from prerender.errors import ConfigError
+
+_SHOWN_FAILURES = 20
+# More purges of single pages would be merged into one of all pages (purges.py).
+_MOST_PURGES = 1000
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser("warm", help="fill the cache of running proxies")
+    common.add_sources(parser)
+    common.add_via(parser)
+    common.add_concurrency(parser, default=8)
+    parser.add_argument("--rate", type=common.rate, default=0.0, metavar="N", help="pages a second")
+    parser.add_argument("--max-pages", type=common.whole(1), default=0, metavar="N")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="write down what is done, and leave out what was done already and has not changed",
+    )
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Warm, and print a summary; 1 if a page failed."""
+    settings = common.settings_if_any(options.config)
+    try:
+        journal = Journal(options.state)
+    except OSError as error:
+        raise ConfigError([f"--state: {options.state}: {error.strerror}"]) from error
+    with closing(journal):
+        try:
+            totals = common.run(_warm(options, settings, journal))
+        except KeyboardInterrupt:
+            if options.state:
+                terminal.say(f"interrupted: go on with --state {options.state}")
+            raise
+    if options.json:
+        terminal.write_json(_of_totals(totals))
+    else:
+        terminal.write(_summary(totals))
+    return FAILED if totals.failures else 0
+
+
+async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:
+    via = URL(options.via) if options.via else None
+    purges = 0
+
+    async def purge(url: str) -> None:
+        nonlocal purges
+        purges += 1
+        if settings is not None and purges <= _MOST_PURGES:
+            await asyncio.to_thread(client.purge, settings, {"url": url, "soft": True})
+
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        timeout = settings.render.timeout + 10 if settings is not None else 60.0
+        crawler = await stack.enter_async_context(Crawler.open(via, timeout=timeout))
+        sources = Sources(crawler, progress)
+        listed = await sources.read(options.sources, follow=options.follow)
+
+        def told(warmed: Warmed) -> None:
+            progress.done()
+            if warmed.outcome not in GOOD:
+                progress.line(f"{warmed.outcome}: {warmed.url}: {warmed.reason}")
+
+        warming = Warming(
+            crawler,
+            journal,
+            concurrency=options.concurrency,
+            rate=options.rate,
+            most=options.max_pages,
+            purge=purge if settings is not None and settings.admin.token else None,
+            told=told,
+            found=progress.found,
+            page_of=sources.own_page,
+        )
+        jobs = [Job(entry.url, entry.lastmod, options.follow) for entry in listed]
+        try:
+            return await warming.run(jobs)
+        except asyncio.CancelledError:
+            print(_summary(warming.totals), end="", file=sys.stderr)
+            raise
+
+
+def _of_totals(totals: Totals) -> dict[str, object]:
+    return {
+        "pages": totals.counts.total(),
+        "outcomes": dict(totals.counts),
+        "skipped": totals.skipped,
+        "left_out": totals.left_out,
+        "seconds": round(totals.seconds, 3),
+        "failures": [asdict(failure) for failure in totals.failures],
+    }
+
+
+def _summary(totals: Totals) -> str:
+    pages = totals.counts.total()
+    speed = pages / totals.seconds if totals.seconds else 0.0
+    parts = [f"{count} {name}" for name, count in totals.counts.most_common()]
+    if totals.skipped:
+        parts.append(f"{totals.skipped} skipped (done before)")
+    if totals.left_out:
+        parts.append(f"{totals.left_out} left out (--max-pages)")
+    lines = [f"{pages} pages in {totals.seconds:.1f} s ({speed:.1f} a second): {', '.join(parts)}"]
+    if totals.counts["outdated"]:
+        lines.append(
+            f"{totals.counts['outdated']} snapshots are older than their lastmod: with the settings of "
+            "the proxy and an [admin] token (--config) they are made anew"
+        )
+    lines += [f"failed: {one.url}: {one.reason}" for one in totals.failures[:_SHOWN_FAILURES]]
+    if len(totals.failures) > _SHOWN_FAILURES:
+        lines.append(f"and {len(totals.failures) - _SHOWN_FAILURES} more (--json has them all)")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,102 @@
+"""The settings in force as TOML or JSON, with where each comes from and without secrets. Pure."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pydantic.fields import FieldInfo
+
+from prerender.config.load import Sources, is_secret
+from prerender.config.settings import Settings
+from prerender.config.types import TableKeys
+
+DEFAULT = "default"
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A setting. ``hidden``: its value is not the real one, but tells as much as may be told."""
+
+    section: str
+    key: str
+    value: object
+    source: str
+    hidden: bool
+
+
+def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
+    """Every setting, in the order of settings.py."""
+    for section, keys in settings.model_dump(mode="json").items():
+        fields = type(getattr(settings, section)).model_fields
+        for key, value in keys.items():
+            source = sources.get((section, key), DEFAULT)
+            told = _told(fields[key], value)
+            hidden = is_secret(section, key) and bool(value)
+            if hidden:
+                told = _without_secret(str(value))
+                hidden = told != value
+            yield Shown(section, key, told, source, hidden)
+
+
+def as_toml(settings: Settings, sources: Sources) -> str:
+    """A settings file that says the same, but for what is hidden in it."""
+    lines: list[str] = []
+    section = ""
+    for setting in shown(settings, sources):
+        if setting.section != section:
+            section = setting.section
+            lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
+        line = f"{setting.key} = {toml(setting.value)}"
+        if setting.hidden:
+            line = f"# {line}, hidden here"
+        lines.append(f"{line}  # {setting.source}")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(settings: Settings, sources: Sources) -> dict[str, dict[str, dict[str, object]]]:
+    """By section and key: ``value``, ``source``, and ``hidden`` if it is."""
+    told: dict[str, dict[str, dict[str, object]]] = {}
+    for setting in shown(settings, sources):
+        values: dict[str, object] = {"value": setting.value, "source": setting.source}
+        if setting.hidden:
+            values["hidden"] = True
+        told.setdefault(setting.section, {})[setting.key] = values
+    return told
+
+
+def toml(value: object) -> str:
+    """A value in TOML 1.0."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if value == math.floor(value):
+            return str(int(value))
+        case int() | float():
+            return str(value)
+        case list():
+            return f"[{', '.join(map(toml, value))}]"
+        case dict():
+            return f"{{ {', '.join(f'{key} = {toml(item)}' for key, item in value.items())} }}"
+    # A JSON text is a basic string of TOML, but for DEL.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _told(field: FieldInfo, value: object) -> object:
+    """A value as a settings file has it: rules are tables there."""
+    keys = next((keys for keys in field.metadata if isinstance(keys, TableKeys)), None)
+    if keys is None or not isinstance(value, list):
+        return value
+    return [dict(zip(keys, row, strict=True)) for row in value]
+
+
+def _without_secret(value: str) -> str:
+    """A URL without user name and password; of anything else nothing."""
+    if "://" not in value:
+        return _HIDDEN
+    netloc = urlsplit(value).netloc
+    if "@" not in netloc:
+        return value
+    return value.replace(netloc, f"{_HIDDEN}@{netloc.rpartition('@')[2]}", 1)

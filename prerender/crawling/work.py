@@ -1,0 +1,94 @@
+"""Work on many pages at once, with bounds: how many at a time, how many a second, how many in all."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+S = TypeVar("S", bound="HasURL")
+
+
+class HasURL(Protocol):
+    """What is to be done has a URL, by which it is known."""
+
+    @property
+    def url(self) -> str: ...
+
+
+class Pace:
+    """Lets ``rate`` pass a second; 0: as many as come."""
+
+    def __init__(self, rate: float) -> None:
+        self._gap = 1 / rate if rate else 0.0
+        self._next = 0.0
+
+    async def wait(self) -> None:
+        """Wait for one's turn."""
+        now = time.monotonic()
+        self._next = max(self._next, now)
+        turn = self._next
+        self._next += self._gap
+        if turn > now:
+            await asyncio.sleep(turn - now)
+
+
+class Frontier(Generic[S]):
+    """What was found and is to be done, each URL once, and at most ``most`` of them (0: all)."""
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
+        self._seen: set[str] = set()
+        self._left_out: set[str] = set()
+
+    def new(self, found: Iterable[S]) -> list[S]:
+        """Those of the found ones that are to be done."""
+        taken = []
+        for one in found:
+            if one.url in self._seen:
+                continue
+            if self._most and len(self._seen) >= self._most:
+                self._left_out.add(one.url)
+                continue
+            self._seen.add(one.url)
+            taken.append(one)
+        return taken
+
+    @property
+    def left_out(self) -> int:
+        """How many there were beyond ``most``."""
+        return len(self._left_out)
+
+
+async def work_through(
+    first: Iterable[T],
+    do: Callable[[T], Awaitable[Iterable[T]]],
+    *,
+    concurrency: int,
+    rate: float = 0.0,
+) -> None:
+    """Do everything, and what comes of it; an error ends the whole work."""
+    queue: asyncio.Queue[T] = asyncio.Queue()
+    pace = Pace(rate)
+    for one in first:
+        queue.put_nowait(one)
+
+    async def worker() -> None:
+        while True:
+            one = await queue.get()
+            await pace.wait()
+            for more in await do(one):
+                queue.put_nowait(more)
+            queue.task_done()
+
+    done = asyncio.create_task(queue.join(), name="all done")
+    workers = [asyncio.create_task(worker(), name=f"worker {n}") for n in range(concurrency)]
+    try:
+        await asyncio.wait([done, *workers], return_when=asyncio.FIRST_COMPLETED)
+        for failed in workers:
+            if failed.done():
+                failed.result()
+    finally:
+        for task in (done, *workers):
+            task.cancel()
+        await asyncio.gather(done, *workers, return_exceptions=True)

@@ -1,0 +1,195 @@
+"""A folder of snapshots: ``index.json``, and a file for each page with its gzip form beside it.
+
+The index has ``format`` 1, ``site``, and ``pages``: objects with ``page`` (path, query and ``#!``
+fragment), ``file``, ``status``, ``headers``, ``etag``, ``last_modified`` and ``made`` (Unix seconds),
+``ttl``, ``tags``, ``shell`` and ``text_length``. Files have the time when the content last changed, for
+Last-Modified.
+"""
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from prerender.errors import ArchiveError
+from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target
+
+FORMAT = 1
+INDEX = "index.json"
+PAGES = "pages"
+# Smaller files are not served sooner by being compressed.
+_LEAST_COMPRESSED_BYTES = 512
+_FILE = re.compile(r"pages/[0-9a-f]{2}/[0-9a-f]{32}\.html", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A page in the index. ``made``: when it was rendered (Unix seconds)."""
+
+    page: str
+    file: str
+    status: int
+    headers: tuple[Header, ...]
+    etag: str
+    last_modified: int
+    made: float
+    ttl: float | None
+    tags: tuple[str, ...]
+    shell: str
+    text_length: int
+
+    @classmethod
+    def of(cls, target: Target, snapshot: Snapshot, made: float) -> "Archived":
+        """The entry of a snapshot."""
+        return cls(
+            page=target.page,
+            file=f"{PAGES}/{target.key[:2]}/{target.key}.html",
+            status=snapshot.status,
+            headers=snapshot.headers,
+            etag=snapshot.etag,
+            last_modified=snapshot.last_modified,
+            made=made,
+            ttl=snapshot.ttl,
+            tags=snapshot.tags,
+            shell=snapshot.shell,
+            text_length=snapshot.facts.text_length,
+        )
+
+    @classmethod
+    def read(cls, told: Any) -> "Archived":
+        """The entry that was written as JSON. Raises ValueError."""
+        try:
+            entry = cls(
+                page=str(told["page"]),
+                file=str(told["file"]),
+                status=int(told["status"]),
+                headers=tuple((str(name), str(value)) for name, value in told["headers"]),
+                etag=str(told["etag"]),
+                last_modified=int(told["last_modified"]),
+                made=float(told["made"]),
+                ttl=None if told["ttl"] is None else float(told["ttl"]),
+                tags=tuple(map(str, told["tags"])),
+                shell=str(told["shell"]),
+                text_length=int(told["text_length"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"an entry of the index is not whole: {error!r}") from None
+        if not _FILE.fullmatch(entry.file):
+            raise ValueError(f"{entry.file!r} is no file of an export")
+        if not entry.page.startswith("/"):
+            raise ValueError(f"{entry.page!r} is no page")
+        if not re.fullmatch(r'(W/)?"[0-9a-f]{32}"', entry.etag, re.ASCII):
+            raise ValueError(f"{entry.page}: {entry.etag!r} is no entity-tag of a snapshot")
+        return entry
+
+    def snapshot(self, body: bytes) -> Snapshot:
+        """The snapshot, from what its file holds."""
+        return Snapshot(
+            status=self.status,
+            headers=self.headers,
+            body=body,
+            etag=self.etag,
+            last_modified=self.last_modified,
+            facts=Facts(settled="imported", text_length=self.text_length),
+            ttl=self.ttl,
+            tags=self.tags,
+            shell=self.shell,
+        )
+
+
+class Archive:
+    """A folder with the snapshots of one ``site`` (scheme and host)."""
+
+    def __init__(self, folder: Path, site: str, pages: dict[str, Archived] | None = None) -> None:
+        self.folder = folder
+        self.site = site
+        self.pages = dict(pages or {})
+
+    @classmethod
+    def create(cls, folder: Path, site: str) -> "Archive":
+        """A folder to export to: a new one, an empty one, or one of an export before.
+
+        What was exported before stays until ``finish``. Raises ArchiveError.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()) and not (folder / INDEX).exists():
+                raise ArchiveError(f"{folder}: is neither empty nor an export of before")
+        except OSError as error:
+            raise ArchiveError(f"{folder}: {error.strerror}") from error
+        return cls(folder, site)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Archive":
+        """An export that is there. Raises ArchiveError."""
+        try:
+            told = json.loads((folder / INDEX).read_text("utf-8"))
+            if told["format"] != FORMAT:
+                raise ArchiveError(f"{folder}: is an export of another version")
+            pages = [Archived.read(entry) for entry in told["pages"]]
+            return cls(folder, str(told["site"]), {entry.page: entry for entry in pages})
+        except OSError as error:
+            raise ArchiveError(f"{folder / INDEX}: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise ArchiveError(f"{folder / INDEX}: is no index of an export: {error}") from error
+
+    def add(self, target: Target, snapshot: Snapshot, made: float) -> None:
+        """Write a snapshot. Raises ArchiveError."""
+        entry = Archived.of(target, snapshot, made)
+        file = self.folder / entry.file
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            _write(file, snapshot.body, entry.last_modified)
+            compressed = gzip.compress(snapshot.body, mtime=0)
+            packed = file.with_name(f"{file.name}.gz")
+            if len(snapshot.body) >= _LEAST_COMPRESSED_BYTES:
+                _write(packed, compressed, entry.last_modified)
+            else:
+                packed.unlink(missing_ok=True)
+        except OSError as error:
+            raise ArchiveError(f"{file}: {error.strerror}") from error
+        self.pages[entry.page] = entry
+
+    def body(self, entry: Archived) -> bytes:
+        """What the file of a page holds. Raises ArchiveError."""
+        try:
+            return (self.folder / entry.file).read_bytes()
+        except OSError as error:
+            raise ArchiveError(f"{self.folder / entry.file}: {error.strerror}") from error
+
+    def finish(self, files: Mapping[str, str]) -> None:
+        """Write the index, and ``files`` by their names; then remove what is not in it any more."""
+        ordered = [self.pages[page] for page in sorted(self.pages)]
+        index = {"format": FORMAT, "site": self.site, "pages": [asdict(entry) for entry in ordered]}
+        try:
+            for name, text in files.items():
+                _write(self.folder / name, text.encode())
+            _write(self.folder / INDEX, json.dumps(index, indent=1, ensure_ascii=False).encode())
+            self._remove({entry.file for entry in ordered})
+        except OSError as error:
+            raise ArchiveError(f"{self.folder}: {error.strerror}") from error
+
+    def _remove(self, kept: set[str]) -> None:
+        for file in self._files():
+            if file.relative_to(self.folder).as_posix().removesuffix(".gz") not in kept:
+                file.unlink()
+                with suppress(OSError):  # others are in it
+                    file.parent.rmdir()
+
+    def _files(self) -> Iterator[Path]:
+        yield from list((self.folder / PAGES).glob("??/*.html"))
+        yield from list((self.folder / PAGES).glob("??/*.html.gz"))
+
+
+def _write(file: Path, data: bytes, changed: int | None = None) -> None:
+    """Write a file whole or not at all: whoever reads it meanwhile gets the old one."""
+    new = file.with_name(f".{file.name}.new")
+    new.write_bytes(data)
+    if changed is not None:
+        os.utime(new, (changed, changed))
+    new.replace(file)

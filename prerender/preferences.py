@@ -1,0 +1,50 @@
+"""Fields in which a client weighs what it would like: ``a;q=0.5, b`` (RFC 9110, 12.4.2). Pure."""
+
+import re
+from functools import lru_cache
+
+# Nobody sends more in earnest, and it must not fill the memory of the last function.
+_LONGEST = 512
+_WEIGHT = re.compile(r"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.ASCII | re.IGNORECASE)
+
+
+def weights(value: str) -> dict[str, float]:
+    """The members of a field, in lower case, and how much each is liked.
+
+    Parameters other than the weight belong to the member (``a;x=1``). Of one that is there twice the
+    greater weight counts; one with a malformed weight is left out.
+    """
+    found: dict[str, float] = {}
+    for member in value.lower().split(","):
+        parts = [part.strip(" \t") for part in member.split(";")]
+        weight = 1.0
+        if len(parts) > 1 and parts[-1].partition("=")[0].rstrip(" \t") == "q":
+            match = _WEIGHT.fullmatch(parts.pop())
+            weight = float(match[1]) if match else -1.0
+        if parts[0] and weight >= 0:
+            name = ";".join(parts)
+            found[name] = max(found.get(name, 0.0), weight)
+    return found
+
+
+def preferences(value: str) -> list[str]:
+    """The members that are wanted at all, best first; equal ones in their order."""
+    weighed = weights(value)
+    return sorted((name for name, weight in weighed.items() if weight), key=lambda n: -weighed[n])
+
+
+def prefers_markdown(accept: str) -> bool:
+    """Whether an Accept field names text/markdown (RFC 7763) and likes HTML no better."""
+    return len(accept) <= _LONGEST and _prefers_markdown(accept)
+
+
+@lru_cache(maxsize=256)
+def _prefers_markdown(accept: str) -> bool:
+    ranges: dict[str, float] = {}
+    for name, weight in weights(accept).items():
+        media_type = name.partition(";")[0]
+        ranges[media_type] = max(ranges.get(media_type, 0.0), weight)
+    markdown = ranges.get("text/markdown", 0.0)
+    # The most specific range that fits counts (RFC 9110 section 12.5.1).
+    html = next((ranges[it] for it in ("text/html", "text/*", "*/*") if it in ranges), 0.0)
+    return markdown > 0 and markdown >= html

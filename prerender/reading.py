@@ -1,0 +1,163 @@
+"""What stands in the HTML of a page for those who do not look at it: cards of the dashboard. Pure.
+
+Pages are hostile here: whatever stands in them, reading ends, and what is handed out is bounded.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin
+
+from lxml import etree
+from lxml import html as lxml_html
+
+_LONGEST_VALUE = 1000
+_MOST_VALUES = 40
+_LONGEST_DATA = 8000
+_MOST_DATA = 20
+_MOST_HEADINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredData:
+    """A block of JSON-LD: the types it names, and its text, in good order if it is ``valid``."""
+
+    types: tuple[str, ...]
+    valid: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPreview:
+    """What social networks show of a link: Open Graph, then Twitter's names, then the page's own."""
+
+    title: str
+    description: str
+    image: str
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a page says of itself. URLs are as they stand, but for those of ``preview``."""
+
+    title: str
+    description: str
+    canonical: str
+    robots: str
+    language: str
+    headings: tuple[tuple[int, str], ...]
+    alternates: tuple[tuple[str, str], ...]
+    open_graph: tuple[tuple[str, str], ...]
+    structured_data: tuple[StructuredData, ...]
+    preview: LinkPreview
+    links: int
+    images: int
+    images_without_text: int
+
+
+def read(body: bytes, url: str) -> Reading:
+    """Read the HTML (UTF-8) of the page at ``url``."""
+    root = parse(body)
+    if root is None:
+        root = lxml_html.document_fromstring("<html></html>")
+    metas = _metas(root)
+    title = _text(root.xpath("string(//title[not(ancestor::svg)])"))
+    description = dict(metas).get("description", "")
+    first: dict[str, str] = {}
+    for name, value in metas:
+        first.setdefault(name, value)
+    return Reading(
+        title=title,
+        description=description,
+        canonical=_link(root, "canonical"),
+        robots=", ".join(value for name, value in metas if name in ("robots", "googlebot")),
+        language=_text(root.get("lang", "")),
+        headings=tuple(
+            (int(heading.tag[1]), _text(heading.text_content()))
+            for heading in root.xpath("//h1 | //h2 | //h3")[:_MOST_HEADINGS]
+        ),
+        alternates=tuple(
+            (_text(link.get("hreflang", "")), _text(link.get("href", "")))
+            for link in root.xpath("//link[@rel='alternate'][@hreflang]")[:_MOST_VALUES]
+        ),
+        open_graph=tuple(
+            (name, value)
+            for name, value in metas
+            if name.startswith(("og:", "twitter:", "article:", "product:"))
+        )[:_MOST_VALUES],
+        structured_data=tuple(
+            _structured(script.text or "")
+            for script in root.xpath("//script[@type='application/ld+json']")[:_MOST_DATA]
+        ),
+        preview=LinkPreview(
+            title=first.get("og:title") or first.get("twitter:title") or title,
+            description=first.get("og:description")
+            or first.get("twitter:description")
+            or description,
+            image=_absolute(url, first.get("og:image") or first.get("twitter:image") or ""),
+            site=first.get("og:site_name") or "",
+        ),
+        links=len(root.xpath("//a[@href]")),
+        images=len(root.xpath("//img")),
+        images_without_text=len(root.xpath("//img[not(@alt)]")),
+    )
+
+
+def parse(body: bytes) -> Any:
+    """The root element of an HTML document in UTF-8; None if there is none."""
+    try:
+        parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True)
+        return lxml_html.document_fromstring(body, parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError, ValueError):
+        return None
+
+
+def _metas(root: Any) -> list[tuple[str, str]]:
+    """Names (or properties), in lower case, and contents."""
+    found = []
+    for meta in root.xpath("//meta[@content][@name or @property]"):
+        name = (meta.get("property") or meta.get("name") or "").strip().lower()
+        found.append((name[:100], _text(meta.get("content"))))
+    return found
+
+
+def _link(root: Any, rel: str) -> str:
+    for link in root.xpath("//link[@rel][@href]"):
+        if rel in link.get("rel").lower().split():
+            return _text(link.get("href"))
+    return ""
+
+
+def _structured(text: str) -> StructuredData:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return StructuredData((), False, text.strip()[:_LONGEST_DATA])
+    shown = json.dumps(data, indent=2, ensure_ascii=False)
+    return StructuredData(_types(data), True, shown[:_LONGEST_DATA])
+
+
+def _types(data: object) -> tuple[str, ...]:
+    items = data if isinstance(data, list) else [data]
+    graph = [item.get("@graph") for item in items if isinstance(item, dict)]
+    items = [*items, *(node for nodes in graph if isinstance(nodes, list) for node in nodes)]
+    found: list[str] = []
+    for item in items:
+        kind = item.get("@type") if isinstance(item, dict) else None
+        kinds = kind if isinstance(kind, list) else [kind]
+        found += [text[:100] for text in kinds if isinstance(text, str)]
+    return tuple(found[:_MOST_VALUES])
+
+
+def _absolute(url: str, reference: str) -> str:
+    """An absolute http(s) URL, or ''."""
+    try:
+        absolute = urljoin(url, reference) if reference else ""
+    except ValueError:
+        return ""
+    return absolute if absolute.startswith(("http://", "https://")) else ""
+
+
+def _text(text: object) -> str:
+    return " ".join(str(text).split())[:_LONGEST_VALUE]

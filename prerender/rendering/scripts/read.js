@@ -1,0 +1,48 @@
+// What a person can read of the page: [text, whether it is shown] of all that stands between tags, in the
+// order in which it is drawn; and where its links lead. Evaluated in an isolated world. An element ends a text, a comment does not.
+(() => {
+  "use strict";
+  const unread = new Set(["script", "style", "noscript", "template", "head"]);
+  const texts = [];
+  let text = "";
+  let shown = false;
+
+  const end = () => {
+    const plain = text.replace(/\s+/g, " ").trim();
+    if (plain) texts.push([plain, shown]);
+    text = "";
+  };
+
+  // Options count as shown, although they have no place on the page until the list is opened.
+  const isShown = (element) =>
+    (element?.closest("select") ?? element)?.checkVisibility({ visibilityProperty: true }) ?? true;
+
+  const childrenOf = (node) => {
+    if (node.shadowRoot) return node.shadowRoot.childNodes;
+    if (node.localName === "slot" && node.assignedNodes) {
+      const assigned = node.assignedNodes();
+      if (assigned.length) return assigned;
+    }
+    return node.childNodes;
+  };
+
+  // A list of what is left to do instead of recursion: pages nest as deep as they like.
+  const stack = [document.documentElement];
+  while (stack.length) {
+    const node = stack.pop();
+    if (typeof node === "function") {
+      node();
+    } else if (node.nodeType === Node.TEXT_NODE) {
+      if (!text) shown = isShown(node.parentElement);
+      text += node.data;
+    } else if (node.nodeType === Node.ELEMENT_NODE && !unread.has(node.localName)) {
+      end();
+      stack.push(end, ...Array.from(childrenOf(node)).reverse());
+    }
+  }
+  end();
+  const links = Array.from(document.querySelectorAll("a[href]"), (link) => String(link.href));
+  const canonicals = document.querySelectorAll('link[rel~="canonical" i]');
+  links.push(...Array.from(canonicals, (link) => link.href));
+  return { url: location.href, title: document.title, texts, links };
+})()

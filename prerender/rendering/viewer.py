@@ -1,0 +1,122 @@
+"""Pictures and texts of pages: as a person sees one, and as a crawler sees its snapshot (no scripts).
+
+They are made by the pool's pages, one at a time, from a section of the queue of their own, so that
+crawlers never wait for more than one of them. A page that was looked at is replaced.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from prerender.errors import NotRenderable, RenderTimeout
+from prerender.rendering import document
+from prerender.rendering.gateway import Gateway
+from prerender.rendering.page import Look
+from prerender.rendering.pool import Pool
+from prerender.rendering.visit import Document
+from prerender.snapshots.snapshot import Snapshot, Target
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.upstream import Upstream
+
+_SECTION = "the dashboard's pictures"
+_KEPT_SECONDS = 300.0
+_KEPT_BYTES = 64 * 1024**2
+_HTML = "text/html; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLimits:
+    """Of each look: seconds of the wall clock, of virtual time and of silence; bytes of a document."""
+
+    timeout: float
+    budget: float
+    patience: float
+    max_bytes: int
+
+
+Fetching = Callable[[], Coroutine[Any, Any, Document]]
+
+
+class Viewer:
+    """Looks at pages of the site at ``public``. What was seen is kept for five minutes."""
+
+    def __init__(
+        self, public: URL, upstream: Upstream, gateway: Gateway, pool: Pool, limits: ViewLimits
+    ) -> None:
+        self._public = public
+        self._upstream = upstream
+        self._gateway = gateway
+        self._pool = pool
+        self._limits = limits
+        self._seen = BoundedMemoryCache(_KEPT_BYTES)
+        self._turn = asyncio.Lock()
+
+    async def user(self, target: Target, version: str) -> Look:
+        """The page as a person sees it now. Raises RenderError, OriginError and NotRenderable.
+
+        ``version``: one that was seen with another version of the snapshot does not count.
+        """
+
+        async def fetch() -> Document:
+            page = await document.fetch(
+                self._upstream,
+                self._public,
+                target.path,
+                self._limits.max_bytes,
+                for_a_person=True,
+            )
+            if page.status // 100 == 3:
+                raise NotRenderable(f"redirects to {page.headers['Location']}")
+            return page
+
+        return await self._look(f"user {target.key} {version}", target.url, fetch, scripts=True)
+
+    async def crawler(self, target: Target, snapshot: Snapshot) -> Look:
+        """The snapshot as a crawler sees it that runs no scripts. Raises RenderError."""
+        return await self._static(f"crawler {target.key} {snapshot.etag}", target, snapshot.body)
+
+    async def preview(self, target: Target, image: str) -> Look:
+        """The picture of a link preview, as large as networks show it. Raises RenderError."""
+        quoted = image.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+        body = (
+            "<!doctype html><style>body{margin:0;background:#ddd}img{display:block;width:1280px;"
+            f'height:670px;object-fit:cover}}</style><img alt="" src="{quoted}">'
+        )
+        return await self._static(f"preview {target.key} {image}", target, body.encode(), 670)
+
+    async def _static(self, name: str, target: Target, body: bytes, height: int = 0) -> Look:
+        async def made() -> Document:
+            return Document(200, CIMultiDict({"Content-Type": _HTML}), body)
+
+        return await self._look(name, target.url, made, scripts=False, height=height)
+
+    async def _look(
+        self, name: str, url: str, fetch: Fetching, *, scripts: bool, height: int = 0
+    ) -> Look:
+        deadline = time.monotonic() + self._limits.timeout
+        async with self._turn:
+            if isinstance(seen := self._seen.peek(name), Look):
+                return seen
+            left = deadline - time.monotonic()
+            try:
+                async with asyncio.timeout(left), self._pool.place(_SECTION) as place:
+                    page_document = await fetch()
+                    async with self._pool.page(place, left) as page:
+                        with self._gateway.visit(page.number, page_document) as visit:
+                            look = await page.look(
+                                url,
+                                visit,
+                                budget=self._limits.budget,
+                                patience=self._limits.patience,
+                                scripts=scripts,
+                                height=height,
+                            )
+            except TimeoutError:
+                raise RenderTimeout(f"{url}: no picture in time") from None
+            await self._seen.set(name, look, _KEPT_SECONDS)
+            return look

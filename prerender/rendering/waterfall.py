@@ -1,0 +1,79 @@
+"""What a page asked for while it was rendered, as its owner reads it. Pure, but for the clock."""
+
+import time
+from collections.abc import Iterable
+
+from prerender.rendering.page import Resource
+from prerender.rendering.visit import Exchange, Visit
+from prerender.snapshots.snapshot import Fetch, Verdict
+
+# More lines are looked at by nobody, and each takes room where it is kept.
+MOST_FETCHES = 200
+_LONGEST_URL = 500
+# What the browser calls those who asked, as Sec-Fetch-Dest.
+_KINDS = {
+    "css": "image",
+    "fetch": "empty",
+    "iframe": "iframe",
+    "img": "image",
+    "link": "style",
+    "script": "script",
+    "xmlhttprequest": "empty",
+}
+
+
+def waterfall(visit: Visit, resources: Iterable[Resource] = ()) -> tuple[Fetch, ...]:
+    """The first requests of a visit in their order, and what the browser had kept of ``resources``."""
+    exchanges = visit.exchanges[:MOST_FETCHES]
+    now = time.monotonic()
+    seen = {exchange.url for exchange in visit.exchanges}
+    fetches = [_fetch(exchange, exchanges[0].started, now) for exchange in exchanges]
+    end = max((fetch.start + fetch.seconds for fetch in fetches), default=0.0)
+    fetches += [
+        _kept(resource, end)
+        for resource in resources
+        if resource.url.startswith("http") and resource.url.partition("#")[0] not in seen
+    ]
+    return tuple(sorted(fetches, key=lambda fetch: fetch.start))[:MOST_FETCHES]
+
+
+def _kept(resource: Resource, end: float) -> Fetch:
+    return Fetch(
+        "GET",
+        resource.url,
+        _KINDS.get(resource.initiator, ""),
+        "cached",
+        resource.status,
+        resource.size,
+        # The page's time is another one: at least it is not shown after all others.
+        round(min(resource.start, end), 4),
+        0.0,
+        "",
+    )
+
+
+def _fetch(exchange: Exchange, first: float, now: float) -> Fetch:
+    ended = exchange.ended if exchange.finished else now
+    return Fetch(
+        exchange.method[:16],
+        exchange.url[:_LONGEST_URL],
+        exchange.destination[:32],
+        _verdict(exchange),
+        int(exchange.status),
+        exchange.received_bytes,
+        round(exchange.started - first, 4),
+        round(ended - exchange.started, 4),
+        exchange.reason,
+    )
+
+
+def _verdict(exchange: Exchange) -> Verdict:
+    if exchange.blocked:
+        return "blocked"
+    if exchange.endless:
+        return "stream"
+    if not exchange.finished:
+        return "unanswered"
+    if exchange.status >= 400 or not exchange.status:
+        return "failed"
+    return "cached" if exchange.cached else "allowed"

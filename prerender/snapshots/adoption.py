@@ -1,0 +1,49 @@
+"""Takes in a snapshot that was made elsewhere, beside those that this proxy makes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from prerender.snapshots import clock as steady
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.snapshot import Snapshot, Target
+from prerender.snapshots.stores.store import Store
+
+Adopted = Literal["kept", "newer", "not kept"]
+
+
+async def adopt(
+    store: Store,
+    freshness: Freshness,
+    target: Target,
+    snapshot: Snapshot,
+    made: float,
+    *,
+    clock: Callable[[], float] = steady.now,
+) -> Adopted:
+    """Keep a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
+
+    "newer": one of a later time is there, or is being made. "not kept": by the settings, or because the
+    store is away. What has been purged since it was made stays so.
+    """
+    made = min(made, clock())
+    async with store.lease(target.key, 0) as fence:
+        old = await store.get(target.key, again=True)
+        if fence is None or (old is not None and old.stored >= made):
+            return "newer"
+        if old is not None and old.snapshot.etag == snapshot.etag:
+            snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
+        ttl = freshness.lifetime(target.page, snapshot, doubt=False)
+        if not ttl:
+            return "not kept"
+        entry = Entry(
+            target.page,
+            snapshot,
+            stored=made,
+            expires=made + ttl,
+            # Numbers of purges are microseconds too (purges.py).
+            generation=min(store.generation, int(made * 1_000_000)),
+            fence=fence,
+        )
+        return "kept" if await store.set(target.key, entry, freshness.kept(ttl)) else "not kept"

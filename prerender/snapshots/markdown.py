@@ -1,0 +1,178 @@
+"""A snapshot as Markdown: its main content, with links, tables and code. Pure, but slow.
+
+The page is looked through with lxml for what is content and where links lead; html-to-markdown writes
+it down.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from urllib.parse import urljoin
+
+import html_to_markdown
+import lxml.html
+from lxml.etree import LxmlError, XPath
+from lxml.html import HtmlElement
+
+# A part of each key: what an older version made is made again.
+FORMAT = "md1"
+
+_MAIN = XPath('//main | //*[@role="main"]')
+_ARTICLES = XPath("//body//article[not(ancestor::article)]")
+# What surrounds the content of a page that does not say where it is.
+_AROUND = XPath(
+    "//nav | //body//header[not(ancestor::article or ancestor::section)]"
+    " | //body//footer[not(ancestor::article or ancestor::section)]"
+    ' | //*[@role="navigation" or @role="banner" or @role="contentinfo" or @role="search"]'
+)
+_MENUS = XPath('.//nav | .//*[@role="navigation"]')
+_NO_CONTENT = XPath(
+    "//script | //style | //link | //noscript | //svg | //iframe | //object | //embed | //canvas"
+    ' | //dialog[not(@open)] | //*[@hidden and @hidden != "until-found"]'
+    ' | //*[@aria-hidden="true"] | //comment() | //processing-instruction()'
+)
+_FOUND_BY_SEARCH = XPath('//*[@hidden="until-found"]')
+_SHADOW_ROOTS = XPath("//template[@shadowrootmode]")
+_SLOTS = XPath(".//slot")
+_TEMPLATES = XPath("//template")
+_PICTURES_IN_PLACE = XPath('//img[starts-with(@src, "data:")]')
+_LINKS_TO_CODE = XPath('//a[starts-with(normalize-space(@href), "javascript:")]')
+_TEXT_LENGTH = XPath("string-length(normalize-space(.))")
+_LIKE_ELEMENTS = XPath(
+    './/text()[contains(., "<")]'
+    "[not(ancestor::code or ancestor::pre or ancestor::kbd or ancestor::samp)]"
+)
+# lxml reads them, but does not take them (XML 1.0 section 2.2).
+_NOT_FOR_LXML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# Text that would be read as an element or a comment.
+_LIKE_AN_ELEMENT = re.compile(r"<(?=[A-Za-z/!?])")
+# Deeper nesting is no document of a person's.
+_DEEPEST = 200
+_OPTIONS = html_to_markdown.ConversionOptions(
+    extract_metadata=False,
+    hidden_content="drop",
+    br_in_tables=True,
+    compact_tables=True,
+    preprocessing=html_to_markdown.PreprocessingOptions(enabled=False),
+    max_depth=_DEEPEST,
+)
+
+
+def markdown_of(html: bytes, url: str) -> bytes:
+    """The page at ``url``, in UTF-8: front matter with its title, description and URL, and its content.
+
+    Raises ValueError where nothing can be made of it.
+    """
+    parser = lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)
+    try:
+        page = lxml.html.document_fromstring(html, parser=parser)
+    except LxmlError as error:
+        raise ValueError(f"{url}: {error}") from error
+    front = _front_matter(page, url)
+    options = replace(_OPTIONS, base_url=_base(page, url))
+    _put_shadow_trees_in_place(page)
+    _drop([*_NO_CONTENT(page), *_TEMPLATES(page)])
+    for link in _LINKS_TO_CODE(page):
+        del link.attrib["href"]
+    for element in _FOUND_BY_SEARCH(page):
+        del element.attrib["hidden"]
+    for picture in _PICTURES_IN_PLACE(page):
+        picture.drop_tree()
+    content = _content(page)
+    _escape(content)
+    text = lxml.html.tostring(content, encoding="unicode", with_tail=False)
+    try:
+        converted = html_to_markdown.convert(text, options).content or ""
+    except Exception as error:  # of several kinds, one of them the library's own mistakes
+        raise ValueError(f"no Markdown can be made of {url}: {error!r}") from error
+    return f"{front}\n{converted.strip()}\n".encode("utf-8", "replace")
+
+
+def _front_matter(page: HtmlElement, url: str) -> str:
+    """What the head says, as YAML; a JSON text is one of YAML's."""
+    titles = page.xpath("//head/title")
+    said = {
+        "title": " ".join(titles[0].text_content().split()) if titles else "",
+        "description": " ".join(page.xpath('string(//meta[@name="description"]/@content)').split()),
+        "url": page.xpath('string(//link[@rel="canonical"]/@href)').strip() or url,
+    }
+    lines = [
+        f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in said.items() if text
+    ]
+    return "\n".join(["---", *lines, "---", ""])
+
+
+def _base(page: HtmlElement, url: str) -> str:
+    """The URL that relative ones belong to."""
+    try:
+        return str(urljoin(url, page.xpath("string(//base[@href][1]/@href)")))
+    except ValueError:
+        return url
+
+
+def _put_shadow_trees_in_place(page: HtmlElement) -> None:
+    """Show the shadow tree of each host instead of its children, these where its slots are."""
+    # From the inside out, so that a host within a shadow tree is there already.
+    for root in reversed(_SHADOW_ROOTS(page)):
+        host = root.getparent()
+        if host is None:
+            continue
+        root.drop_tree()
+        root.tail = None
+        children = [child for child in host if isinstance(child.tag, str)]
+        loose, host.text = host.text or "", None
+        for child in list(host):
+            loose += child.tail or ""
+            child.tail = None
+            host.remove(child)
+        root.tag = "div"
+        host.append(root)
+        for slot in _SLOTS(root):
+            name = slot.get("name", "")
+            given = [child for child in children if child.get("slot", "") == name]
+            if given or (not name and loose.strip()):
+                # In place of what the slot would show without them.
+                slot[:] = given
+                slot.text = None if name else loose
+
+
+def _content(page: HtmlElement) -> HtmlElement:
+    """The element that holds the content."""
+    body = page.find("body")
+    candidates = _MAIN(page) or (_ARTICLES(page) if len(_ARTICLES(page)) == 1 else [])
+    best = max(candidates, key=_length, default=None)
+    if best is not None and _length(best):
+        return _without(best, _MENUS(best))
+    whole = page if body is None else body
+    return _without(whole, (element for element in _AROUND(page) if element.tag != "body"))
+
+
+def _without(element: HtmlElement, parts: Iterable[HtmlElement]) -> HtmlElement:
+    """The element without some parts of it, unless there is nothing else in it."""
+    found = set(parts)
+    parts = [part for part in found if found.isdisjoint(part.iterancestors())]
+    if sum(map(_length, parts)) < _length(element):
+        _drop(parts)
+    return element
+
+
+def _length(element: HtmlElement) -> int:
+    return int(_TEXT_LENGTH(element))
+
+
+def _drop(elements: Iterable[HtmlElement]) -> None:
+    for element in elements:
+        if element.getparent() is not None:
+            element.drop_tree()
+
+
+def _escape(content: HtmlElement) -> None:
+    """Let text stay text: ``<b>`` that was written about is not to be an element of the Markdown."""
+    for text in _LIKE_ELEMENTS(content):
+        element = text.getparent()
+        escaped = _LIKE_AN_ELEMENT.sub("&lt;", _NOT_FOR_LXML.sub("", text))
+        if text.is_tail:
+            element.tail = escaped
+        else:
+            element.text = escaped

@@ -1,0 +1,125 @@
+"""One line for each request, by a way that costs little: thousands of requests a second are answered.
+
+A line is put together from texts that are quoted as JSON strings in ASCII, so nothing that a client
+sends can end it, begin another one or move the cursor of who reads it. Lines are collected for a
+moment and written together.
+"""
+
+import asyncio
+import json.encoder
+import time
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Literal
+
+from prerender.telemetry.records import RequestRecord
+from prerender.telemetry.redaction import Redaction
+
+_FLUSH_SECONDS = 0.1
+# Longer ones are cut: a line must not be as long as the head of a request may be.
+_LONGEST = 2048
+_REMEMBERED = 1024
+
+_quoted: Callable[[str], str] = json.encoder.encode_basestring_ascii
+
+
+class AccessLog:
+    """Listens to the records of requests, and gives lines to ``write``, many at a time.
+
+    ``only_snapshots``: requests that are simply forwarded are left out.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None], line: "Line", *, only_snapshots: bool = False
+    ) -> None:
+        self._write = write
+        self._line = line
+        self._only_snapshots = only_snapshots
+        self._lines: list[str] = []
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, record: RequestRecord) -> None:
+        """Take down a request."""
+        if self._only_snapshots and record.kind == "forward":
+            return
+        if not self._lines:
+            self._loop.call_later(_FLUSH_SECONDS, self.flush)
+        self._lines.append(self._line(record))
+
+    def flush(self) -> None:
+        """Write what has been taken down."""
+        lines, self._lines = self._lines, []
+        if lines:
+            self._write("".join(lines))
+
+
+class Line:
+    """Makes a line of a record, as JSON or in the form in which other lines are shown to people."""
+
+    def __init__(self, form: Literal["console", "json"], redaction: Redaction) -> None:
+        json_form = form == "json"
+        self._whole = _JSON if json_form else _CONSOLE
+        self._pair = ', "%s": %s' if json_form else " %s=%s"
+        self._redaction = redaction
+        # These come again and again.
+        self._target = lru_cache(maxsize=_REMEMBERED)(self._read_target)
+        self._client = lru_cache(maxsize=_REMEMBERED)(self._read_client)
+        self._decision = lru_cache(maxsize=_REMEMBERED)(self._read_decision)
+
+    def __call__(self, record: RequestRecord) -> str:
+        """The line, with its end."""
+        target = record.target
+        whole_seconds = int(record.time)
+        return self._whole % (
+            _second(whole_seconds),
+            (record.time - whole_seconds) * 1e6,
+            record.method,
+            self._target(target if len(target) <= _LONGEST else target[:_LONGEST]),
+            record.status,
+            record.seconds * 1000,
+            record.sent_bytes,
+            self._decision(record.kind, record.reason, record.source, record.cache, record.detail),
+            record.remote,
+            self._client(record.user_agent[:_LONGEST], record.crawler),
+            self._rest(record),
+        )
+
+    def _read_target(self, target: str) -> str:
+        return _quoted(self._redaction(target))
+
+    def _read_decision(self, *words: str) -> str:
+        names = ("decision", "reason", "source", "cache", "detail")
+        return self._words(zip(names, words, strict=True))
+
+    def _read_client(self, user_agent: str, crawler: str | None) -> str:
+        return self._words((("user_agent", user_agent), ("crawler", crawler or "")))
+
+    def _rest(self, record: RequestRecord) -> str:
+        """What most requests do not have."""
+        text = ""
+        if record.error or record.trace_id:
+            text = self._words((("error", record.error), ("trace_id", record.trace_id)))
+        if record.origin_seconds is not None:
+            text += self._pair % ("origin_ms", f"{record.origin_seconds * 1000:.2f}")
+        if (timings := record.timings) is not None:
+            for phase in ("queue", "document", "settle", "serialize"):
+                text += self._pair % (f"{phase}_ms", f"{getattr(timings, phase) * 1000:.2f}")
+        return text
+
+    def _words(self, pairs: Iterable[tuple[str, str]]) -> str:
+        return "".join(self._pair % (name, _quoted(word)) for name, word in pairs if word)
+
+
+_JSON = (
+    '{"timestamp": "%s.%06dZ", "level": "info", "event": "request", "method": "%s", "target": %s, '
+    '"status": %d, "ms": %.2f, "bytes": %d%s, "remote": "%s"%s%s}\n'
+)
+_CONSOLE = (
+    f"%s.%06dZ [info     ] {'request':<30} method=%s target=%s status=%d ms=%.2f bytes=%d%s "
+    'remote="%s"%s%s\n'
+)
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

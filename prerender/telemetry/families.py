@@ -1,0 +1,38 @@
+"""Metrics that are made when somebody looks, from what is counted elsewhere. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+Labels = tuple[str, ...]
+# How many were in each bucket or in a smaller one, by its bound as a text, and the sum of all.
+Distribution = tuple[Sequence[tuple[str, float]], float]
+
+
+def counter(name: str, text: str, labels: Labels, counts: Mapping[Labels, int]) -> Metric:
+    """What only grows, by the values of its labels."""
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, count in sorted(counts.items()):
+        family.add_metric(values, count)
+    return family
+
+
+def gauge(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
+    """What is so at this moment, by the values of its labels."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for of_labels, value in values.items():
+        family.add_metric(of_labels, value)
+    return family
+
+
+def histogram(name: str, text: str, labels: Labels, found: Mapping[Labels, Distribution]) -> Metric:
+    """How something is distributed, by the values of its labels."""
+    family = HistogramMetricFamily(name, text, labels=labels)
+    for values, (buckets, total) in sorted(found.items()):
+        family.add_metric(values, buckets, total)
+    return family

@@ -1,0 +1,147 @@
+"""Spans for OpenTelemetry, sent by OTLP over HTTP. The only user of its libraries, which are optional.
+
+A request is a span, a render another one within it, its phases are spans in that one. They are made of
+the records when all is over, so what is answered costs the drawing of its identifiers and no more;
+a thread of the library's sends them.
+
+``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` count as its
+documentation says.
+"""
+
+import random
+from collections.abc import Mapping
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.span import TraceState
+from opentelemetry.trace.status import Status, StatusCode
+
+from prerender import __version__
+from prerender.telemetry.records import RenderRecord, RequestRecord
+from prerender.telemetry.redaction import Redaction
+from prerender.telemetry.trace import TraceContext, new_trace
+
+_SERVICE = "prerender"
+# One that hangs must not hold up the end of the proxy for long.
+_TIMEOUT_SECONDS = 5.0
+
+Attributes = Mapping[str, str | int | float | bool]
+
+
+class Tracing:
+    """Sends spans to ``endpoint``. ``sample``: of the requests without a trace, how many begin one."""
+
+    def __init__(self, endpoint: str, sample: float, redaction: Redaction) -> None:
+        self._sample = sample
+        self._redaction = redaction
+        self._resource = Resource.create(
+            Resource({"service.name": _SERVICE, "service.version": __version__}).attributes
+        )
+        self._scope = InstrumentationScope("prerender", __version__)
+        self._processor = BatchSpanProcessor(
+            OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_SECONDS)
+        )
+
+    def begin(self, parent: TraceContext | None) -> TraceContext:
+        """A span for a request, in the trace it belongs to or in a new one."""
+        if parent is not None:
+            return parent.child()
+        return new_trace(sampled=random.random() < self._sample)  # noqa: S311
+
+    def request(self, record: RequestRecord) -> None:
+        """Send the span of a request."""
+        trace = record.trace
+        if trace is None or not trace.sampled:
+            return
+        path, _, query = record.target.partition("?")
+        attributes: dict[str, str | int | float | bool] = {
+            "http.request.method": record.method,
+            "http.response.status_code": record.status,
+            "url.path": path,
+            "client.address": record.remote,
+            "user_agent.original": record.user_agent,
+            "prerender.decision": record.kind,
+            "prerender.reason": record.reason,
+            "prerender.source": record.source,
+        }
+        optional = {
+            "url.query": self._redaction(f"?{query}")[1:],
+            "error.type": record.error,
+            "prerender.cache": record.cache,
+            "prerender.crawler": record.crawler or "",
+            "prerender.detail": record.detail,
+        }
+        attributes |= {name: value for name, value in optional.items() if value}
+        failed = record.status >= 500
+        self._send(record.method, trace, record.time, record.seconds, attributes, failed=failed)
+
+    def render(self, record: RenderRecord) -> None:
+        """Send the spans of a render and of its phases."""
+        trace = record.trace
+        if trace is None or not trace.sampled or not trace.own:
+            return
+        attributes: dict[str, str | int | float | bool] = {
+            "url.full": self._redaction(record.page.url),
+            "prerender.outcome": record.outcome,
+        }
+        if record.error:
+            attributes["error.type"] = record.error
+        if record.facts is not None:
+            attributes["prerender.settled"] = record.facts.settled
+            attributes["prerender.virtual_seconds"] = record.facts.virtual_seconds
+        failed = record.outcome == "failed"
+        self._send("render", trace, record.time, record.seconds, attributes, failed=failed)
+        if (timings := record.timings) is None:
+            return
+        began = record.time
+        # In this order, with little between them.
+        for phase in ("document", "queue", "settle", "serialize"):
+            seconds = getattr(timings, phase)
+            self._send(phase, trace.child(), began, seconds, {})
+            began += seconds
+
+    def close(self) -> None:
+        """Send what is left. Blocks."""
+        self._processor.shutdown()  # type: ignore[no-untyped-call]
+
+    def _send(
+        self,
+        name: str,
+        trace: TraceContext,
+        began: float,
+        seconds: float,
+        attributes: Attributes,
+        *,
+        failed: bool = False,
+    ) -> None:
+        kind = SpanKind.SERVER if "http.request.method" in attributes else SpanKind.INTERNAL
+        # Whoever sent the request's traceparent is elsewhere, all others are here.
+        remote = kind is SpanKind.SERVER
+        self._processor.on_end(
+            ReadableSpan(
+                name,
+                context=_context(trace, trace.span_id),
+                parent=_context(trace, trace.parent_id, remote=remote) if trace.parent_id else None,
+                resource=self._resource,
+                attributes=attributes,
+                kind=kind,
+                status=Status(StatusCode.ERROR if failed else StatusCode.UNSET),
+                start_time=int(began * 1e9),
+                end_time=int((began + seconds) * 1e9),
+                instrumentation_scope=self._scope,
+            )
+        )
+
+
+def _context(trace: TraceContext, span_id: str, *, remote: bool = False) -> SpanContext:
+    return SpanContext(
+        int(trace.trace_id, 16),
+        int(span_id, 16),
+        is_remote=remote,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED if trace.sampled else TraceFlags.DEFAULT),
+        trace_state=TraceState.from_header([trace.state]) if trace.state else None,
+    )

@@ -1,0 +1,175 @@
+"""What would be done with a request, by the code that would do it, and without doing it."""
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+
+GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+GPTBOT = "Mozilla/5.0 (compatible; GPTBot/1.3; +https://openai.com/gptbot)"
+PUBLIC = "https://www.example.com"
+SETTINGS: dict[str, dict[str, object]] = {
+    "site": {"url": PUBLIC},
+    "triggers": {
+        "search": "render",
+        "ai_training": "refuse",
+        "exclude": ["/account*"],
+        "robots_opt_out": True,
+    },
+    "cache": {"rules": [{"path": "/#!/my*", "ttl": "never"}]},
+}
+ROBOTS = "User-agent: *\nDisallow: /no*_escaped_fragment_"
+
+
+async def site(start_origin: StartOrigin) -> Site:
+    return await pages(
+        start_origin,
+        {"/": "<title>a</title><p>Content", "/robots.txt": web.Response(text=ROBOTS)},
+    )
+
+
+async def explain(proxy: Proxy, asked: dict[str, str], expected: int = 200) -> dict[str, Any]:
+    url = URL(f"{proxy.admin_url}/explain").with_query(asked)
+    async with proxy.client.get(url) as response:
+        assert response.status == expected
+        told: dict[str, Any] = await response.json()
+        return told
+
+
+NEITHER = ("forward", "neither an ugly URL nor a crawler", None, "the origin", None)
+METHOD = ("forward", "neither GET nor HEAD", None, "the origin", None)
+EXCLUDED = ("forward", "an excluded path", None, "the origin", None)
+OPTED_OUT = ("forward", "forbidden by robots.txt", None, "the origin", None)
+REFUSED = ("refuse", "a class of crawlers that is refused", "ai_training", "the proxy: 403", None)
+CRAWLER = ("render", "a crawler by its User-Agent", "search", "a new render", "/")
+
+
+def ugly(page: str) -> tuple[str | None, ...]:
+    return ("render", "an ugly URL", None, "a new render", page)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"url": "/"}, NEITHER),
+        ({"url": "/#!a"}, ugly("/#!a")),
+        ({"url": f"{PUBLIC}/#!a b"}, ugly("/#!a%20b")),
+        ({"url": "/?_escaped_fragment_=a"}, ugly("/#!a")),
+        ({"url": "/?utm_source=x#!a"}, ugly("/#!a")),
+        ({"url": "/", "user_agent": GOOGLEBOT}, CRAWLER),
+        ({"url": "/", "header": f"user-agent: {GPTBOT}"}, REFUSED),
+        ({"url": "/#!a", "method": "POST"}, METHOD),
+        ({"url": "/account#!a"}, EXCLUDED),
+        ({"url": "/no#!a"}, OPTED_OUT),
+    ],
+)
+async def test_what_would_be_decided(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    asked: dict[str, str],
+    expected: tuple[str | None, ...],
+) -> None:
+    origin = await site(start_origin)
+    proxy = await start_proxy(origin.url, {**SETTINGS, "browser": {"path": "/nonexistent"}})
+    told = await explain(proxy, asked)
+    decision, reason, crawler, by, page = expected
+    assert (told["decision"], told["reason"], told["crawler"]) == (decision, reason, crawler)
+    assert told["answered_by"].startswith(by)
+    assert told.get("page", {}).get("url") == (page and f"{PUBLIC}{page}")
+    assert origin.count("/") == 0
+
+
+async def test_variants_and_markdown(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await site(start_origin)
+    proxy = await start_proxy(
+        origin.url,
+        {
+            "browser": {"path": "/nonexistent"},
+            "triggers": {"ai_user": "markdown"},
+            "cache": {"vary": ["device"]},
+        },
+    )
+    phone = await explain(proxy, {"url": "/#!a", "user_agent": "Mobile"})
+    other = await explain(proxy, {"url": "/#!a"})
+    assert (phone["page"]["variant"], other["page"]["variant"]) == ("mobile", "desktop")
+    assert phone["page"]["key"] != other["page"]["key"]
+    assert phone["page"]["markdown"] is False
+    told = await explain(proxy, {"url": "/", "user_agent": "ChatGPT-User/1.0"})
+    assert told["reason"] == "a client that gets Markdown"
+    assert told["page"]["markdown"] is True
+
+
+async def test_what_is_stored(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await site(start_origin)
+    proxy = await start_proxy(origin.url, SETTINGS)
+    told = await explain(proxy, {"url": "/#!a"})
+    assert told["snapshot"] is None
+    assert told["freshness"] == {"ttl_seconds": 3600, "shown": None, "renewed": False}
+    assert origin.count("/") == 0
+
+    answer = await proxy.crawl("/#!a")
+    told = await explain(proxy, {"url": "/#!a"})
+    assert told["answered_by"] == "the fresh snapshot"
+    assert told["snapshot"]["etag"] == answer.headers["ETag"]
+    assert told["snapshot"]["bytes"] == len(answer.body)
+    assert told["snapshot"]["status"] == 200
+    assert 0 <= told["snapshot"]["age_seconds"] < 10
+    assert 3590 < told["snapshot"]["fresh_for_seconds"] <= 3600
+
+    told = await explain(proxy, {"url": "/#!/my/cart"})
+    assert told["freshness"]["ttl_seconds"] == 0
+    assert told["snapshot"] is None
+    assert origin.count("/") == 1
+
+
+async def test_what_is_stale(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await site(start_origin)
+    proxy = await start_proxy(origin.url, {"cache": {"stale": "1h"}})
+    page = origin.url + "/#!a"
+    await proxy.crawl("/#!a")
+    await proxy.client.post(f"{proxy.admin_url}/purge", json={"url": page, "soft": True})
+    for _ in range(2):
+        told = await explain(proxy, {"url": page})
+        assert told["answered_by"] == "the stale snapshot"
+        assert told["freshness"]["renewed"] is True
+        assert told["rendering"]["this_page_now"] is False
+    assert origin.count("/") == 1
+
+
+async def test_by_the_request_itself(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await site(start_origin)
+    proxy = await start_proxy(origin.url, {**SETTINGS, "browser": {"path": "/nonexistent"}})
+    url = URL(f"{proxy.admin_url}/a?b=%2f&_prerender=explain&_escaped_fragment_=c", encoded=True)
+    async with proxy.client.get(url, headers={"User-Agent": GOOGLEBOT}) as response:
+        told = await response.json()
+    assert told["request"]["target"] == "/a?b=%2f&_escaped_fragment_=c"
+    assert told["crawler"] == "search"
+    assert told["page"]["url"] == f"{PUBLIC}/a?b=%2f#!c"
+    # On the public listener it is a parameter like any other.
+    await proxy.get("/?_prerender=explain")
+    assert origin.requests[-1].raw_path == "/?_prerender=explain"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "error"),
+    [
+        ({}, 400, f"url: give a URL of {PUBLIC}, or what follows the host"),
+        ({"url": "https://other.example/"}, 400, f"url: give a URL of {PUBLIC}, or"),
+        ({"url": f"{PUBLIC}.evil.example/"}, 400, f"url: give a URL of {PUBLIC}, or"),
+        ({"url": "/", "method": "FOO"}, 501, "no such request would be answered"),
+        ({"url": "/", "method": "GET / HTTP/1.1\r\nA:"}, 400, "no such request would be"),
+        ({"url": "/", "header": "no name"}, 400, "no such request would be answered"),
+        ({"url": "/", "remote": "example.com"}, 400, "remote: give the address of a client"),
+    ],
+)
+async def test_what_is_no_question(
+    start_proxy: StartProxy, asked: dict[str, str], status: int, error: str
+) -> None:
+    proxy = await start_proxy(
+        "http://127.0.0.1:9", {**SETTINGS, "browser": {"path": "/nonexistent"}}
+    )
+    told = await explain(proxy, asked, status)
+    assert told["error"].startswith(error)

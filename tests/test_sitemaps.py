@@ -1,0 +1,130 @@
+"""Sitemaps as they are in the wild: XML in several states, indexes, compressed, plain lists."""
+
+import gzip
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prerender.crawling.sitemaps import Listed, is_sitemap, parse, read
+from prerender.errors import FetchFailed, SitemapError
+
+SCHEMA = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+
+
+def urlset(*urls: str) -> bytes:
+    entries = "".join(f"<url><loc>{url}</loc></url>" for url in urls)
+    return f'<?xml version="1.0" encoding="UTF-8"?><urlset {SCHEMA}>{entries}</urlset>'.encode()
+
+
+def index(*urls: str) -> bytes:
+    entries = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls)
+    return f"<sitemapindex {SCHEMA}>{entries}</sitemapindex>".encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "urls"),
+    [
+        (urlset("http://a/#!/x", " http://a/ü\n"), ["http://a/#!/x", "http://a/ü"]),
+        (gzip.compress(urlset("http://a/")), ["http://a/"]),
+        (b"\xef\xbb\xbf\n" + urlset("http://a/"), ["http://a/"]),
+        (urlset("http://a/?x=1&amp;y=2"), ["http://a/?x=1&y=2"]),
+        # Not escaped, as many are.
+        (urlset("http://a/?x=1&y=2&copy=3"), ["http://a/?x=1&y=2&copy=3"]),
+        (b"<urlset><url><loc>http://a/</loc></url></urlset>", ["http://a/"]),
+        (urlset("http://a/")[:-3], ["http://a/"]),
+        (b"http://a/\r\nhttp://b/#!/c\n\n# and so on\n", ["http://a/", "http://b/#!/c"]),
+        (urlset(), []),
+        (b"", []),
+        (
+            f"<urlset {SCHEMA} xmlns:i='i'><url><i:image><i:loc>no</i:loc></i:image>"
+            "<loc>http://a/</loc></url><url><i:loc>no</i:loc></url></urlset>".encode(),
+            ["http://a/"],
+        ),
+    ],
+)
+def test_what_is_listed(data: bytes, urls: list[str]) -> None:
+    assert [entry.url for entry in parse(data, "x")] == urls
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<html><body>No", "is no sitemap"),
+        (b"just words", "line 1: is no sitemap, and no absolute URL: 'just words'"),
+        (gzip.compress(urlset("http://a/"))[:-9], "is cut short"),
+        (b"\x1f\x8bnonsense", "is not gzip"),
+    ],
+)
+def test_what_is_no_sitemap(data: bytes, said: str) -> None:
+    with pytest.raises(SitemapError, match=f"^x: .*{said[:20]}"):
+        list(parse(data, "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-02", 86400),
+        ("1970", 0),
+        ("1970-02", 31 * 86400),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:01Z", 1),
+        ("1970-01-01T00:00:00.5Z", 0.5),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_when_it_changed(text: str, seconds: float | None) -> None:
+    data = f"<urlset><url><loc>http://a/</loc><lastmod>{text}</lastmod></url></urlset>"
+    assert list(parse(data.encode(), "x")) == [Listed("http://a/", seconds)]
+
+
+def test_entities_are_not_expanded() -> None:
+    bomb = b'<!DOCTYPE x [<!ENTITY a "http://a/"><!ENTITY b SYSTEM "file:///etc/passwd">]>'
+    bomb += b"<urlset><url><loc>&b;</loc></url><url><loc>http://b/</loc></url></urlset>"
+    assert [entry.url for entry in parse(bomb, "x")] == ["http://b/"]
+
+
+@given(st.binary())
+def test_nothing_breaks_it(data: bytes) -> None:
+    for broken in (data, b"<urlset>" + data, b"\x1f\x8b" + data):
+        with suppress(SitemapError):
+            list(parse(broken, "x"))
+        assert is_sitemap(broken) in (True, False)
+
+
+async def listed(*sources: str, **content: bytes) -> list[str]:
+    async def fetch(url: str) -> bytes:
+        name = url.removeprefix("http://h/")
+        if name not in content:
+            raise FetchFailed(f"{url}: status 404")
+        return content[name]
+
+    return [entry.url async for entry in read(list(sources), fetch)]
+
+
+async def test_indexes_are_followed_in_their_order_and_each_once(tmp_path: Path) -> None:
+    file = tmp_path / "sitemap.xml.gz"
+    file.write_bytes(gzip.compress(index("http://h/b", "http://h/a", "http://h/b")))
+    content = {"a": urlset("http://s/a1", "http://s/a2"), "b": gzip.compress(urlset("http://s/b"))}
+    assert await listed(str(file), "http://h/a", **content) == [
+        "http://s/b",
+        "http://s/a1",
+        "http://s/a2",
+    ]
+
+
+async def test_what_cannot_be_had() -> None:
+    with pytest.raises(SitemapError, match="status 404"):
+        await listed("http://h/nothing")
+    with pytest.raises(SitemapError, match="cannot be read: No such file"):
+        await listed("/nonexistent/sitemap.xml")
+    deep = {name: index(f"http://h/{name}x") for name in ("a", "ax", "axx", "axxx", "axxxx")}
+    with pytest.raises(SitemapError, match="within indexes"):
+        await listed("http://h/a", **deep)
+
+
+async def test_an_index_of_itself_ends() -> None:
+    assert await listed("http://h/a", a=index("http://h/a")) == []

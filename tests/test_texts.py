@@ -1,0 +1,73 @@
+"""What tells two texts of a page apart, and what makes no difference."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prerender.checking.texts import compare
+
+WORDS = st.text("abcdefgh", min_size=1, max_size=3)
+TEXTS = st.lists(st.lists(WORDS, min_size=1, max_size=8).map(" ".join), max_size=8)
+STORY = "It was late when the old lamp went out and nobody in the house had seen it go"
+
+
+@given(TEXTS)
+def test_a_text_is_like_itself(texts: list[str]) -> None:
+    same = compare(texts, texts)
+    assert (same.similarity, same.only_first, same.only_second) == (1.0, (), ())
+
+
+@given(TEXTS, TEXTS)
+def test_it_is_the_same_from_both_sides(one: list[str], other: list[str]) -> None:
+    there, back = compare(one, other), compare(other, one)
+    assert there.similarity == back.similarity
+    assert (there.only_first, there.only_second) == (back.only_second, back.only_first)
+    assert 0 <= there.similarity <= 1
+
+
+@given(TEXTS, st.integers(0, 8))
+def test_a_passage_that_is_put_in_is_found(texts: list[str], place: int) -> None:
+    passage = "CHEAP PILLS AND WATCHES FOR EVERYONE"
+    planted = [*texts[:place], passage, *texts[place:]]
+    result = compare(planted, texts)
+    assert [found.text for found in result.only_first] == [passage]
+    assert [found.words for found in result.only_first] == [6]
+    assert compare(texts, planted).only_second == result.only_first
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "similarity", "only_first", "only_second"),
+    [
+        ([], [], 1.0, [], []),
+        (["a"], [], 0.0, ["a"], []),
+        (["Hello, world"], ["hello world!"], 1.0, [], []),
+        ([STORY, "and so on"], ["And so on", STORY], 1.0, [], []),
+        ([STORY.replace("lamp", "car")], [STORY], 34 / 36, ["car"], ["lamp"]),
+        (["12:01", STORY], ["12:02", STORY], 38 / 40, ["01"], ["02"]),
+        (["one", "two"], ["two", "one"], 1.0, [], []),
+        (["größe", "naïve café"], ["GRÖSSE Naïve CAFÉ"], 1.0, [], []),
+    ],
+)
+def test_differences(
+    first: list[str],
+    second: list[str],
+    similarity: float,
+    only_first: list[str],
+    only_second: list[str],
+) -> None:
+    result = compare(first, second)
+    assert result.similarity == pytest.approx(similarity)
+    assert [passage.text for passage in result.only_first] == only_first
+    assert [passage.text for passage in result.only_second] == only_second
+
+
+def test_what_is_known_may_be_there_and_is_not_missed() -> None:
+    menu = "Home Products About us Contact"
+    assert compare([menu, STORY], [STORY], [menu]).similarity == 1.0
+    assert compare([STORY], [STORY], [menu]).similarity == 1.0
+    assert compare([menu, STORY], [STORY]).similarity < 1.0
+
+
+def test_a_large_page_takes_no_long_time() -> None:
+    words = [f"word{number % 997}" for number in range(200_000)]
+    assert compare([" ".join(words)], [" ".join(words[::-1])]).similarity < 1
