@@ -9,7 +9,7 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
 import asyncio
 import os
 import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.admin.wiring import add_dashboard
+from prerender.clients import Clients
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -58,6 +59,7 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.histories import Histories, NotedSnapshots
 from prerender.snapshots.in_markdown import MarkdownSnapshots
+from prerender.snapshots.popularity import Popularity
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
@@ -176,6 +178,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
             refreshes=max(1, _pages(settings) // 2),
+            popular=_popularity(settings, telemetry),
             kept=told.kept if told else lambda *_: None,
         )
         stack.push_async_callback(snapshots.close)
@@ -194,6 +197,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             _forwarder(settings, sweeper, triggers),
             vary=_vary(settings),
             records=telemetry.requests,
+            clients=Clients(settings.server.trusted_proxies),
             markdown=markdown,
             drop_in=_drop_in(settings),
             verify=verify,
@@ -239,6 +243,15 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         finally:
             running.draining = True
             log.info("shutting down", grace_seconds=settings.server.grace)
+
+
+def _popularity(settings: Settings, telemetry: Telemetry) -> Callable[[], Iterable[Target]]:
+    """What to renew after a deploy: nothing where deploys are not looked for."""
+    if not settings.cache.deploys:
+        return tuple
+    popularity = Popularity()
+    telemetry.requests.subscribe(popularity)
+    return popularity.most_first
 
 
 @asynccontextmanager
