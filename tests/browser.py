@@ -3,16 +3,13 @@
 import asyncio
 import base64
 import json
-import os
-import signal
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from prerender.rendering import chromium
-from prerender.rendering.devtools import DevTools, Session
+from prerender.rendering.devtools import Session
+from tests.plain_browser import plain_browser
 
 _SECONDS = 20.0
 
@@ -126,30 +123,13 @@ class Tab:
 @asynccontextmanager
 async def browsing() -> AsyncIterator[Tab]:
     """A browser with one tab."""
-    with tempfile.TemporaryDirectory() as folder:
-        process = await asyncio.create_subprocess_exec(
-            *(chromium.find(""), "--headless", "--remote-debugging-port=0", "--no-first-run"),
-            *("--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"),
-            f"--user-data-dir={folder}/profile",
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            assert process.stderr is not None
-            async with asyncio.timeout(_SECONDS):
-                while b"DevTools listening on" not in (line := await process.stderr.readline()):
-                    assert line, "the browser ended"
-            devtools = await DevTools.connect(line.split()[-1].decode())
-            try:
-                target = await devtools.call("Target.createTarget", url="about:blank")
-                session = await devtools.attach(target["targetId"])
-                tab = Tab(session)
-                for domain in ("Page", "Runtime", "Log", "Network"):
-                    await session.call(f"{domain}.enable")
-                await tab.shape(1280, 900)
-                yield tab
-            finally:
-                await devtools.close()
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+    async with plain_browser("--disable-dev-shm-usage", "--hide-scrollbars") as devtools:
+        target = await devtools.call("Target.createTarget", url="about:blank")
+        session = await devtools.attach(target["targetId"])
+        tab = Tab(session)
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await session.call(f"{domain}.enable")
+        # As if a person had it in front.
+        await session.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        await tab.shape(1280, 900)
+        yield tab

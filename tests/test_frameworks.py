@@ -5,14 +5,9 @@ same route in a browser that knows nothing of us, and waits.
 """
 
 import asyncio
-import os
 import re
-import signal
-import socket
-import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -22,10 +17,10 @@ import pytest
 import pytest_asyncio
 
 from prerender.ajax_crawling import pretty_to_ugly
-from prerender.rendering import chromium
 from prerender.rendering.devtools import DevTools, Session
 from tests.conftest import Proxy, Reply, proxied
 from tests.frameworks import origin
+from tests.plain_browser import plain_browser
 from tests.test_settling import settle_seconds
 
 SETTINGS: dict[str, dict[str, object]] = {
@@ -230,35 +225,10 @@ async def test_a_reader_sees_the_same(proxy: Proxy) -> None:
                     failed.append(f"{route.path}: {ours} instead of {theirs}")
                     break
 
-    async with _plain_browser() as browser:
+    async with plain_browser("--window-size=1280,1024") as browser:
         readers = [await _Reader.come(browser) for _ in range(READERS)]
         await asyncio.gather(*map(compare, readers))
     assert not failed, "\n".join(failed)
-
-
-@asynccontextmanager
-async def _plain_browser() -> AsyncIterator[DevTools]:
-    """A Chromium without our flags, our gateway, our scripts and virtual time."""
-    ours, its = socket.socketpair()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        process = await asyncio.create_subprocess_exec(
-            *("sh", "-c", 'exec "$@" 3<&0 4<&0 </dev/null', "sh", chromium.find()),
-            *("--headless", "--no-sandbox", "--remote-debugging-pipe"),
-            *(f"--user-data-dir={folder}", "--window-size=1280,1024"),
-            stdin=its.fileno(),
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        its.close()
-        devtools = await DevTools.over(ours)
-        try:
-            await devtools.call("Browser.getVersion", PATIENCE_SECONDS)
-            yield devtools
-        finally:
-            await devtools.close()
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
 
 
 class _Reader:

@@ -1,23 +1,24 @@
 """A snapshot as it is kept, and as bytes in the stores that are not ours alone.
 
-The format, all numbers big-endian: ``PRS1``, the fence (8 bytes, at a place of its own because Redis
-compares it), CRC-32 of all that follows (4), length of the header (4), the header as JSON, the body,
+The format, all numbers big-endian: ``PRS2``, the fence (8 bytes, at a place of its own because Redis
+compares it), XXH3-64 of all that follows (8), length of the header (4), the header as JSON, the body,
 and its encoded forms in the order of the header. JSON because nothing that is read can run.
 """
 
 import json
 import struct
-import zlib
 from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any
 
-from prerender.errors import BadEntry
-from prerender.snapshots.snapshot import HTML, Facts, Snapshot
+import xxhash
 
-FORMAT = b"PRS1"
-_PREFIX = struct.Struct(">4sQLL")
-_CHECKED_FROM = 16
+from prerender.errors import BadEntry
+from prerender.snapshots.snapshot import Facts, Snapshot
+
+FORMAT = b"PRS2"
+_PREFIX = struct.Struct(">4sQQL")
+_CHECKED_FROM = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +75,20 @@ def encode(entry: Entry) -> bytes:
     }
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     parts = [text, snapshot.body, *(body for _, body in snapshot.encoded)]
-    checksum = zlib.crc32(struct.pack(">L", len(text)))
+    checked = xxhash.xxh3_64(struct.pack(">L", len(text)))
     for part in parts:
-        checksum = zlib.crc32(part, checksum)
-    return b"".join((_PREFIX.pack(FORMAT, entry.fence, checksum, len(text)), *parts))
+        checked.update(part)
+    return b"".join((_PREFIX.pack(FORMAT, entry.fence, checked.intdigest(), len(text)), *parts))
 
 
-def decode(data: bytes) -> Entry:
+def decode(data: bytes, trusted: float = inf) -> Entry:
     """The entry that was made into these bytes. Raises BadEntry, and nothing else."""
     try:
         magic, fence, checksum, length = _PREFIX.unpack_from(data)
-        if magic != FORMAT or zlib.crc32(memoryview(data)[_CHECKED_FROM:]) != checksum:
+        if (
+            magic != FORMAT
+            or xxhash.xxh3_64_intdigest(memoryview(data)[_CHECKED_FROM:]) != checksum
+        ):
             raise BadEntry("not an entry of this version, or not a whole one")
         start = _PREFIX.size + length
         header = json.loads(data[_PREFIX.size : start])
@@ -108,8 +112,7 @@ def decode(data: bytes) -> Entry:
             tags=tuple(header["tags"]),
             shell=header["shell"],
             encoded=tuple(bodies[1:]),
-            # Entries of the first releases are in HTML, and do not say so.
-            content_type=header.get("content_type", HTML),
+            content_type=header["content_type"],
         )
         return Entry(
             header["page"],
@@ -120,6 +123,7 @@ def decode(data: bytes) -> Entry:
             header["refusals"],
             header["generation"],
             fence,
+            trusted,
         )
     except (struct.error, ValueError, TypeError, KeyError, IndexError) as error:
         raise BadEntry(str(error)) from error

@@ -65,14 +65,8 @@ class BoundedMemoryCache(BaseCache):  # type: ignore[misc]
     ) -> list[Sized | None]:
         return [self.peek(key) for key in keys]
 
-    async def _set(
-        self,
-        key: str,
-        value: Sized,
-        ttl: float | None = None,
-        _cas_token: Any = None,
-        _conn: Any = None,
-    ) -> bool:
+    def put(self, key: str, value: Sized, ttl: float | None) -> bool:
+        """Keep a value, without the cost of a coroutine; whether it is kept."""
         self._remove(key)
         if (ttl is not None and ttl <= 0) or value.size_bytes > self.max_bytes / 4:
             return False
@@ -82,6 +76,16 @@ class BoundedMemoryCache(BaseCache):  # type: ignore[misc]
         while self.used_bytes > self.max_bytes:
             self._remove(next(iter(self._entries)))
         return True
+
+    async def _set(
+        self,
+        key: str,
+        value: Sized,
+        ttl: float | None = None,
+        _cas_token: Any = None,
+        _conn: Any = None,
+    ) -> bool:
+        return self.put(key, value, ttl)
 
     async def _multi_set(
         self, pairs: list[tuple[str, Sized]], ttl: float | None = None, _conn: Any = None

@@ -155,7 +155,7 @@ class Store:
 
     async def set(self, key: str, entry: Entry, ttl: float) -> bool:
         """Keep an entry for ``ttl`` seconds. False if it is kept nowhere."""
-        kept = await self._remember(key, entry, ttl)
+        kept = self._remember(key, entry, ttl)
         if self._slow is not None:
             slow = self._slow
             stored = await self._ask("set", lambda: slow.set(key, encode(entry), ttl))
@@ -315,7 +315,7 @@ class Store:
             return None
         now = self._clock()
         try:
-            entry = decode(data)
+            entry = decode(data, now + TRUST_SECONDS if self._shared else inf)
         except BadEntry as error:
             self.counts["bad entries"] += 1
             log.warning("bad entry in the store", key=key, reason=str(error))
@@ -323,13 +323,13 @@ class Store:
             return None
         if entry.stored > now + _CLOCK_SKEW_SECONDS:
             entry = replace(entry, stored=now, expires=now)
-        await self._remember(key, entry, None)
+        self._memory.put(key, entry, None)
         return entry
 
-    async def _remember(self, key: str, entry: Entry, ttl: float | None) -> bool:
+    def _remember(self, key: str, entry: Entry, ttl: float | None) -> bool:
         if self._shared:
             entry = replace(entry, trusted=self._clock() + TRUST_SECONDS)
-        return bool(await self._memory.set(key, entry, ttl))
+        return self._memory.put(key, entry, ttl)
 
     async def _after_purges(self, key: str, entry: Entry) -> Entry | None:
         purges = self._purges
@@ -342,7 +342,7 @@ class Store:
             return None
         expires = entry.expires if verdict is None else min(entry.expires, verdict.since)
         entry = replace(entry, generation=purges.generation, expires=expires)
-        await self._remember(key, entry, None)
+        self._remember(key, entry, None)
         return entry
 
     async def _ask(self, what: str, call: Callable[[], Awaitable[T]]) -> T | _Failed:
