@@ -105,7 +105,7 @@ class Handler:
         return partial(self._see_to, request, course)
 
     def _answer_at_once(self, request: Request, course: Course, decision: Render) -> bool:
-        if self._opt_out is not None or self._verify is not None:
+        if self._verify is not None if decision.by_user_agent else self._opt_out is not None:
             return False
         course.target = self._target_of(request, decision)
         snapshots = self._markdown if decision.markdown else self._snapshots

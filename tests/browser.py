@@ -129,5 +129,7 @@ async def browsing() -> AsyncIterator[Tab]:
         tab = Tab(session)
         for domain in ("Page", "Runtime", "Log", "Network"):
             await session.call(f"{domain}.enable")
+        # As if a person had it in front.
+        await session.call("Emulation.setFocusEmulationEnabled", enabled=True)
         await tab.shape(1280, 900)
         yield tab

@@ -24,7 +24,7 @@ from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.upstream import Upstream
 
 _SECTION = "the dashboard's pictures"
-_KEPT_SECONDS = 300.0
+_KEPT_SECONDS = 60.0
 _KEPT_BYTES = 64 * 1024**2
 _HTML = "text/html; charset=utf-8"
 
@@ -43,7 +43,7 @@ Fetching = Callable[[], Coroutine[Any, Any, Document]]
 
 
 class Viewer:
-    """Looks at pages of the site at ``public``. What was seen is kept for five minutes."""
+    """Looks at pages of the site at ``public``. What was seen is kept for a minute."""
 
     def __init__(
         self, public: URL, upstream: Upstream, gateway: Gateway, pool: Pool, limits: ViewLimits

@@ -98,14 +98,17 @@ def decode(data: bytes) -> History:
     try:
         if not data.startswith(_MAGIC):
             raise BadEntry("not a history of this version")
-        unpacked = zlib.decompressobj().decompress(data[len(_MAGIC) :], _MOST_UNPACKED_BYTES)
+        decoder = zlib.decompressobj()
+        unpacked = decoder.decompress(data[len(_MAGIC) :], _MOST_UNPACKED_BYTES)
+        if not decoder.eof:
+            raise BadEntry("not a whole history, or too large a one")
         found = json.loads(unpacked)
         return History(
             found["page"],
             None if found["render"] is None else _render(found["render"]),
             tuple(Version(**version) for version in found["versions"]),
         )
-    except (zlib.error, ValueError, TypeError, KeyError) as error:
+    except (zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadEntry(str(error)) from error
 
 

@@ -20,7 +20,7 @@ async function ask(path, options = {}) {
   if (response.ok) return response;
   let detail = response.statusText;
   try { detail = (await response.json()).detail || detail; } catch { /* not ours, then */ }
-  if (response.status === 401) dispatchEvent(new CustomEvent("locked"));
+  if (response.status === 401 && path !== "session") dispatchEvent(new CustomEvent("locked"));
   throw new Problem(response.status, detail);
 }
 

@@ -15,7 +15,7 @@ export async function problems(root, here, signal) {
   const found = await api.get("problems", {}, signal);
   root.append(h("h1", {}, "Problems"),
     h("p", { class: "lead" }, "Counted by this process since it started, for the pages it rendered last."),
-    LISTS.map(([name, title, note, empty]) => card(title, { note, class: "listing" },
+    ...LISTS.map(([name, title, note, empty]) => card(title, { note, class: "listing" },
       found[name].length ? table(found[name]) : nothing(empty))));
 }
 
