@@ -8,9 +8,11 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3-pip python3-venv
 WORKDIR /src
 # What the package depends on changes less often than the package: a layer of its own, here and below.
+# Traces are part of the image, because nothing can be installed in it later.
 COPY pyproject.toml ./
 RUN python3 -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-        print(*project['dependencies'], sep='\n')" > requirements.txt \
+        print(*project['dependencies'], *project['optional-dependencies']['otel'], sep='\n')" \
+        > requirements.txt \
     && python3 -m venv --without-pip /opt/prerender \
     && pip --python /opt/prerender install --no-cache-dir --requirement requirements.txt
 COPY LICENSE README.md ./

@@ -4,6 +4,8 @@
 # make lint     ruff and mypy
 # make image    the container image, with Docker, Podman or Buildah
 # make image-test  build and run it here, without a daemon (needs root; see tests/test_image.py)
+# make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
+#               make bench QUICK=1 only shows that they run
 # make dist     wheel and sdist, into dist/
 # make docs     the documentation as a site, into build/docs/
 # make install  .venv with the package and all that its developers need
@@ -23,7 +25,7 @@ PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm
 DROP_IN := tests/drop_in/node_modules/.package-lock.json
 
-.PHONY: run test lint image image-test dist docs install frameworks clean
+.PHONY: run test lint image image-test bench dist docs install frameworks clean
 
 run: .venv/run.stamp
 	@scripts/system-packages chromium
@@ -38,6 +40,17 @@ lint: .venv/dev.stamp
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+
+bench: .venv/dev.stamp benchmarks/rivals/node_modules
+	@scripts/system-packages $(TEST_PROGRAMS) wrk
+	$(PIP) install --editable '.[bench]'
+	.venv/bin/python benchmarks/everything.py --node-modules benchmarks/rivals/node_modules \
+		$(if $(QUICK),--quick,--write)
+
+# Their browsers are not: all sides have the same one.
+benchmarks/rivals/node_modules: benchmarks/rivals/package.json
+	cd benchmarks/rivals && npm install --ignore-scripts --no-audit --no-fund --no-package-lock
+	@touch $@
 
 dist: .venv/dev.stamp
 	.venv/bin/python -m hatchling build
@@ -79,5 +92,6 @@ frameworks:
 	'$(PYTHON)' -m venv --clear .venv
 
 clean:
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/frameworks/node_modules tests/drop_in/node_modules
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf benchmarks/rivals/node_modules tests/frameworks/node_modules tests/drop_in/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

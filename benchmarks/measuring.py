@@ -122,6 +122,24 @@ async def nginx(
 
 
 @asynccontextmanager
+async def in_front_of(folder: Path, sides: Sequence[Side]) -> AsyncIterator[Side]:
+    """nginx that spreads requests over proxies, as deploy/nginx has it."""
+    servers = " ".join(f"server {side.url.removeprefix('http://')} max_fails=0;" for side in sides)
+    async with nginx(
+        folder,
+        http=f"upstream proxies {{ {servers} keepalive 64; keepalive_requests 100000000; }}",
+        server="""location / {
+            proxy_pass http://proxies;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host www.example.com;
+            proxy_read_timeout 90s;
+        }""",
+    ) as front:
+        yield front
+
+
+@asynccontextmanager
 async def redis(folder: Path) -> AsyncIterator[str]:
     """A Redis of its own; its URL."""
     port = free_port()

@@ -43,11 +43,24 @@ QUICK = Scale(rounds=1, renders=3, for_each_at_once=1, identical=20, many=20, st
 
 
 @dataclass(frozen=True)
+class Burst:
+    """One burst of renders with so many at once."""
+
+    per_second: float
+    cpu_ms: float
+    outcomes: list[renderers.Outcome]
+
+
+@dataclass(frozen=True)
 class Misses:
-    """Renders with so many at once: medians over the rounds, and the share that was whole."""
+    """Renders with so many at once: medians over the rounds, and the share that was whole.
+
+    The CPU time of a render, which hardly depends on what else runs, is that of all its processes.
+    """
 
     per_second: float
     p50_ms: float
+    cpu_ms: float
     complete: float
 
 
@@ -94,23 +107,29 @@ async def measure(scale: Scale, modules: Path | None) -> Results:
 
 
 async def _misses(running: dict[str, Renderer], scale: Scale) -> dict[tuple[str, str, int], Misses]:
-    found: dict[tuple[str, str, int], list[tuple[float, list[renderers.Outcome]]]] = {}
+    found: dict[tuple[str, str, int], list[Burst]] = {}
     for _ in range(scale.rounds):
         for title, path in PATHS.items():
             for at_once in AT_ONCE:
                 count = max(scale.renders, at_once * scale.for_each_at_once)
                 for name, side in running.items():
-                    result = await renderers.burst(side, path, count, at_once)
-                    found.setdefault((name, title, at_once), []).append(result)
-                    print(f"  {name}, {title}, {at_once} at once: {result[0]:.1f}/s", flush=True)
-    return {
-        key: Misses(
-            statistics.median(rate for rate, _ in results),
-            statistics.median(one.milliseconds for _, outcomes in results for one in outcomes),
-            statistics.mean(one.complete for _, outcomes in results for one in outcomes),
-        )
-        for key, results in found.items()
-    }
+                    used = renderers.cpu_seconds(side)
+                    rate, outcomes = await renderers.burst(side, path, count, at_once)
+                    cpu_ms = (renderers.cpu_seconds(side) - used) * 1000 / count
+                    burst = Burst(rate, cpu_ms, outcomes)
+                    found.setdefault((name, title, at_once), []).append(burst)
+                    print(f"  {name}, {title}, {at_once} at once: {rate:.1f}/s", flush=True)
+    return {key: _medians(bursts) for key, bursts in found.items()}
+
+
+def _medians(bursts: list[Burst]) -> Misses:
+    outcomes = [outcome for burst in bursts for outcome in burst.outcomes]
+    return Misses(
+        statistics.median(burst.per_second for burst in bursts),
+        statistics.median(outcome.milliseconds for outcome in outcomes),
+        statistics.median(burst.cpu_ms for burst in bursts),
+        statistics.mean(outcome.complete for outcome in outcomes),
+    )
 
 
 async def _identical(side: Renderer, site: renderers.Site, count: int) -> Identical:
@@ -172,18 +191,20 @@ def tables(results: Results) -> list[str]:
         "",
         "(!): not all of its answers were whole." if incomplete else "All answers were whole.",
         "",
-        "### The same page, asked for at once; memory; start",
+        "### CPU, the same page at once, memory, start",
         "",
-        "Seconds until all are answered, with the number of renders that took; MiB when it has just",
-        "rendered a few, and after many; seconds from its start to the first snapshot.",
+        "Milliseconds of CPU time for one render of either page, 8 at once; seconds until all who ask",
+        "for the same page at once are answered, and the number of renders that took; MiB when it has",
+        "just rendered a few, and after many; seconds from its start to the first snapshot.",
         "",
-        "| | all answered | renders | MiB at first | MiB later | first snapshot |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| | CPU ms | same page | renders | MiB at first | MiB later | first snapshot |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for side in results.sides:
         same, (before, after) = results.identical[side], results.memory_mib[side]
+        cpu = ", ".join(f"{results.misses[side, title, 8].cpu_ms:.0f}" for title in PATHS)
         lines.append(
-            f"| {side} | {same.seconds:.2f} | {same.renders} | {before:.0f} | {after:.0f} | "
+            f"| {side} | {cpu} | {same.seconds:.2f} | {same.renders} | {before:.0f} | {after:.0f} | "
             f"{results.start_seconds[side]:.2f} |"
         )
     return lines

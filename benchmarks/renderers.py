@@ -149,6 +149,16 @@ def memory_mib(renderer: Renderer) -> float:
     return total / 2**20
 
 
+def cpu_seconds(renderer: Renderer) -> float:
+    """What it and all below it have used so far, with those that have ended."""
+    total = 0.0
+    process = psutil.Process(renderer.pid)
+    for one in [process, *process.children(recursive=True)]:
+        with suppress(psutil.Error):
+            total += sum(one.cpu_times()[:4])
+    return total
+
+
 @dataclass
 class Site:
     """The pages to render; ``asked`` counts requests for documents."""

@@ -31,23 +31,6 @@ from aiohttp import ClientError, ClientSession, web
 
 # How far behind the first crawler the second one is, in URLs.
 BEHIND = 200
-# max_fails=0, as in deploy/nginx: a proxy that is back gets requests at once. Requests that a proxy has
-# not begun to answer when it dies are sent to the next one, which is nginx's default.
-NGINX_HTTP = """
-  upstream proxies {{
-    {servers}
-    keepalive 32;
-  }}
-"""
-NGINX_SERVER = """
-    location / {
-      proxy_pass http://proxies;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_set_header Host www.example.com;
-      proxy_read_timeout 90s;
-    }
-"""
 PAGE = """<!DOCTYPE html><title>Light</title><p id="out"></p><script>
   document.getElementById("out").textContent = "state " + location.hash;
 </script>"""
@@ -105,12 +88,8 @@ async def main(urls: int, proxies: int, at_once: int) -> list[str]:
             await stack.enter_async_context(measuring.proxy(site_url, **settings))
             for _ in range(proxies)
         ]
-        servers = "\n    ".join(
-            f"server {side.url.removeprefix('http://')} max_fails=0;" for side in sides
-        )
-        front = await stack.enter_async_context(
-            measuring.nginx(folder, http=NGINX_HTTP.format(servers=servers), server=NGINX_SERVER)
-        )
+        # A request that a proxy has not begun to answer when it dies is sent to the next one.
+        front = await stack.enter_async_context(measuring.in_front_of(folder, sides))
         client = await stack.enter_async_context(renderers.crawler())
         redis = int(redis_url.rpartition(":")[2].partition("/")[0])
         failures = {

@@ -35,7 +35,9 @@ TARGET = "/products?_escaped_fragment_=/7"
 
 def make_record() -> RequestRecord:
     """The record of a cached snapshot, as it is made for each."""
-    course = Course(time.perf_counter(), USER_AGENT, "search", None, DECISION)
+    course = Course(
+        time.perf_counter(), "203.0.113.7", USER_AGENT, "search", trace=None, decision=DECISION
+    )
     course.target, course.answer = PAGE, ANSWER
     return course.record(REQUEST)
 
@@ -48,7 +50,6 @@ REQUEST = cast(
     SimpleNamespace(
         method="GET",
         target=TARGET,
-        connection=SimpleNamespace(remote="203.0.113.7"),
         status=200,
         sent_bytes=20_000,
         origin_seconds=None,

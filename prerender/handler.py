@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 import structlog
 
 from prerender import headers as fields
+from prerender.clients import Clients
 from prerender.crawling.robots import OptOut
 from prerender.crawling.triggers import Triggers
 from prerender.crawling.user_agents import CrawlerClass
@@ -41,9 +42,9 @@ class Handler:
     """Answers a request with a snapshot, with what the origin says, or with an error of ours.
 
     ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
-    ``verify`` tells whether a request is from the crawler that it names. What came of a request is told
-    to ``records``. ``begin_span`` makes a span for it, in the trace that it may belong to already;
-    without it traces pass as they are.
+    ``verify`` tells whether a request is from the crawler that it names. ``clients`` knows who it is
+    from. What came of it is told to ``records``. ``begin_span`` makes a span for it, in the trace that
+    it may belong to already; without it traces pass as they are.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Handler:
         forwarder: Forwarder,
         *,
         records: Channel[RequestRecord],
+        clients: Clients,
         markdown: MarkdownSnapshots,
         vary: Vary | None = None,
         drop_in: DropIn | None = None,
@@ -68,6 +70,7 @@ class Handler:
         self._snapshots = snapshots
         self._forwarder = forwarder
         self._records = records
+        self._clients = clients
         self._vary = vary
         self._markdown = markdown
         variants = vary.fields if vary else ()
@@ -89,7 +92,9 @@ class Handler:
         began = time.perf_counter()
         user_agent, crawler = self._client(request.headers)
         decision = self._decide(request, user_agent)
-        course = Course(began, user_agent, crawler, self._trace(request), decision)
+        remote = self._clients.address_of(request)
+        trace = self._trace(request)
+        course = Course(began, remote, user_agent, crawler, trace=trace, decision=decision)
         try:
             if isinstance(decision, Render) and self._answer_at_once(request, course, decision):
                 return None
@@ -100,7 +105,7 @@ class Handler:
         return partial(self._see_to, request, course)
 
     def _answer_at_once(self, request: Request, course: Course, decision: Render) -> bool:
-        if self._opt_out is not None or self._verify is not None:
+        if self._verify is not None if decision.by_user_agent else self._opt_out is not None:
             return False
         course.target = self._target_of(request, decision)
         snapshots = self._markdown if decision.markdown else self._snapshots
@@ -141,7 +146,10 @@ class Handler:
         """What would be done with a request, as far as it is decided here. Nothing is."""
         user_agent, crawler = self._client(request.headers)
         decision = self._decide(request, user_agent)
-        course = Course(time.perf_counter(), user_agent, crawler, None, decision)
+        remote = self._clients.address_of(request)
+        course = Course(
+            time.perf_counter(), remote, user_agent, crawler, trace=None, decision=decision
+        )
         if isinstance(decision, Render):
             course.decision = decision = await self._second_look(request, decision)
         if isinstance(decision, Render):

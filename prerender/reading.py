@@ -104,10 +104,16 @@ def read(body: bytes, url: str) -> Reading:
     )
 
 
-def parse(body: bytes) -> Any:
-    """The root element of an HTML document in UTF-8; None if there is none."""
+def parse(body: bytes, charset: str | None = "utf-8") -> Any:
+    """The root element of an HTML document; None if there is none.
+
+    ``charset`` None: that which the document names, or ISO 8859-1.
+    """
     try:
+        parser = lxml_html.HTMLParser(encoding=charset, huge_tree=True)
+    except LookupError:
         parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True)
+    try:
         return lxml_html.document_fromstring(body, parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError, ValueError):
         return None

@@ -5,6 +5,7 @@ import asyncio
 from yarl import URL
 
 from prerender.ajax_crawling import PrettyURL
+from prerender.errors import RenderError
 from prerender.snapshots.snapshot import Answer, Facts, Snapshot, Target, etag_of
 
 PUBLIC = URL("https://www.example.com")
@@ -26,6 +27,8 @@ class Renders:
         self.shell = ""
         self.error: Exception | None = None
         self.count = 0
+        self.rendered: list[str] = []
+        self.fails: set[str] = set()
         self.running = 0
         self.gate = asyncio.Event()
         self.gate.set()
@@ -39,6 +42,9 @@ class Renders:
             self.running -= 1
         if self.error is not None:
             raise self.error
+        if wanted.page in self.fails:
+            raise RenderError("it fails")
+        self.rendered.append(wanted.page)
         body = f"<p>{self.text} of {wanted.page}".encode()
         return Answer(
             Snapshot(

@@ -258,7 +258,7 @@ async def test_a_render_that_fails_is_told(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     site, content = await changing(start_origin)
-    api = Api(await start_proxy(site.url, {"render": {"timeout": "5s"}}))
+    api = Api(await start_proxy(site.url))
     key = await api.id_of("/")
     await api.post("/render", {"url": "/"})
     content["/"] = "<script>document.documentElement.remove()</script>"

@@ -298,6 +298,27 @@ def test_the_sidecar_is_configured_and_probed() -> None:
             assert proxy[probe]["httpGet"]["port"] == "admin"
 
 
+async def test_the_probes_of_the_kubelet(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """They come under the address of the pod, and without the token."""
+    origin = await pages(start_origin, {"/": PAGE})
+    admin = {"host": "0.0.0.0", "token": "a-token-of-enough-length"}
+    proxy = await start_proxy(origin.url, {"admin": admin})
+    assert "plain+" in (await proxy.crawl("/")).text
+    probes = {
+        proxy[probe]["httpGet"]["path"]
+        for proxy in containers()
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+        if "httpGet" in proxy.get(probe, {})
+    }
+    assert probes == {"/healthz", "/readyz"}
+    for path in probes:
+        headers = {"Host": f"10.1.2.3:{proxy.running.admin_port}"}
+        async with proxy.client.get(f"{proxy.admin_url}{path}", headers=headers) as answer:
+            assert answer.status == 200
+
+
 @pytest.mark.parametrize("container", containers(), ids=lambda container: container["name"])
 def test_containers_have_limits_and_no_privileges(container: dict[str, Any]) -> None:
     if container["name"] == "site":

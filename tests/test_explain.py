@@ -1,7 +1,10 @@
 """What would be done with a request, by the code that would do it, and without doing it."""
 
+import json
+from importlib.resources import files
 from typing import Any
 
+import jsonschema
 import pytest
 from aiohttp import web
 from yarl import URL
@@ -10,6 +13,8 @@ from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 GPTBOT = "Mozilla/5.0 (compatible; GPTBot/1.3; +https://openai.com/gptbot)"
+DESCRIPTION = json.loads((files("prerender.admin") / "openapi.json").read_text("utf-8"))
+TOKEN = "a-token-of-some-length"
 PUBLIC = "https://www.example.com"
 SETTINGS: dict[str, dict[str, object]] = {
     "site": {"url": PUBLIC},
@@ -31,11 +36,18 @@ async def site(start_origin: StartOrigin) -> Site:
     )
 
 
+def as_described(told: object, schema: str) -> None:
+    """It is as the API's description says."""
+    described = {"$ref": f"#/components/schemas/{schema}", "components": DESCRIPTION["components"]}
+    jsonschema.validate(told, described, jsonschema.Draft202012Validator)
+
+
 async def explain(proxy: Proxy, asked: dict[str, str], expected: int = 200) -> dict[str, Any]:
     url = URL(f"{proxy.admin_url}/explain").with_query(asked)
-    async with proxy.client.get(url) as response:
+    async with proxy.client.get(url, headers={"Authorization": f"Bearer {TOKEN}"}) as response:
         assert response.status == expected
         told: dict[str, Any] = await response.json()
+        as_described(told, "Explanation" if expected == 200 else "Problem")
         return told
 
 
@@ -153,6 +165,27 @@ async def test_by_the_request_itself(start_origin: StartOrigin, start_proxy: Sta
     assert origin.requests[-1].raw_path == "/?_prerender=explain"
 
 
+async def test_only_who_knows_the_token_is_told(start_proxy: StartProxy) -> None:
+    proxy = await start_proxy(
+        "http://127.0.0.1:9", {"browser": {"path": "/nonexistent"}, "admin": {"token": TOKEN}}
+    )
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    for path in (
+        "/explain?url=/",
+        "/api/v1/explain?url=/",
+        "/?_prerender=explain",
+        "/healthz?_prerender=explain",
+    ):
+        url = f"{proxy.admin_url}{path}"
+        async with proxy.client.get(url) as response:
+            assert response.status == 401
+        async with proxy.client.get(url, headers=bearer) as response:
+            assert (await response.json())["decision"] == "forward"
+    for path in ("/healthz", "/metrics"):
+        async with proxy.client.get(f"{proxy.admin_url}{path}") as response:
+            assert response.status == 200
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "error"),
     [
@@ -172,4 +205,4 @@ async def test_what_is_no_question(
         "http://127.0.0.1:9", {**SETTINGS, "browser": {"path": "/nonexistent"}}
     )
     told = await explain(proxy, asked, status)
-    assert told["error"].startswith(error)
+    assert told["detail"].startswith(error)

@@ -1,7 +1,7 @@
 """What is shown when: fresh, stale while a new one is made, the last good one, nothing old."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from math import floor
 
 import pytest
@@ -10,10 +10,12 @@ from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderErro
 from prerender.responses import cache_status
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.popularity import Popularity
 from prerender.snapshots.purges import Purge
-from prerender.snapshots.snapshot import Answer, Facts
+from prerender.snapshots.snapshot import Answer, Facts, Target
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
+from prerender.telemetry.records import RequestRecord
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.renders import Clock, Renders, target, until
 
@@ -25,15 +27,32 @@ def told(answer: Answer) -> str:
     return cache_status(answer.how, answer.stored, floor(answer.ttl), answer.detail)
 
 
+def asked_for(page: Target) -> RequestRecord:
+    """The record of a request that got the snapshot of a page."""
+    return RequestRecord(
+        time=0.0, seconds=0.0, method="GET", target=page.page, remote="", user_agent="", crawler=None,
+        kind="render", reason="", source="snapshot", cache="hit", detail="", status=200, sent_bytes=0,
+        error="", page=page, origin_seconds=None, timings=None, facts=None, trace=None,
+    )  # fmt: skip
+
+
 class Site:
     """The layer under test on a store in memory."""
 
-    def __init__(self, freshness: Freshness) -> None:
+    def __init__(
+        self, freshness: Freshness, popular: Callable[[], Iterable[Target]] = tuple
+    ) -> None:
         self.clock = Clock()
         self.renders = Renders()
         self.store = Store(BoundedMemoryCache(10**6), clock=self.clock)
         self.cached = CachedSnapshots(
-            self.renders, self.store, freshness, 5.0, refreshes=2, clock=self.clock
+            self.renders,
+            self.store,
+            freshness,
+            5.0,
+            refreshes=2,
+            popular=popular,
+            clock=self.clock,
         )
 
     async def get(self) -> Answer:
@@ -280,6 +299,52 @@ async def test_a_deploy_makes_what_it_replaced_stale() -> None:
     answer = await site.cached.snapshot(other)
     assert answer.detail == "stale"
     await site.cached.close()
+
+
+async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
+    pages = [target(f"/{number}") for number in range(4)]
+    popularity = Popularity()
+    for asked, page in zip((2, 1, 4, 3), pages, strict=True):
+        for _ in range(asked):
+            popularity(asked_for(page))
+    site = Site(Freshness(100.0, deploys=True), popular=popularity.most_first)
+    site.renders.shell = "v1"
+    for page in (PAGE, *pages):
+        await site.cached.snapshot(page)
+    await site.cached.snapshot(target("/never asked for again"))
+    site.renders.shell = "v2"
+    site.renders.rendered.clear()
+    site.clock.now += 200
+    await site.get()
+    await until(lambda: len(site.renders.rendered) == 5)
+    assert site.renders.rendered == [PAGE.page, "/2", "/3", "/0", "/1"]
+    for page in pages:
+        assert (await site.cached.snapshot(page)).how == "hit"
+    await site.cached.close()
+
+
+async def test_a_renewal_goes_on_when_a_page_fails() -> None:
+    pages = [target("/fails"), target("/works")]
+    site = Site(Freshness(100.0, deploys=True), popular=lambda: pages)
+    site.renders.shell = "v1"
+    for page in (PAGE, *pages):
+        await site.cached.snapshot(page)
+    site.renders.shell = "v2"
+    site.renders.fails.add("/fails")
+    site.renders.rendered.clear()
+    site.clock.now += 200
+    await site.get()
+    await until(lambda: "/works" in site.renders.rendered)
+    await site.cached.close()
+
+
+def test_rare_pages_are_forgotten_first() -> None:
+    popularity = Popularity(most=10)
+    for number in range(10):
+        for _ in range(number + 1):
+            popularity(asked_for(target(f"/{number}")))
+    popularity(asked_for(target("/new")))
+    assert [page.page for page in popularity.most_first()] == ["/9", "/8", "/7", "/6", "/5"]
 
 
 async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:

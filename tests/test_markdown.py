@@ -2,8 +2,11 @@
 
 import asyncio
 import gzip
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from aiohttp import web
 from hypothesis import given
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from prerender.preferences import prefers_markdown
 from prerender.snapshots.markdown import markdown_of
+from prerender.snapshots.markdown_worker import MarkdownWorker
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.redis_server import redis_server
 
@@ -311,3 +315,78 @@ async def test_markdown_is_kept_in_stores(
             assert answer.headers["Content-Type"] == made.headers["Content-Type"]
             assert answer.headers["ETag"] == made.headers["ETag"]
             assert origin.count("/") == 1
+
+
+# ---- the process that makes it
+
+
+def _children() -> list[psutil.Process]:
+    return [
+        child for child in psutil.Process().children() if "markdown_worker" in str(child.cmdline())
+    ]
+
+
+async def test_the_loop_goes_on_while_markdown_is_made() -> None:
+    worker = MarkdownWorker()
+    html = b"<main>" + b"<p>words <b>and</b> <a href=x>more</a></p>" * 20_000
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.perf_counter() - before)
+
+    try:
+        await worker.markdown_of(b"<p>a", URL)
+        watching = asyncio.create_task(watch())
+        began = time.perf_counter()
+        assert b"**and**" in await worker.markdown_of(html, URL)
+        took = time.perf_counter() - began
+        watching.cancel()
+        assert longest < took / 2
+    finally:
+        await worker.close()
+    assert not _children()
+
+
+async def test_a_process_that_dies_is_replaced() -> None:
+    worker = MarkdownWorker()
+    try:
+        assert b"one" in await worker.markdown_of(b"<p>one", URL)
+        (process,) = _children()
+        process.kill()
+        process.wait()
+        with suppress(ValueError):  # it may not be known yet that it is dead
+            await worker.markdown_of(b"<p>two", URL)
+        assert b"three" in await worker.markdown_of(b"<p>three", URL)
+        with pytest.raises(ValueError, match="empty"):
+            await worker.markdown_of(b"", URL)
+        assert b"four" in await worker.markdown_of(b"<p>four", URL)
+        assert len(_children()) == 1
+        # Whoever gives up in the middle leaves nothing behind for the next one.
+        (process,) = _children()
+        process.suspend()
+        waiting = asyncio.create_task(worker.markdown_of(b"<p>five" * 100_000, URL))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert b"six" in await worker.markdown_of(b"<p>six", URL)
+    finally:
+        await worker.close()
+    assert not _children()
+
+
+async def test_what_cannot_be_made_is_shown_in_html(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, proxy = await _both(start_origin, start_proxy)
+    assert (await proxy.crawl("/")).status == 200
+    # The browser is there; the process that makes Markdown ends at once.
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    answer = await proxy.get("/", headers=MARKDOWN)
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "<h1>Lamp</h1>" in answer.text
+    assert "Accept" in ", ".join(answer.headers.getall("Vary"))

@@ -107,6 +107,36 @@ async def test_what_is_forwarded(start_origin: StartOrigin, start_proxy: StartPr
     assert (await requests.next()).status == 404
 
 
+@pytest.mark.parametrize(
+    ("fields", "remote"),
+    [
+        ({}, "127.0.0.1"),
+        ({"X-Forwarded-For": "203.0.113.7"}, "203.0.113.7"),
+        ({"X-Forwarded-For": "198.51.100.1, 203.0.113.7, 10.0.0.1"}, "203.0.113.7"),
+        ({"X-Forwarded-For": "nobody"}, "127.0.0.1"),
+        ({"X-Forwarded-For": "x" * 5000}, "127.0.0.1"),
+        ({"Forwarded": 'for="[2001:db8::1]:4711"'}, "2001:db8::1"),
+    ],
+)
+async def test_who_asks_by_way_of_a_proxy(
+    start_proxy: StartProxy, fields: dict[str, str], remote: str
+) -> None:
+    proxy = await start_proxy("http://127.0.0.1:9", NO_BROWSER)
+    requests = Heard(proxy.running.telemetry.requests)
+    for _ in range(2):
+        await proxy.get("/", headers=fields)
+        assert (await requests.next()).remote == remote
+
+
+async def test_nobody_is_believed_who_is_not_trusted(start_proxy: StartProxy) -> None:
+    proxy = await start_proxy(
+        "http://127.0.0.1:9", {**NO_BROWSER, "server": {"trusted_proxies": []}}
+    )
+    requests = Heard(proxy.running.telemetry.requests)
+    await proxy.get("/", headers={"X-Forwarded-For": "203.0.113.7"})
+    assert (await requests.next()).remote == "127.0.0.1"
+
+
 async def test_what_fails(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     application = web.Application()
     arrived = asyncio.Event()

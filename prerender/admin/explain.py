@@ -19,6 +19,7 @@ from aiohttp.typedefs import Middleware
 from yarl import URL
 
 from prerender.addresses import after_host
+from prerender.admin.problem import problem
 from prerender.ajax_crawling import pretty_to_ugly
 from prerender.decision import Refuse, Render
 from prerender.handler import Handler
@@ -63,7 +64,8 @@ class Explanations:
 
     def add_to(self, app: web.Application) -> None:
         """Answer on the admin listener. To be called after what guards it has been added."""
-        app.router.add_get("/explain", self._by_parameters)
+        for path in ("/explain", "/api/v1/explain"):
+            app.router.add_get(path, self._by_parameters)
         app.middlewares.append(self._middleware())
 
     def _middleware(self) -> Middleware:
@@ -96,7 +98,7 @@ class Explanations:
         url = asked.get("url", "")
         target = url if url.startswith("/") else after_host(url)
         if not url.startswith(("/", f"{self._site}/")) and url != self._site:
-            return _refusal(f"url: give a URL of {self._site}, or what follows the host")
+            return problem(400, f"url: give a URL of {self._site}, or what follows the host")
         # Whoever shares a pretty URL means the page that a crawler asks for by the ugly one.
         target = (pretty_to_ugly(target) or target).partition("#")[0]
         target = quote(target, safe=string.punctuation)
@@ -104,7 +106,7 @@ class Explanations:
         try:
             ip_address(remote)
         except ValueError:
-            return _refusal("remote: give the address of a client")
+            return problem(400, "remote: give the address of a client")
         return await self._explained(asked.get("method", "GET"), target, fields, remote)
 
     async def _explained(
@@ -113,11 +115,11 @@ class Explanations:
         lines = [f"{method} {target} HTTP/1.1", f"Host: {authority(self._public)}"]
         lines += [f"{name}: {value}" for name, value in fields]
         if any("\r" in line or "\n" in line for line in lines):
-            return _refusal("no such request would be answered: a line end within a line")
+            return problem(400, "no such request would be answered: a line end within a line")
         try:
             head = parse_request("\r\n".join(lines).encode("latin-1", "replace"))
         except BadMessage as error:
-            return _refusal(f"no such request would be answered: {error}", error.status)
+            return problem(error.status, f"no such request would be answered: {error}")
         nobody = cast("ClientConnection", _Nobody(remote))
         course = await self._handler.considered(Request(head, nobody))
         outlook = await self._snapshots.outlook(course.target) if course.target else None
@@ -186,7 +188,3 @@ def _stored(entry: Entry, now: float) -> dict[str, object]:
         "failed_requests": snapshot.facts.failed_requests,
         "unanswered_requests": snapshot.facts.unanswered_requests,
     }
-
-
-def _refusal(reason: str, status: int = 400) -> web.Response:
-    return web.json_response({"error": reason}, status=status)

@@ -1,24 +1,19 @@
 """Checks a site: its pages one after the other, and what only all of them together show."""
 
-import asyncio
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from protego import Protego
-
-from prerender.addresses import page_of, site_of
 from prerender.ajax_crawling import UGLY_TOKEN
 from prerender.checking.findings import Finding, Report
 from prerender.checking.page import Pages, check_page
 from prerender.checking.person import Person
-from prerender.crawling.crawler import USER_AGENT, Crawler, Fetched
+from prerender.crawling.crawler import USER_AGENT, Crawler
 from prerender.crawling.html import read_page
+from prerender.crawling.visiting import Visitor, own_pages, read_robots
 from prerender.crawling.work import Frontier, work_through
 from prerender.errors import FetchFailed
-
-_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +58,18 @@ class SiteCheck:
         self._user_agent = user_agent
         self._told = told
         self._found = found
-        self._robots: Protego | None = None
-        self._answers: dict[str, asyncio.Task[Fetched]] = {}
-        self._pages = Pages(crawler, person, self._document, self._allowed)
+        self._pages = Pages(Visitor(crawler), person)
         self._frontier: Frontier[Wanted] = Frontier(most)
         self.result = Result()
 
     async def run(self, urls: Iterable[str]) -> Result:
         """Check these pages, and those they lead to."""
-        await self._read_robots()
+        self._pages.allowed = await read_robots(self._crawler, self._site, self._user_agent)
         first = self._new(urls)
-        await work_through(first, self._check, concurrency=self._concurrency)
+        try:
+            await work_through(first, self._check, concurrency=self._concurrency)
+        finally:
+            await self._pages.visitor.close()
         self.result.left_out = self._frontier.left_out
         self._duplicates("title", "title-duplicate", lambda report: report.title)
         self._duplicates("description", "description-duplicate", lambda report: report.description)
@@ -81,15 +77,7 @@ class SiteCheck:
         return self.result
 
     def _new(self, urls: Iterable[str]) -> list[Wanted]:
-        own = []
-        for url in urls:
-            if site_of(url) != site_of(self._site):
-                continue
-            try:
-                own.append(Wanted(page_of(url)))
-            except ValueError:
-                continue
-        new = self._frontier.new(own)
+        new = self._frontier.new(map(Wanted, own_pages(urls, self._site)))
         self._found(len(new))
         return new
 
@@ -100,27 +88,6 @@ class SiteCheck:
         if not self._follow:
             return []
         return self._new([*(page.links if page else ()), report.location])
-
-    async def _document(self, url: str) -> Fetched:
-        """The answer to a URL, which is asked for once: all states of a page have one document."""
-        task = self._answers.get(url)
-        if task is None:
-            if len(self._answers) >= _REMEMBERED:
-                self._answers.clear()
-            task = self._answers[url] = asyncio.create_task(self._crawler.get(url), name=url)
-        return await asyncio.shield(task)
-
-    async def _read_robots(self) -> None:
-        try:
-            answer = await self._crawler.get(f"{self._site}/robots.txt")
-        except FetchFailed:
-            return
-        if answer.status == 200:
-            text = answer.body.decode("utf-8", "replace")
-            self._robots = Protego.parse(text)
-
-    def _allowed(self, url: str) -> bool:
-        return self._robots is None or bool(self._robots.can_fetch(url, self._user_agent))
 
     def _duplicates(self, name: str, code: str, said: Callable[[Report], str]) -> None:
         by_text: dict[str, list[Report]] = defaultdict(list)

@@ -14,6 +14,7 @@ from prerender.cli import (
     purge,
     render,
     serve,
+    sitemap,
     terminal,
     warm,
 )
@@ -21,7 +22,9 @@ from prerender.cli.terminal import FAILED, INTERRUPTED, USAGE
 from prerender.errors import ConfigError, PrerenderError
 
 # Each has add(commands), which says what it is asked by, and leaves its run(options) there.
-_COMMANDS = (serve, render, purge, check, warm, export, import_, configuration, doctor)
+_COMMANDS = (
+    serve, render, purge, check, warm, export, import_, sitemap, configuration, doctor,
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,6 +5,8 @@ from typing import Any
 
 from prerender.admin import client
 from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.terminal import FAILED
 from prerender.config import load
 
 _WORDS = {
@@ -22,6 +24,7 @@ def add(commands: Any) -> None:
         parser.add_argument(f"--{word}", action="append", default=[], help=help_text)
     parser.add_argument("--all", action="store_true", help="all snapshots")
     parser.add_argument("--soft", action="store_true", help="show them until there are new ones")
+    common.add_json(parser)
     common.add_config(parser)
     parser.set_defaults(run=run)
 
@@ -30,5 +33,9 @@ def run(options: argparse.Namespace) -> int:
     """Purge. Raises AdminError."""
     what: dict[str, object] = {word: getattr(options, word) for word in _WORDS}
     settings = load(options.config)
-    print(f"purged: {client.purge(settings, what | {'all': options.all, 'soft': options.soft})}")
-    return 0
+    count = client.purge(settings, what | {"all": options.all, "soft": options.soft})
+    if options.json:
+        written = terminal.write_json({"purged": count})
+    else:
+        written = terminal.write(f"purged: {count}\n")
+    return 0 if written else FAILED

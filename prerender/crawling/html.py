@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import urljoin
 
 from lxml import etree
-from lxml import html as lxml_html
+
+from prerender.reading import parse
 
 _SPACE = re.compile(r"\s+")
 _UNREAD = frozenset({"script", "style", "noscript", "head"})
@@ -59,16 +60,8 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
 
 
 def _parse(body: bytes, charset: str | None) -> Any:
-    # libxml2 goes by what the document says itself, else by ISO 8859-1, which nobody means.
-    declared = charset or ("utf-8" if b"charset" not in body[:2048].lower() else None)
-    try:
-        parser = lxml_html.HTMLParser(encoding=declared, huge_tree=True)
-    except LookupError:
-        parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True)
-    try:
-        return lxml_html.document_fromstring(body, parser=parser)
-    except (etree.ParserError, etree.XMLSyntaxError, ValueError):
-        return None
+    # Who names none means UTF-8.
+    return parse(body, charset or ("utf-8" if b"charset" not in body[:2048].lower() else None))
 
 
 def _metas(root: Any, name: str) -> list[str]:

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.rendering.destination import MEDIA, PROGRAMS
+from prerender.snapshots.snapshot import Verdict
 from prerender.telemetry.trace import TraceContext
-
-Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +85,15 @@ class Exchange:
 
     @property
     def verdict(self) -> Verdict:
-        """What became of it. "aborted": the page did not wait for an answer."""
+        """What became of it."""
         if self.blocked:
             return "blocked"
         if self.endless:
             return "stream"
+        if not self.finished:
+            return "unanswered"
         if not self.status:
-            return "aborted" if self.finished else "unanswered"
+            return "aborted"
         if self.status >= 400:
             return "failed"
         return "cached" if self.cached else "allowed"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from prerender.rendering.page import Resource
 from prerender.rendering.visit import Exchange, Visit
-from prerender.snapshots.snapshot import Fetch, Verdict
+from prerender.snapshots.snapshot import Fetch
 
 # More lines are looked at by nobody, and each takes room where it is kept.
 MOST_FETCHES = 200
@@ -58,22 +58,10 @@ def _fetch(exchange: Exchange, first: float, now: float) -> Fetch:
         exchange.method[:16],
         exchange.url[:_LONGEST_URL],
         exchange.destination[:32],
-        _verdict(exchange),
+        exchange.verdict,
         int(exchange.status),
         exchange.received_bytes,
         round(exchange.started - first, 4),
         round(ended - exchange.started, 4),
         exchange.reason,
     )
-
-
-def _verdict(exchange: Exchange) -> Verdict:
-    if exchange.blocked:
-        return "blocked"
-    if exchange.endless:
-        return "stream"
-    if not exchange.finished:
-        return "unanswered"
-    if exchange.status >= 400 or not exchange.status:
-        return "failed"
-    return "cached" if exchange.cached else "allowed"

@@ -1,8 +1,9 @@
 """Snapshots kept for a time: which is shown, when it is made anew, and what replaces it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import structlog
@@ -47,8 +48,9 @@ class CachedSnapshots:
     """Keeps the snapshots of ``inner`` in ``store``; renders each once at a time.
 
     ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
-    makes it. ``refreshes``: how many stale ones are renewed at once. An entry stays in the store past
-    its time, because what comes next is compared with it: the same content keeps its validators.
+    makes it. ``refreshes``: how many stale ones are renewed at once. ``popular``: targets in the order
+    in which they are renewed after a deploy. An entry stays in the store past its time, because what
+    comes next is compared with it: the same content keeps its validators.
     ``kept`` is told of each new snapshot that was stored: its target, and the entity-tags of the one
     before ('' if there was none) and of itself.
     """
@@ -61,6 +63,7 @@ class CachedSnapshots:
         patience: float,
         *,
         refreshes: int = 4,
+        popular: Callable[[], Iterable[Target]] = tuple,
         clock: Callable[[], float] = steady.now,
         kept: Callable[[Target, str, str], None] = lambda *_: None,
     ) -> None:
@@ -70,6 +73,9 @@ class CachedSnapshots:
         self._patience = patience
         self._refreshes = refreshes
         self._refreshing = 0
+        self._popular = popular
+        self._renewal: asyncio.Task[None] | None = None
+        self._renewed_shell = ""
         self._clock = clock
         self._kept = kept
         self._renders: Coalesced[Answer] = Coalesced()
@@ -130,6 +136,9 @@ class CachedSnapshots:
 
     async def close(self) -> None:
         """Stop the renders that are under way."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
         await self._renders.close()
 
     def _shown(self, entry: Entry, now: float) -> Shown | None:
@@ -268,6 +277,26 @@ class CachedSnapshots:
     async def _watch_for_deploys(self, old: Entry | None, new: Snapshot) -> None:
         """Take all snapshots of the last deploy for stale when a page is seen to be of another one."""
         before = old.snapshot.shell if old is not None else ""
-        if self._freshness.deploys and before and new.shell and before != new.shell:
-            log.info("a deploy is seen: snapshots of the old one are stale", shell=before)
-            await self._store.purge(Purge("shell", before, soft=True))
+        if not self._freshness.deploys or not before or not new.shell or before == new.shell:
+            return
+        under_way = self._renewal is not None and not self._renewal.done()
+        if under_way and self._renewed_shell == before:
+            return  # this is part of it
+        log.info("a deploy is seen: snapshots of the old one are stale", shell=before)
+        await self._store.purge(Purge("shell", before, soft=True))
+        if self._renewal is not None:
+            self._renewal.cancel()
+        self._renewed_shell = before
+        self._renewal = asyncio.create_task(self._renew_all(before), name=f"renewal of {before}")
+
+    async def _renew_all(self, shell: str) -> None:
+        """One after the other, so that crawlers find room in the browser."""
+        for target in self._popular():
+            entry = await self._store.get(target.key)
+            if entry is None or entry.snapshot.shell != shell or self._clock() < entry.expires:
+                continue
+            work = partial(self._render_if_nobody_does, target, 0)
+            try:
+                await self._renders.start(target.key, work)
+            except PrerenderError as error:
+                log.info("not renewed after a deploy", url=target.url, reason=str(error))

@@ -10,7 +10,8 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.coalesced import Coalesced
 from prerender.snapshots.encodings import encoded
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.markdown import FORMAT, markdown_of
+from prerender.snapshots.markdown import FORMAT
+from prerender.snapshots.markdown_worker import MarkdownWorker
 from prerender.snapshots.snapshot import Answer, Snapshot, Target, etag_of
 from prerender.snapshots.stores.store import Store
 
@@ -29,6 +30,7 @@ class MarkdownSnapshots:
         self._html = html
         self._store = store
         self._conversions: Coalesced[Snapshot] = Coalesced()
+        self._worker = MarkdownWorker()
 
     def fresh(self, target: Target) -> Answer | None:
         """The Markdown of a fresh snapshot if both are at hand. Costs microseconds."""
@@ -65,9 +67,19 @@ class MarkdownSnapshots:
     async def close(self) -> None:
         """Stop what is being made."""
         await self._conversions.close()
+        await self._worker.close()
 
     async def _convert(self, target: Target, html: Snapshot, key: str) -> Snapshot:
-        snapshot = await asyncio.to_thread(_converted, target, html)
+        body = await self._worker.markdown_of(html.body, target.url)
+        # What counts as the same in HTML counts as the same in Markdown.
+        weak = "W/" if html.etag.startswith("W/") else ""
+        snapshot = replace(
+            html,
+            body=body,
+            etag=weak + etag_of(html.status, html.headers, body),
+            encoded=await asyncio.to_thread(encoded, body),
+            content_type=MARKDOWN,
+        )
         if key:
             now = clock.now()
             entry = Entry(
@@ -83,17 +95,3 @@ class MarkdownSnapshots:
 
 def _key(target: Target, html: Snapshot) -> str:
     return f"{target.key}.{FORMAT}.{html.etag}"
-
-
-def _converted(target: Target, html: Snapshot) -> Snapshot:
-    """Status, fields and dates of a snapshot with a body, a validator and codings of its own."""
-    body = markdown_of(html.body, target.url)
-    etag = etag_of(html.status, html.headers, body)
-    return replace(
-        html,
-        body=body,
-        # What counts as the same in HTML counts as the same in Markdown.
-        etag=f"W/{etag}" if html.etag.startswith("W/") else etag,
-        encoded=encoded(body),
-        content_type=MARKDOWN,
-    )

@@ -1,4 +1,4 @@
-"""A snapshot as Markdown: its main content, with links, tables and code. Pure, but slow.
+"""A snapshot as Markdown: its main content, with links, tables and code. Pure.
 
 The page is looked through with lxml for what is content and where links lead; html-to-markdown writes
 it down.

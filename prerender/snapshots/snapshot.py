@@ -18,7 +18,7 @@ from prerender.snapshots.variants import ORDINARY, Variant
 
 Header = tuple[str, str]
 HTML = "text/html; charset=utf-8"
-Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered"]
+Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
 
 _LONGEST_TITLE = 120
 _HEAD_BYTES = 16384
@@ -62,9 +62,9 @@ class Fetch(NamedTuple):
     """One request of a page while it was rendered: a line of the waterfall.
 
     ``kind``: what it was for (Sec-Fetch-Dest, "" if that cannot be told). ``verdict``: "cached" was
-    answered without asking anybody, "stream" had no end, "unanswered" had none yet. ``bytes``: of the
-    body as it was sent. ``start`` and ``seconds``: from the page's first request on, and how long it
-    took. ``reason``: why it was blocked.
+    answered without asking anybody, "stream" had no end, "unanswered" had no answer yet, "aborted": the
+    page did not wait for it. ``bytes``: of the body as it was sent. ``start`` and ``seconds``: from the
+    page's first request on, and how long it took. ``reason``: why it was blocked.
     """
 
     method: str

@@ -35,7 +35,8 @@ class RequestRecord(NamedTuple):
 
     ``time``: its arrival in Unix seconds; ``seconds``: from then until the last byte was handed to the
     kernel, or to our buffer for it; ``sent_bytes``: of the answer's head and body.
-    ``status``: of the answer; 499 if the client left before there was one.
+    ``remote``: the address of the client, as trusted proxies name it. ``status``: of the answer; 499 if
+    the client left before there was one.
     ``kind`` and ``reason``: what was decided and why, each of a small set of words.
     ``source``: who answered: a snapshot, the origin, or the proxy itself (errors, refusals).
     ``cache``: how the snapshot was come by, "" where none was shown; "error" where there should have
@@ -77,18 +78,22 @@ class Course:
     """What is noted of a request while it is answered; its record in the end."""
 
     __slots__ = (
-        "answer", "began", "crawler", "decision", "detail", "error", "target", "trace", "user_agent"
+        "answer", "began", "crawler", "decision", "detail", "error", "remote", "target", "trace",
+        "user_agent",
     )  # fmt: skip
 
     def __init__(
         self,
         began: float,
+        remote: str,
         user_agent: str,
         crawler: CrawlerClass | None,
+        *,
         trace: TraceContext | None,
         decision: Decision,
     ) -> None:
         self.began = began
+        self.remote = remote
         self.user_agent = user_agent
         self.crawler = crawler
         self.trace = trace
@@ -123,7 +128,7 @@ class Course:
                 seconds,
                 request.method,
                 request.target,
-                request.connection.remote,
+                self.remote,
                 self.user_agent,
                 self.crawler,
                 decision.kind,

@@ -6,7 +6,8 @@ const VERDICTS = {
   allowed: ["allowed", "good", "Fetched from the site or a third party"],
   cached: ["cached", "info", "Answered from what earlier renders had fetched"],
   blocked: ["blocked", "plain", "Left out or refused"],
-  failed: ["failed", "bad", "Answered with an error, or not at all"],
+  failed: ["failed", "bad", "Answered with an error"],
+  aborted: ["aborted", "plain", "The page did not wait for the answer"],
   stream: ["stream", "info", "A socket or an event stream: not waited for"],
   unanswered: ["unanswered", "warn", "Had no answer yet when the page was taken as done"],
 };

@@ -1,0 +1,116 @@
+"""``prerender sitemap URL``: a sitemap of what a crawl finds."""
+
+import argparse
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from yarl import URL
+
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.terminal import FAILED
+from prerender.crawling import writing
+from prerender.crawling.crawler import USER_AGENT, Crawler
+from prerender.crawling.sitemaps import MOST_URLS, Listed
+from prerender.crawling.visiting import States
+from prerender.errors import SitemapError
+
+
+def add(commands: Any) -> None:
+    """Add the command to the others."""
+    parser = commands.add_parser("sitemap", help="make a sitemap of what a crawl finds")
+    parser.add_argument("url", metavar="URL", help="the page to begin at")
+    parser.add_argument(
+        "--to",
+        type=Path,
+        metavar="DIR",
+        help="write sitemap.xml there, with several below it if there are many pages",
+    )
+    parser.add_argument(
+        "--base", metavar="URL", help="where DIR will be on the site; default: its root"
+    )
+    parser.add_argument(
+        "--max-pages", type=common.whole(1), default=10_000, metavar="N", help="default: 10000"
+    )
+    common.add_concurrency(parser, default=8)
+    parser.add_argument("--rate", type=common.rate, default=0.0, metavar="N", help="pages a second")
+    common.add_via(parser)
+    parser.add_argument("--user-agent", default=USER_AGENT, help="whom to ask as")
+    common.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Crawl, and print or write the sitemap. Raises SitemapError."""
+    site = common.site_of(options.url)
+    listed, states = common.run(_found(options, site))
+    if not listed:
+        raise SitemapError(f"{options.url}: no page for crawlers: {_why(states)}")
+    parts = writing.sitemaps(listed)
+    written = True
+    if options.to is not None:
+        _write(options.to, parts, options.base or f"{site}/")
+    elif options.json:
+        written = terminal.write_json(
+            {
+                "pages": [{"url": entry.url, "lastmod": _date(entry)} for entry in listed],
+                "left_out": states.left_out,
+                "beyond": states.beyond,
+            }
+        )
+    elif len(parts) > 1:
+        raise SitemapError(f"{len(listed)} pages, more than {MOST_URLS}: give --to DIR")
+    else:
+        written = terminal.write(parts[0])
+    more = f", {states.beyond} more found (--max-pages)" if states.beyond else ""
+    terminal.say(f"{len(listed)} pages listed, {len(states.left_out)} left out{more}")
+    return 0 if written else FAILED
+
+
+async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], States]:
+    via = URL(options.via) if options.via else None
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        crawler = await stack.enter_async_context(Crawler.open(via, options.user_agent))
+        states = States(
+            site,
+            crawler,
+            most=options.max_pages,
+            concurrency=options.concurrency,
+            rate=options.rate,
+            user_agent=options.user_agent,
+            done=progress.done,
+            found=progress.found,
+        )
+        listed = await states.find([options.url])
+        for url, reason in states.left_out.items():
+            progress.line(f"left out: {url}: {reason}")
+        return listed, states
+
+
+def _why(states: States) -> str:
+    return next(iter(states.left_out.values()), "nothing was found")
+
+
+def _date(entry: Listed) -> str | None:
+    return None if entry.lastmod is None else writing.w3c_date(entry.lastmod)
+
+
+def _write(folder: Path, parts: list[bytes], base: str) -> None:
+    base = base if base.endswith("/") else f"{base}/"
+    files = {"sitemap.xml": parts[0]}
+    if len(parts) > 1:
+        files = {f"sitemap-{number}.xml": part for number, part in enumerate(parts, start=1)}
+        index = writing.index([f"{base}{name}" for name in files], time.time())
+        # The index comes last: until then the old ones are listed.
+        files["sitemap.xml"] = index
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            new = folder / f".{name}.new"
+            new.write_bytes(data)
+            new.replace(folder / name)
+    except OSError as error:
+        raise SitemapError(f"{folder}: {error.strerror}") from error
