@@ -22,7 +22,7 @@ from prerender.admin import health
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
-from prerender.admin.wiring import add_dashboard
+from prerender.admin.wiring import dashboard
 from prerender.clients import Clients
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
@@ -141,17 +141,20 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         importing = Importing(store, freshness, settings.public_url, target_of)
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
         admin_app.router.add_post("/import", importing.__call__)
-        add_dashboard(
-            admin_app,
-            settings,
-            telemetry=telemetry,
-            pool=pool,
-            store=store,
-            snapshots=snapshots,
-            tracking=tracking,
-            purging=purging,
-            histories=histories,
-            viewer=viewer_of(settings, parts),
+        await stack.enter_async_context(
+            dashboard(
+                admin_app,
+                settings,
+                telemetry=telemetry,
+                metrics=metrics,
+                pool=pool,
+                store=store,
+                snapshots=snapshots,
+                tracking=tracking,
+                purging=purging,
+                histories=histories,
+                viewer=viewer_of(settings, parts),
+            )
         )
         Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
