@@ -5,6 +5,8 @@ has to succeed, and prints what follows it (``...`` stands for anything). The ex
 in front of it run meanwhile, on other ports than the page says. ``toml`` is loaded as settings;
 ``nginx`` and ``yaml`` have to occur in the file that the comment before them names:
 ``<!-- excerpt of FILE -->``. What cannot be run here says why: ``<!-- not run: REASON -->``.
+Of indented blocks settings are loaded, and calls of ``curl`` and ``prerender`` have to succeed; what
+they print are examples.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +24,17 @@ import pytest
 
 from examples.hashbang.origin import make_app
 from prerender.config import load
+from tests import raw
 from tests.commands import ROOT
-from tests.conftest import Proxy, StartOrigin, StartProxy
-from tests.redis_server import RedisServer, redis_server
+from tests.conftest import StartOrigin, StartProxy
+from tests.redis_server import redis_server
 
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"(?:<!-- (.*?) -->\n)?```(\w+)[^\n]*\n(.*?)```", re.DOTALL)
+INDENTED = re.compile(r"(?<=\n\n)(?:(?: {4}.*)?\n)*(?: {4}.*\n)")
+CALL = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ )?(?:curl|prerender) .*)")
 RENDER_CRAWLERS = {"triggers": {"search": "render"}}
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 NOT_RUN = re.compile(r"not run: .{10,}")
 EXCERPT = re.compile(r"excerpt of (\S+)")
 
@@ -121,15 +128,66 @@ def test_files_in_commands_are_there() -> None:
                         assert (ROOT / word).exists(), command
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who tries what the pages say, where it runs during the tests."""
+
+    where: dict[str, str]
+    environment: dict[str, str]
+
+    async def run(self, command: str) -> str:
+        """What a command prints; it has to succeed."""
+        changed = command
+        for name, address in self.where.items():
+            changed = changed.replace(name, address)
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-o", "pipefail", "-c", changed),
+            cwd=ROOT,
+            env=os.environ | self.environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(90):
+            out, err = await process.communicate()
+        assert process.returncode == 0, f"{changed}\n{out.decode()}\n{err.decode()}"
+        return out.decode().replace("\r\n", "\n")
+
+
 @pytest.fixture
-async def environment(
+async def reader(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
-) -> AsyncIterator[tuple[Proxy, str, RedisServer]]:
+) -> AsyncIterator[Reader]:
     """The shop, the proxy in front of it, and a Redis."""
     shop = await start_origin(make_app())
-    proxy = await start_proxy(shop.url, RENDER_CRAWLERS)
+    port = raw.free_port()
+    site = f"http://127.0.0.1:{port}"
+    overrides = {"server": {"port": port}, "site": {"url": site}} | RENDER_CRAWLERS
+    proxy = await start_proxy(shop.url, overrides)
+    config = tmp_path / "prerender.toml"
+    config.write_text(
+        f'origin = {{ url = "{shop.url}" }}\nsite = {{ url = "{site}" }}\n'
+        f"admin = {{ port = {proxy.running.admin_port} }}\n"
+        f'cache = {{ url = "file://{tmp_path}/cache" }}\n'
+    )
     async with redis_server(tmp_path) as redis:
-        yield proxy, shop.url, redis
+        where = {
+            "127.0.0.1:8080": proxy.url.removeprefix("http://"),
+            "127.0.0.1:8081": proxy.admin_url.removeprefix("http://"),
+            "http://127.0.0.1:3000": shop.url,
+            "https://www.example.com": proxy.url,
+            "-p 6379": f"-p {redis.port}",
+            "/etc/prerender.toml": str(config),
+            "--config FILE": f"--config {config}",
+            "/srv/": f"{tmp_path}/",
+            "> sitemap.xml": f"> {tmp_path}/sitemap.xml",
+        }
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PRERENDER_ORIGIN_URL": shop.url,
+            # Those of the proxy are taken.
+            "PRERENDER_SERVER_PORT": "0",
+        }
+        yield Reader(where, environment)
 
 
 def pages_with_commands() -> list[str]:
@@ -139,33 +197,48 @@ def pages_with_commands() -> list[str]:
 
 
 @pytest.mark.parametrize("page", pages_with_commands())
-async def test_commands(page: str, environment: tuple[Proxy, str, RedisServer]) -> None:
+async def test_commands(page: str, reader: Reader) -> None:
     """One after the other, as a reader runs them."""
-    proxy, shop, redis = environment
-    where = {
-        "http://127.0.0.1:8080": proxy.url,
-        "http://127.0.0.1:8081": proxy.admin_url,
-        "http://127.0.0.1:3000": shop,
-        "-p 6379": f"-p {redis.port}",
-    }
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     run = [block for block in blocks() if block.page == page and block.is_run]
     for command, expected in (
         found for block in run if block.language == "console" for found in commands(block)
     ):
-        changed = command
-        for name, address in where.items():
-            changed = changed.replace(name, address)
-        process = await asyncio.create_subprocess_exec(
-            *("bash", "-o", "pipefail", "-c", changed),
-            cwd=ROOT,
-            env=os.environ | {"PATH": path},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(60):
-            out, err = await process.communicate()
-        assert process.returncode == 0, f"{command}\n{err.decode()}"
-        printed = out.decode().replace("\r\n", "\n")
+        printed = await reader.run(command)
         pattern = re.escape(expected).replace(r"\.\.\.", ".*")
         assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\nprints: {printed}"
+
+
+def indented(page: Path) -> list[str]:
+    """The indented blocks of a page, less their indentation."""
+    text = BLOCK.sub("", page.read_text("utf-8"))
+    return [textwrap.dedent(found.strip("\n")) + "\n" for found in INDENTED.findall(text)]
+
+
+def calls(page: Path) -> list[str]:
+    joined = (block.replace("\\\n", " ") for block in indented(page))
+    return [
+        found[1] for block in joined for line in block.splitlines() if (found := CALL.match(line))
+    ]
+
+
+INDENTED_SETTINGS = [
+    pytest.param(block, id=f"{page.name}-{n}")
+    for page in PAGES
+    for n, block in enumerate(indented(page))
+    if re.match(r"\[\[?[a-z_.]+\]", block)
+]
+
+
+@pytest.mark.parametrize("block", INDENTED_SETTINGS)
+def test_indented_settings(block: str, tmp_path: Path) -> None:
+    file = tmp_path / "prerender.toml"
+    file.write_text(block)
+    load(file, {"PRERENDER_ORIGIN": "http://app"})
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if calls(page)], ids=lambda page: page.name
+)
+async def test_indented_commands(page: Path, reader: Reader) -> None:
+    for command in calls(page):
+        await reader.run(command)
