@@ -18,6 +18,7 @@ from typing import Any, cast
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from prerender.admin.recent import Recent
 from prerender.ajax_crawling import PrettyURL
 from prerender.config.settings import SECRET_PARAMETERS
 from prerender.decision import Render
@@ -60,6 +61,7 @@ def sides() -> dict[str, Callable[[], object]]:
     """What is compared, by name."""
     record = make_record()
     metrics = RequestMetrics()
+    recent = Recent()
     registry = CollectorRegistry()
     count = Counter("a", "a", ("decision", "reason"), registry=registry)
     bound = count.labels("render", "an ugly URL")
@@ -106,6 +108,7 @@ def sides() -> dict[str, Callable[[], object]]:
     return {
         "the record": make_record,
         "metrics, ours": lambda: metrics(record),
+        "the dashboard's list of requests": lambda: recent.request(record),
         "one counter and histogram of prometheus_client": by_the_library,
         "the same by labels()": by_labels,
         "access line, console": lambda: console(record),

@@ -11,10 +11,8 @@ import os
 import resource
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 from aiohttp import web
@@ -24,7 +22,7 @@ from prerender.admin import health
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
-from prerender.admin.wiring import add_dashboard
+from prerender.admin.wiring import dashboard
 from prerender.clients import Clients
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
@@ -42,18 +40,8 @@ from prerender.http1.client import OriginConnections
 from prerender.http1.connection import Sweeper
 from prerender.http1.server import Limits, Server
 from prerender.indexnow import IndexNow, KeyFile
-from prerender.rendering import chromium
-from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway, NetworkRules
-from prerender.rendering.guard import Guard, GuardedResolver
-from prerender.rendering.page import SerializeOptions
-from prerender.rendering.policy import Policy
+from prerender.rendering.opening import page_count, rendering, viewer_of
 from prerender.rendering.pool import Pool
-from prerender.rendering.renderer import Renderer, RenderSettings
-from prerender.rendering.supervisor import Limits as BrowserLimits
-from prerender.rendering.trial import trial
-from prerender.rendering.viewer import Viewer, ViewLimits
-from prerender.rendering.visit import VisitLimits
 from prerender.responses import vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
@@ -71,12 +59,7 @@ from prerender.telemetry.records import Telemetry
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.renders import RecordedSnapshots
 from prerender.telemetry.state_metrics import StateMetrics
-from prerender.upstream import Upstream, open_session
 
-_PAGES_PER_CPU = 3
-# What a browser may take, and each of its pages: measured, they take half of it.
-_BROWSER_BYTES = 512 * 1024**2
-_PAGE_BYTES = 256 * 1024**2
 _BACKLOG = 1024
 
 log = structlog.get_logger(__name__)
@@ -94,62 +77,6 @@ class Running:
     draining: bool = False
 
 
-class Rendering(NamedTuple):
-    """The parts that make snapshots."""
-
-    upstream: Upstream
-    gateway: Gateway
-    pool: Pool
-    renderer: Renderer
-
-
-@asynccontextmanager
-async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
-    """The part that makes snapshots: also all that ``prerender render`` needs.
-
-    ``marked``: the site can tell that its pages are rendered, and not looked at by people.
-    """
-    async with AsyncExitStack() as stack:
-        origin = settings.origin
-        session = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout)
-        )
-        upstream = Upstream(session, settings.origin_url)
-        rules = replace(_rules(settings), marked=marked)
-        third_parties = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
-        )
-        gateway = await stack.enter_async_context(
-            Gateway.open(settings.public_url, upstream, third_parties, rules)
-        )
-        sandbox = _sandbox(settings)
-        await asyncio.to_thread(chromium.remove_leftovers)
-
-        async def launch() -> Chromium:
-            program = chromium.find(settings.browser.path)
-            return await Chromium.launch(program, gateway, sandbox=sandbox)
-
-        pool = await stack.enter_async_context(
-            Pool(
-                launch,
-                size=_pages(settings),
-                queue=settings.browser.queue,
-                limits=_browser_limits(settings),
-                try_out=trial(gateway, settings.public_url),
-            )
-        )
-        render = RenderSettings(
-            timeout=settings.render.timeout,
-            budget=settings.render.budget,
-            patience=settings.render.patience,
-            max_bytes=settings.render.max_bytes,
-            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
-            volatile=settings.snapshot.volatile,
-        )
-        renderer = Renderer(settings.public_url, upstream, gateway, pool, render)
-        yield Rendering(upstream, gateway, pool, renderer)
-
-
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[Running]:
     """A proxy that listens. At the end running requests may finish, then everything is closed.
@@ -158,7 +85,8 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     """
     _raise_file_limit()
     async with AsyncExitStack() as stack:
-        upstream, gateway, pool, renderer = await stack.enter_async_context(rendering(settings))
+        parts = await stack.enter_async_context(rendering(settings))
+        upstream, gateway, pool, renderer = parts
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
@@ -177,7 +105,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
             freshness,
             patience=settings.render.timeout,
             # The other half of the pages is for those who wait.
-            refreshes=max(1, _pages(settings) // 2),
+            refreshes=max(1, page_count(settings) // 2),
             popular=_popularity(settings, telemetry),
             kept=told.kept if told else lambda *_: None,
         )
@@ -213,17 +141,20 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
         importing = Importing(store, freshness, settings.public_url, target_of)
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
         admin_app.router.add_post("/import", importing.__call__)
-        add_dashboard(
-            admin_app,
-            settings,
-            telemetry=telemetry,
-            pool=pool,
-            store=store,
-            snapshots=snapshots,
-            tracking=tracking,
-            purging=purging,
-            histories=histories,
-            viewer=_viewer(settings, upstream, gateway, pool),
+        await stack.enter_async_context(
+            dashboard(
+                admin_app,
+                settings,
+                telemetry=telemetry,
+                metrics=metrics,
+                pool=pool,
+                store=store,
+                snapshots=snapshots,
+                tracking=tracking,
+                purging=purging,
+                histories=histories,
+                viewer=viewer_of(settings, parts),
+            )
         )
         Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
@@ -265,12 +196,6 @@ async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIter
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
-
-
-def _viewer(settings: Settings, upstream: Upstream, gateway: Gateway, pool: Pool) -> Viewer:
-    render = settings.render
-    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
-    return Viewer(settings.public_url, upstream, gateway, pool, limits)
 
 
 @contextmanager
@@ -376,69 +301,6 @@ def _freshness(settings: Settings) -> Freshness:
         stale_if_error=cache.stale_if_error,
         deploys=cache.deploys,
     )
-
-
-def _rules(settings: Settings) -> NetworkRules:
-    network = settings.network
-    allow, deny = Hosts(network.allow), Hosts(network.deny)
-    return NetworkRules(
-        guard=Guard(allow, deny, only_listed=network.third_parties == "listed"),
-        policy=Policy(
-            allow=allow,
-            deny=deny,
-            block_trackers=network.block_trackers,
-            block_types=network.block_types,
-        ),
-        limits=VisitLimits(
-            network.max_requests,
-            network.max_bytes,
-            network.max_response_bytes,
-            network.request_timeout,
-        ),
-        cache_bytes=network.cache_bytes,
-    )
-
-
-def _sandbox(settings: Settings) -> bool:
-    wanted = settings.browser.sandbox
-    problem = chromium.sandbox_problem()
-    if wanted == "on" and problem:
-        raise ConfigError([f'[browser] sandbox: "on", but {problem}; give "auto" or "off"'])
-    if wanted == "auto" and problem:
-        log.warning("Chromium runs without its sandbox", reason=problem)
-    return wanted != "off" and not problem
-
-
-def _pages(settings: Settings) -> int:
-    pages = settings.browser.pages
-    return max(1, round(_PAGES_PER_CPU * _cpus())) if pages == "auto" else pages
-
-
-def _browser_limits(settings: Settings) -> BrowserLimits:
-    browser = settings.browser
-    memory = browser.max_memory
-    if memory == "auto":
-        memory = _BROWSER_BYTES + _PAGE_BYTES * _pages(settings)
-    return BrowserLimits(browser.max_renders, browser.max_age, memory)
-
-
-def page_count(settings: Settings) -> int:
-    """How many pages are rendered at a time."""
-    return _pages(settings)
-
-
-def memory_needed(settings: Settings) -> int:
-    """Bytes of memory that the browser may take; 0: there is no limit."""
-    return _browser_limits(settings).memory
-
-
-def _cpus() -> float:
-    """The CPUs this process may use: those of its affinity, or its cgroup's quota if that is less."""
-    cpus = float(len(os.sched_getaffinity(0)))
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        cpus = min(cpus, int(quota) / int(period))
-    return cpus
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from prerender.http1.head import Fields
 
 if TYPE_CHECKING:
-    from prerender.config.types import Network
+    from prerender.config.places import Network
     from prerender.http1.request import Request
 
 # RFC 7239 section 4: for=192.0.2.1, for="[2001:db8::1]:4711".

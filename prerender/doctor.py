@@ -21,11 +21,11 @@ from urllib.parse import unquote, urlsplit
 import psutil
 from multidict import CIMultiDict
 
-from prerender import app, headers
+from prerender import headers
 from prerender.ajax_crawling import PrettyURL
 from prerender.config import Settings
 from prerender.errors import NotRenderable, OriginError, PrerenderError, StoreError
-from prerender.rendering import chromium
+from prerender.rendering import chromium, opening
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import namespace
 from prerender.snapshots.stores.redis import RedisCache
@@ -63,7 +63,7 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
 
 
 def _machine(settings: Settings) -> Iterator[Line]:
-    needed, free = app.memory_needed(settings), _free_bytes()
+    needed, free = opening.memory_needed(settings), _free_bytes()
     text = f"{free // _MIB} MiB free, the browser may take {needed // _MIB} MiB"
     if needed and free < needed:
         remedy = "give it more memory, or lower [browser] pages or max_memory"
@@ -213,7 +213,7 @@ async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator
     started = time.monotonic()
     remedy = 'see the log above, or try [log] level = "debug"'
     try:
-        async with app.rendering(settings.model_copy(update={"browser": one})) as rendering:
+        async with opening.rendering(settings.model_copy(update={"browser": one})) as rendering:
             pool = rendering.pool
             async with pool.place() as place, pool.page(place, settings.render.timeout):
                 yield Line("rendering", "ok", f"a page of our own, {_milliseconds(started)}")

@@ -11,9 +11,8 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from prerender import app
 from prerender.ajax_crawling import PrettyURL
-from prerender.rendering import chromium
+from prerender.rendering import chromium, opening
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway
 from prerender.snapshots.snapshot import Target
@@ -73,7 +72,7 @@ async def test_a_render(start_origin: StartOrigin) -> None:
     application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])
     origin = await start_origin(application)
     settings = settings_for(origin.url, {"browser": {"pages": 1}})
-    async with app.rendering(settings) as (_, _, pool, renderer):
+    async with opening.rendering(settings) as (_, _, pool, renderer):
         await state(pool, "1 idle, 0 busy, 0 waiting")
         points, more = 0, True
         while more:

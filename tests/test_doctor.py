@@ -49,6 +49,7 @@ async def test_nothing_is_there(tmp_path: Path) -> None:
             "PRERENDER_ORIGIN": "http://127.0.0.1:9",
             "PRERENDER_SERVER_PORT": str(port),
             "PRERENDER_ADMIN_HOST": "192.0.2.1",
+            "PRERENDER_ADMIN_TOKEN": "a-token-of-some-length",
             "PRERENDER_BROWSER_PATH": "/nonexistent/chromium",
             "PRERENDER_CACHE_URL": f"unix://{tmp_path}/no.sock",
         }

@@ -22,7 +22,7 @@ from prerender.exporting.nginx import ugly_forms
 from prerender.snapshots.snapshot import Snapshot, Target, etag_of
 from tests import raw
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
-from tests.programs import run
+from tests.programs import at_terminal, run
 from tests.redis_server import redis_server
 
 TOKEN = "a-token-of-some-length"
@@ -333,3 +333,45 @@ def test_every_page_has_a_key_of_its_own() -> None:
         "/p?x=1&_escaped_fragment_=%2Fa%2F%C3%BC",
     ]
     assert ugly_forms("/p") == [pretty_to_ugly("/p", opted_in=True)]
+
+
+async def test_what_cannot_be_made_anew_stays(start_origin: StartOrigin, tmp_path: Path) -> None:
+    failing = ""
+    hangs, never = asyncio.Event(), asyncio.Event()
+
+    async def page(request: web.Request) -> web.Response:
+        if request.path == failing:
+            return web.Response(status=500)
+        if failing == "all" and request.path == "/b":
+            hangs.set()
+            await never.wait()
+        return web.Response(text=f"<p>{request.path} {failing}", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", page)
+    site = await start_origin(application)
+    export = tmp_path / "export"
+    urls = [f"{site.url}/{name}" for name in "abc"]
+    await exported(site, export, *urls)
+    failing = "/b"
+    told = await exported(site, export, *urls[:2])
+    assert told["failures"] == [
+        {"url": urls[1], "reason": "status 500; the snapshot of the last export stays"}
+    ]
+    archive = Archive.open(export)
+    assert b"/a /b" in archive.body(archive.pages["/a"])
+    assert archive.pages.keys() == {"/a", "/b"}
+
+    failing = "all"
+    file = tmp_path / "list"
+    file.write_text("\n".join(urls[:2]))
+    async with at_terminal("export", str(file), "--to", str(export)) as terminal:
+        async with asyncio.timeout(30):
+            await hangs.wait()
+        await terminal.until(rb" 1/2 ")
+        terminal.press(b"\x03")
+        assert await terminal.rest() == 130
+    never.set()
+    archive = Archive.open(export)
+    assert b"/a all" in archive.body(archive.pages["/a"])
+    assert archive.body(archive.pages["/b"]).endswith(b"/b </p></body></html>")

@@ -1,5 +1,8 @@
 """Puts the dashboard and its API on the admin listener."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from aiohttp import web
 
 from prerender.admin.api import Api
@@ -17,14 +20,17 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.histories import Histories
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.tracking import Tracking
+from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
 
 
-def add_dashboard(
+@asynccontextmanager
+async def dashboard(
     app: web.Application,
     settings: Settings,
     *,
     telemetry: Telemetry,
+    metrics: Metrics,
     pool: Pool,
     store: Store,
     snapshots: CachedSnapshots,
@@ -32,10 +38,9 @@ def add_dashboard(
     purging: Purging,
     histories: Histories,
     viewer: Viewer,
-) -> None:
-    """Add the routes, who may use them, and what listens to the records from now on."""
-    figures, recent = Figures(), Recent()
-    telemetry.requests.subscribe(figures.request)
+) -> AsyncIterator[None]:
+    """Add the routes and who may use them; figures are kept as long as the context lasts."""
+    figures, recent = Figures(metrics.requests.answers), Recent()
     telemetry.requests.subscribe(recent.request)
     telemetry.renders.subscribe(figures.render)
     telemetry.renders.subscribe(recent.render)
@@ -55,3 +60,5 @@ def add_dashboard(
     ).add_to(app)
     Pages(settings.public_url, tracking, store, histories, viewer).add_to(app)
     DashboardFiles().add_to(app)
+    async with figures.kept():
+        yield

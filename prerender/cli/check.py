@@ -8,7 +8,6 @@ from typing import Any
 
 from yarl import URL
 
-from prerender import app
 from prerender.checking.findings import Finding, Report
 from prerender.checking.person import Person
 from prerender.checking.site import Result, SiteCheck
@@ -18,6 +17,7 @@ from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
 from prerender.crawling.crawler import USER_AGENT, Crawler
+from prerender.rendering import opening
 
 
 def add(commands: Any) -> None:
@@ -78,7 +78,7 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             urls = [entry.url for entry in await sources.read(urls)]
         person = None
         if not options.no_browser:
-            rendering = await stack.enter_async_context(app.rendering(settings, marked=False))
+            rendering = await stack.enter_async_context(opening.rendering(settings, marked=False))
             person = Person(rendering.gateway, rendering.pool, settings.render)
 
         def told(report: Report) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from yarl import URL
 
-from prerender import app
 from prerender.addresses import site_of
 from prerender.cli import options as common
 from prerender.cli import terminal
@@ -21,6 +20,7 @@ from prerender.errors import ConfigError
 from prerender.exporting import nginx
 from prerender.exporting.archive import Archive
 from prerender.exporting.export import Export, Exported, Failure
+from prerender.rendering import opening
 
 _SHOWN_FAILURES = 20
 # More than there are pages, so that none waits for the next one to be asked for.
@@ -67,15 +67,18 @@ async def _export(options: argparse.Namespace) -> Exported:
             if failure is not None:
                 progress.line(f"{failure.url}: {failure.reason}")
 
-        rendering = await stack.enter_async_context(app.rendering(settings))
+        rendering = await stack.enter_async_context(opening.rendering(settings))
         export = Export(
             rendering.renderer, archive, obey_origin=settings.cache.obey_origin, told=told
         )
-        concurrency = app.page_count(settings) + _AHEAD
+        concurrency = opening.page_count(settings) + _AHEAD
         try:
             return await export.run(urls, concurrency)
+        except BaseException:
+            # What an interrupted run has made is of use too, and what it has not is not lost.
+            archive.keep_all()
+            raise
         finally:
-            # Also what an interrupted run has made is an export.
             folder = str(options.to.absolute())
             made = archive.pages.values()
             files = await asyncio.to_thread(nginx.configuration, made, folder)

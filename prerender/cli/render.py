@@ -3,13 +3,13 @@
 import argparse
 from typing import Any
 
-from prerender import app
 from prerender.addresses import pretty_of
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
+from prerender.rendering import opening
 from prerender.snapshots.snapshot import Snapshot, Target
 
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _snapshot(settings: Settings, target: Target) -> Snapshot:
-    async with app.rendering(settings) as rendering:
+    async with opening.rendering(settings) as rendering:
         return (await rendering.renderer.snapshot(target)).snapshot
 
 

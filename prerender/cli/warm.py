@@ -18,7 +18,7 @@ from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.crawling.crawler import Crawler
 from prerender.crawling.warming import GOOD, Job, Journal, Totals, Warmed, Warming
-from prerender.errors import ConfigError
+from prerender.errors import AdminError, ConfigError
 
 _SHOWN_FAILURES = 20
 # More purges of single pages would be merged into one of all pages (purges.py).
@@ -67,16 +67,23 @@ def run(options: argparse.Namespace) -> int:
 
 async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:
     via = URL(options.via) if options.via else None
-    purges = 0
-
-    async def purge(url: str) -> None:
-        nonlocal purges
-        purges += 1
-        if settings is not None and purges <= _MOST_PURGES:
-            await asyncio.to_thread(client.purge, settings, {"url": url, "soft": True})
-
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
+        purges = _MOST_PURGES if settings is not None and settings.admin.token else 0
+
+        async def purge(url: str) -> bool:
+            nonlocal purges
+            if settings is None or not purges:
+                return False
+            purges -= 1
+            try:
+                await asyncio.to_thread(client.purge, settings, {"url": url, "soft": True})
+            except AdminError as error:
+                progress.line(f"outdated snapshots are not made anew: {error}")
+                purges = 0
+                return False
+            return True
+
         timeout = settings.render.timeout + 10 if settings is not None else 60.0
         crawler = await stack.enter_async_context(Crawler.open(via, timeout=timeout))
         sources = Sources(crawler, progress)
@@ -93,7 +100,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             concurrency=options.concurrency,
             rate=options.rate,
             most=options.max_pages,
-            purge=purge if settings is not None and settings.admin.token else None,
+            purge=purge,
             told=told,
             found=progress.found,
             page_of=sources.own_page,

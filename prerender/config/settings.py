@@ -9,20 +9,25 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from yarl import URL
 
-from prerender.config.types import (
+from prerender.config.places import (
     Address,
+    Endpoint,
+    EndpointOrNothing,
+    HostList,
+    HostNames,
+    Nameservers,
+    Networks,
+    SiteURL,
+    SiteURLOrNothing,
+    StoreURL,
+)
+from prerender.config.types import (
     CrawlerNames,
     CrawlerRanges,
     Duration,
-    Endpoint,
-    EndpointOrNothing,
     Flag,
-    HostList,
-    HostNames,
     IndexNowKey,
     Languages,
-    Nameservers,
-    Networks,
     PagePatterns,
     Parameters,
     Patterns,
@@ -31,11 +36,8 @@ from prerender.config.types import (
     PositiveSize,
     Rules,
     SecretNames,
-    SiteURL,
-    SiteURLOrNothing,
     Size,
     SizeOrAuto,
-    StoreURL,
     Token,
     TriggerAction,
     share,

@@ -7,21 +7,16 @@ by whoever loads it (load.py).
 import json
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import nan
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
-from yarl import URL
 
-from prerender import hosts
-from prerender.clients import address_and_port
+from prerender.config.lists import strings_of, tables_of
 from prerender.crawling.triggers import Action
 from prerender.crawling.user_agents import CLASSES, CrawlerClass
 
 _Number = TypeVar("_Number", int, float)
-Network = IPv4Network | IPv6Network
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE_UNITS = {
@@ -36,14 +31,9 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
-_HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
 _SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
-# Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
-_TLS_OPTIONS = frozenset(
-    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
-)
 _LONGEST = 365 * 86400
 _LARGEST = 2**46
 _DURATION_HELP = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
@@ -117,27 +107,8 @@ def share() -> BeforeValidator:
     return BeforeValidator(parse)
 
 
-def _list(value: object, help_text: str) -> list[object]:
-    """A list; in the environment a JSON array."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError(help_text) from None
-    if not isinstance(value, list | tuple):
-        raise ValueError(help_text)
-    return list(value)
-
-
-def _strings(value: object, help_text: str) -> tuple[str, ...]:
-    found = _list(value, help_text)
-    if not all(isinstance(item, str) for item in found):
-        raise ValueError(help_text)
-    return tuple(map(str, found))
-
-
 def _patterns(value: object) -> tuple[str, ...]:
-    patterns = _strings(
+    patterns = strings_of(
         value, 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
     )
     for pattern in patterns:
@@ -148,26 +119,8 @@ def _patterns(value: object) -> tuple[str, ...]:
     return patterns
 
 
-def _hosts(value: object) -> tuple[str, ...]:
-    """Hosts, domains, networks and origins (prerender/hosts.py)."""
-    entries = _strings(
-        value, 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
-    )
-    for entry in entries:
-        hosts.parse(entry)
-    return entries
-
-
-def _host_names(value: object) -> tuple[str, ...]:
-    names = _strings(value, 'give a list of names of hosts, for example ["prerender.internal"]')
-    for name in names:
-        if not _HOST_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a host; give it without scheme and port")
-    return names
-
-
 def _languages(value: object) -> tuple[str, ...]:
-    tags = _strings(value, 'give a list of language tags, for example ["en", "de-CH"]')
+    tags = strings_of(value, 'give a list of language tags, for example ["en", "de-CH"]')
     for tag in tags:
         if not _LANGUAGE.fullmatch(tag):
             raise ValueError(f"{tag!r} is no language tag (RFC 5646), such as en or de-CH")
@@ -181,7 +134,7 @@ def words(*known: str) -> BeforeValidator:
     help_text = f"give a list of some of {json.dumps(known)}"
 
     def parse(value: object) -> tuple[str, ...]:
-        found = _strings(value, help_text)
+        found = strings_of(value, help_text)
         if not set(found) <= set(known):
             raise ValueError(help_text)
         return found
@@ -190,7 +143,7 @@ def words(*known: str) -> BeforeValidator:
 
 
 def _parameters(value: object) -> tuple[str, ...]:
-    names = _strings(
+    names = strings_of(
         value, 'give a list of names of query parameters, for example ["utm_*", "ref"]'
     )
     for name in names:
@@ -200,7 +153,7 @@ def _parameters(value: object) -> tuple[str, ...]:
 
 
 def _secret_names(value: object) -> tuple[str, ...]:
-    names = _strings(
+    names = strings_of(
         value, 'give a list of names of query parameters, for example ["*token*", "key"]'
     )
     for name in names:
@@ -211,16 +164,6 @@ def _secret_names(value: object) -> tuple[str, ...]:
     return names
 
 
-def _tables(value: object, keys: tuple[str, str], help_text: str) -> list[dict[str, object]]:
-    """Tables that have exactly two keys."""
-    tables: list[dict[str, object]] = []
-    for table in _list(value, help_text):
-        if not isinstance(table, dict) or set(table) != set(keys):
-            raise ValueError(f"{help_text}, each with {' and '.join(keys)}")
-        tables.append(table)
-    return tables
-
-
 def _page_pattern(value: object) -> str:
     if not isinstance(value, str) or not value.startswith(("/", "*")):
         raise ValueError(f"{value!r}: a path begins with / or *, which stands for anything")
@@ -228,14 +171,14 @@ def _page_pattern(value: object) -> str:
 
 
 def _page_patterns(value: object) -> tuple[str, ...]:
-    patterns = _strings(value, 'give a list of patterns, for example ["/news/*", "*?print=1"]')
+    patterns = strings_of(value, 'give a list of patterns, for example ["/news/*", "*?print=1"]')
     return tuple(map(_page_pattern, patterns))
 
 
 def _rules(value: object) -> tuple[tuple[str, float], ...]:
     help_text = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
     rules = []
-    for rule in _tables(value, ("path", "ttl"), help_text):
+    for rule in tables_of(value, ("path", "ttl"), help_text):
         path, ttl = _page_pattern(rule["path"]), rule["ttl"]
         try:
             rules.append((path, 0.0 if ttl == "never" else _duration(ttl)))
@@ -247,7 +190,7 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
 def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
     found: list[tuple[CrawlerClass, str]] = []
-    for table in _tables(value, ("class", "name"), help_text):
+    for table in tables_of(value, ("class", "name"), help_text):
         known = next((known for known in CLASSES if known == table["class"]), None)
         if known is None:
             raise ValueError(f"{table['class']!r} is no class: give {', '.join(CLASSES)}")
@@ -264,7 +207,7 @@ def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
         'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }]'
     )
     found = []
-    for table in _tables(value, ("name", "file"), help_text):
+    for table in tables_of(value, ("name", "file"), help_text):
         name, file = table["name"], table["file"]
         if not isinstance(name, str) or not isinstance(file, str) or not name or not file:
             raise ValueError(f"{help_text}; name and file are texts")
@@ -272,55 +215,10 @@ def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _nameservers(value: object) -> tuple[str, ...]:
-    help_text = 'give a list of addresses, for example ["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]'
-    texts = _strings(value, help_text)
-    for text in texts:
-        try:
-            address_and_port(text)
-        except ValueError:
-            raise ValueError(f"{text!r}: {help_text}") from None
-    return texts
-
-
 def _action(value: object) -> str:
     if value not in ("forward", "render", "markdown", "refuse"):
         raise ValueError('give "forward", "render", "markdown" or "refuse"')
     return str(value)
-
-
-def _store_url(value: str) -> str:
-    """Where snapshots are kept."""
-    try:
-        url = urlsplit(value)
-        known = value.isprintable() and " " not in value and _is_store(url)
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(
-            'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
-            'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
-        )
-    return value
-
-
-def _is_store(url: SplitResult) -> bool:
-    options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
-    if url.fragment:
-        return False
-    match url.scheme:
-        case "memory":
-            return url.geturl() in ("memory:", "memory://")
-        case "file":
-            return not url.netloc and len(url.path) > 1 and not options
-        case "redis" | "rediss":
-            allowed = _TLS_OPTIONS if url.scheme == "rediss" else frozenset()
-            database = re.fullmatch(r"/?|/[0-9]{1,5}", url.path, re.ASCII)
-            return bool(url.hostname and url.port != 0 and database) and options.keys() <= allowed
-        case "unix":
-            database = re.fullmatch(r"[0-9]{1,5}", options.get("db", "0"), re.ASCII)
-            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
-    return False
 
 
 def _token(value: str) -> str:
@@ -335,31 +233,6 @@ def _indexnow_key(value: str) -> str:
     return value
 
 
-def _endpoint(value: str) -> str:
-    try:
-        url = URL(value.strip(), encoded=True)
-        known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
-    except ValueError:
-        known = False
-    if not known or not value.isprintable() or " " in value.strip() or "@" in url.raw_authority:
-        raise ValueError('give a URL, for example "https://api.indexnow.org/indexnow"')
-    return value.strip()
-
-
-def _networks(value: object) -> tuple[Network, ...]:
-    """Networks, or single addresses; in the environment as a JSON array."""
-    help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
-    networks = []
-    for item in _list(value, help_text):
-        if not isinstance(item, str | IPv4Network | IPv6Network):
-            raise ValueError(help_text)
-        try:
-            networks.append(ip_network(item))
-        except ValueError as error:
-            raise ValueError(f"{item!r} is not a network: {error}") from None
-    return tuple(networks)
-
-
 def _flag(value: object) -> bool:
     """Pydantic alone would take many more words, and numbers."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -367,47 +240,6 @@ def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("give true or false")
     return value
-
-
-def _address(value: str) -> str:
-    # An empty one would listen on every address there is.
-    if not value.strip():
-        raise ValueError('give an address to listen on, for example "127.0.0.1" or "0.0.0.0"')
-    return value.strip()
-
-
-def _site_url(value: str) -> str:
-    """An absolute http(s) URL of a site: scheme, host, perhaps a port, and nothing else."""
-    text = value.strip()
-    try:
-        url = URL(text)
-        explicit = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
-    except ValueError:
-        explicit = False
-    if not explicit or " " in text or not text.isprintable():
-        raise ValueError('not a URL of a site: give for example "http://127.0.0.1:3000"')
-    if url.user is not None or url.password is not None:
-        raise ValueError("must not carry a user name or password")
-    if url.path not in ("", "/") or url.query_string or url.fragment:
-        raise ValueError("must be scheme, host and port only, with no path, query or fragment")
-    return str(url.origin())
-
-
-def _endpoint_or_nothing(value: str) -> str:
-    """An absolute http(s) URL."""
-    text = value.strip()
-    try:
-        url = URL(text)
-        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
-    except ValueError:
-        absolute = False
-    if text and (not absolute or " " in text or not text.isprintable()):
-        raise ValueError('not a URL: give for example "http://127.0.0.1:4318/v1/traces"')
-    return text
-
-
-def _site_url_or_nothing(value: str) -> str:
-    return _site_url(value) if value else ""
 
 
 class TableKeys(tuple[str, ...]):
@@ -424,7 +256,6 @@ PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
 PositiveSize = Annotated[Size, AfterValidator(_positive)]
 SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
-Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
@@ -439,17 +270,8 @@ CrawlerNames = Annotated[
 CrawlerRanges = Annotated[
     tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges), TableKeys("name", "file")
 ]
-Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
 TriggerAction = Annotated[Action, BeforeValidator(_action)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
-StoreURL = Annotated[str, AfterValidator(_store_url)]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
-Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Token = Annotated[str, AfterValidator(_token)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
-HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
-HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
-Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
-EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]
-SiteURL = Annotated[str, AfterValidator(_site_url)]
-SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]

@@ -103,14 +103,14 @@ class Crawler:
                     URL(asked, encoded=True), headers=fields, allow_redirects=False
                 ) as response,
             ):
-                body = await response.content.read(MAX_BYTES + 1)
-                while len(body) <= MAX_BYTES and (part := await response.content.read(MAX_BYTES)):
+                body = bytearray()
+                async for part in response.content.iter_any():
                     body += part
+                    if len(body) > MAX_BYTES:
+                        raise FetchFailed(f"{url}: more than {MAX_BYTES // 1024**2} MiB")
         except TimeoutError:
             raise FetchFailed(f"{url}: no answer within {self._timeout:g} s") from None
         except (ClientError, OSError, ValueError, zlib.error) as error:
             raise FetchFailed(f"{url}: {error or type(error).__name__}") from error
-        if len(body) > MAX_BYTES:
-            raise FetchFailed(f"{url}: more than {MAX_BYTES // 1024**2} MiB")
         seconds = time.monotonic() - started
-        return Fetched(url, response.status, response.headers, body, seconds)
+        return Fetched(url, response.status, response.headers, bytes(body), seconds)

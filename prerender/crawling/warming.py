@@ -104,9 +104,9 @@ class Totals:
 
 
 class Warming:
-    """``purge`` has a proxy make a page anew; without it what is outdated stays so until it expires.
+    """``purge`` has a proxy make a page anew, if it can; otherwise what is outdated stays so.
 
-    ``accepts``: which URLs belong to the site; all others are left out.
+    ``page_of`` gives the page that a link leads to, in pretty form, if it is to be warmed.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Warming:
         concurrency: int,
         rate: float = 0.0,
         most: int = 0,
-        purge: Callable[[str], Awaitable[None]] | None = None,
+        purge: Callable[[str], Awaitable[bool]] | None = None,
         told: Callable[[Warmed], None] = lambda _: None,
         found: Callable[[int], None] = lambda _: None,
         page_of: Callable[[str], str | None],
@@ -177,8 +177,7 @@ class Warming:
                 rendered = time.time() - float(answer.headers.get("Age", "0"))
                 if rendered < job.lastmod:
                     outcome = "outdated"
-                    if self._purge is not None:
-                        await self._purge(job.url)
+                    if self._purge is not None and await self._purge(job.url):
                         answer = await self._get(ugly)
                         outcome = "renewed"
         except FetchFailed as error:

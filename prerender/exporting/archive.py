@@ -105,10 +105,11 @@ class Archived:
 class Archive:
     """A folder with the snapshots of one ``site`` (scheme and host)."""
 
-    def __init__(self, folder: Path, site: str, pages: dict[str, Archived] | None = None) -> None:
+    def __init__(self, folder: Path, site: str, pages: Mapping[str, Archived]) -> None:
         self.folder = folder
         self.site = site
-        self.pages = dict(pages or {})
+        self.pages = dict(pages)
+        self._before: Mapping[str, Archived] = {}
 
     @classmethod
     def create(cls, folder: Path, site: str) -> "Archive":
@@ -116,13 +117,19 @@ class Archive:
 
         What was exported before stays until ``finish``. Raises ArchiveError.
         """
+        archive = cls(folder, site, {})
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()) and not (folder / INDEX).exists():
                 raise ArchiveError(f"{folder}: is neither empty nor an export of before")
         except OSError as error:
             raise ArchiveError(f"{folder}: {error.strerror}") from error
-        return cls(folder, site)
+        if (folder / INDEX).exists():
+            before = cls.open(folder)
+            if before.site != site:
+                raise ArchiveError(f"{folder}: is an export of {before.site}")
+            archive._before = before.pages
+        return archive
 
     @classmethod
     def open(cls, folder: Path) -> "Archive":
@@ -154,6 +161,16 @@ class Archive:
         except OSError as error:
             raise ArchiveError(f"{file}: {error.strerror}") from error
         self.pages[entry.page] = entry
+
+    def keep(self, page: str) -> bool:
+        """Let a page be as it was in the export before; False if it was not there."""
+        if page in self._before:
+            self.pages.setdefault(page, self._before[page])
+        return page in self.pages
+
+    def keep_all(self) -> None:
+        """Let all pages that have not been made anew be as they were."""
+        self.pages = {**self._before, **self.pages}
 
     def body(self, entry: Archived) -> bytes:
         """What the file of a page holds. Raises ArchiveError."""

@@ -63,8 +63,12 @@ class Export:
         try:
             snapshot, made = await self._rendered(target)
             reason = self._refused(snapshot)
+            lasting = not snapshot.facts.partial and snapshot.status < 500
         except (RenderError, OriginError, NotRenderable) as error:
             reason = " ".join(str(error).split())
+            lasting = isinstance(error, NotRenderable) and not error.origin_failed
+        if reason and not lasting and self._archive.keep(target.page):
+            reason += "; the snapshot of the last export stays"
         failure = None
         if reason:
             failure = Failure(target.url, reason)

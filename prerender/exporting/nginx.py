@@ -23,6 +23,7 @@ _DOLLAR = "$prerender_dollar"
 _HTTP = """\
 # Which file is the snapshot of which ugly URL. Include it in the http block.
 
+# Where these two are set already, keep the larger ones.
 map_hash_max_size {hash_size};
 map_hash_bucket_size {bucket_size};
 geo {dollar} {{

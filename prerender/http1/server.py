@@ -18,7 +18,7 @@ from prerender.http1.request import Request
 from prerender.responses import error_response, head_of
 
 if TYPE_CHECKING:
-    from prerender.config.types import Network
+    from prerender.config.places import Network
 
 # A client that half-closes may still want its answer; one that has left gives up its place so soon.
 _HALF_CLOSED_SECONDS = 1.0

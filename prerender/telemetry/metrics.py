@@ -37,9 +37,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        requests = RequestMetrics()
-        self.registry.register(requests)
-        telemetry.requests.subscribe(requests)
+        self.requests = RequestMetrics()
+        self.registry.register(self.requests)
+        telemetry.requests.subscribe(self.requests)
         telemetry.renders.subscribe(RenderMetrics(self.registry))
         build = Gauge(
             "prerender_build_info",

@@ -89,6 +89,22 @@ class RequestMetrics(Collector):
         if record.error in _OF_THE_ORIGIN:
             self._origin_errors[record.error,] += 1
 
+    def answers(self) -> dict[str, float]:
+        """Requests so far by how they were answered: as a snapshot was come by, else by the decision.
+
+        "errors": answers with 5xx; "seconds": the time of all that were answered with snapshots.
+        """
+        sums: defaultdict[str, float] = defaultdict(float)
+        for (kind, _, source, cache, _, status), tally in self._tallies.items():
+            count = sum(tally.buckets.counts)
+            # What should have become a snapshot and is the origin's own answer instead is forwarded.
+            sums[cache or ("forward" if kind == "render" else kind)] += count
+            if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                sums["errors"] += count
+            if source == "snapshot":
+                sums["seconds"] += tally.buckets.seconds
+        return sums
+
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
         requests: Counter[Labels] = Counter()

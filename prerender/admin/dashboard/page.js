@@ -81,7 +81,7 @@ function marks({ snapshot, render }) {
     render?.error ? pill(`Last render failed: ${render.error}`, "bad", render.reason) : null,
     snapshot.problems ? pill(`${snapshot.problems} problems`, "warn") : null,
     h("span", { class: "dim" }, "rendered ", moment(snapshot.stored), ", ",
-      snapshot.state === "stale" ? "stale since " : "fresh until ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
+      snapshot.state === "stale" ? "went stale " : "goes stale ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
   ];
 }
 

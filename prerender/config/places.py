@@ -1,0 +1,158 @@
+"""Kinds of values that settings have: addresses, hosts, networks and URLs, each with its check.
+
+Every check raises ValueError with what is allowed.
+"""
+
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from pydantic import AfterValidator, BeforeValidator
+from yarl import URL
+
+from prerender import hosts
+from prerender.clients import address_and_port
+from prerender.config.lists import items_of, strings_of
+
+Network = IPv4Network | IPv6Network
+
+_HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
+# Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
+_TLS_OPTIONS = frozenset(
+    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
+)
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    """Hosts, domains, networks and origins (prerender/hosts.py)."""
+    entries = strings_of(
+        value, 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
+    )
+    for entry in entries:
+        hosts.parse(entry)
+    return entries
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    names = strings_of(value, 'give a list of names of hosts, for example ["prerender.internal"]')
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a host; give it without scheme and port")
+    return names
+
+
+def _nameservers(value: object) -> tuple[str, ...]:
+    help_text = 'give a list of addresses, for example ["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]'
+    texts = strings_of(value, help_text)
+    for text in texts:
+        try:
+            address_and_port(text)
+        except ValueError:
+            raise ValueError(f"{text!r}: {help_text}") from None
+    return texts
+
+
+def _networks(value: object) -> tuple[Network, ...]:
+    """Networks, or single addresses; in the environment as a JSON array."""
+    help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
+    networks = []
+    for item in items_of(value, help_text):
+        if not isinstance(item, str | IPv4Network | IPv6Network):
+            raise ValueError(help_text)
+        try:
+            networks.append(ip_network(item))
+        except ValueError as error:
+            raise ValueError(f"{item!r} is not a network: {error}") from None
+    return tuple(networks)
+
+
+def _address(value: str) -> str:
+    # An empty one would listen on every address there is.
+    if not value.strip():
+        raise ValueError('give an address to listen on, for example "127.0.0.1" or "0.0.0.0"')
+    return value.strip()
+
+
+def _site_url(value: str) -> str:
+    """An absolute http(s) URL of a site: scheme, host, perhaps a port, and nothing else."""
+    text = value.strip()
+    try:
+        url = URL(text)
+        explicit = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        explicit = False
+    if not explicit or " " in text or not text.isprintable():
+        raise ValueError('not a URL of a site: give for example "http://127.0.0.1:3000"')
+    if url.user is not None or url.password is not None:
+        raise ValueError("must not carry a user name or password")
+    if url.path not in ("", "/") or url.query_string or url.fragment:
+        raise ValueError("must be scheme, host and port only, with no path, query or fragment")
+    return str(url.origin())
+
+
+def _site_url_or_nothing(value: str) -> str:
+    return _site_url(value) if value else ""
+
+
+def _store_url(value: str) -> str:
+    """Where snapshots are kept."""
+    try:
+        url = urlsplit(value)
+        known = value.isprintable() and " " not in value and _is_store(url)
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(
+            'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
+            'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
+        )
+    return value
+
+
+def _is_store(url: SplitResult) -> bool:
+    options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
+    if url.fragment:
+        return False
+    match url.scheme:
+        case "memory":
+            return url.geturl() in ("memory:", "memory://")
+        case "file":
+            return not url.netloc and len(url.path) > 1 and not options
+        case "redis" | "rediss":
+            allowed = _TLS_OPTIONS if url.scheme == "rediss" else frozenset()
+            database = re.fullmatch(r"/?|/[0-9]{1,5}", url.path, re.ASCII)
+            return bool(url.hostname and url.port != 0 and database) and options.keys() <= allowed
+        case "unix":
+            database = re.fullmatch(r"[0-9]{1,5}", options.get("db", "0"), re.ASCII)
+            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
+    return False
+
+
+def _endpoint(value: str) -> str:
+    """An absolute http(s) URL to send something to."""
+    text = value.strip()
+    try:
+        url = URL(text, encoded=True)
+        known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        known = False
+    if not known or not text.isprintable() or " " in text or "@" in url.raw_authority:
+        raise ValueError('not a URL: give for example "http://127.0.0.1:4318/v1/traces"')
+    return text
+
+
+def _endpoint_or_nothing(value: str) -> str:
+    return _endpoint(value) if value else ""
+
+
+Address = Annotated[str, AfterValidator(_address)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
+HostList = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
+Networks = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
+Nameservers = Annotated[tuple[str, ...], BeforeValidator(_nameservers)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
+EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]
+SiteURL = Annotated[str, AfterValidator(_site_url)]
+SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]
+StoreURL = Annotated[str, AfterValidator(_store_url)]

@@ -1,0 +1,157 @@
+"""The part that makes snapshots, as the settings want it."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from prerender.config import Settings
+from prerender.errors import ConfigError
+from prerender.hosts import Hosts
+from prerender.rendering import chromium
+from prerender.rendering.chromium import Chromium
+from prerender.rendering.gateway import Gateway, NetworkRules
+from prerender.rendering.guard import Guard, GuardedResolver
+from prerender.rendering.page import SerializeOptions
+from prerender.rendering.policy import Policy
+from prerender.rendering.pool import Pool
+from prerender.rendering.renderer import Renderer, RenderSettings
+from prerender.rendering.supervisor import Limits as BrowserLimits
+from prerender.rendering.trial import trial
+from prerender.rendering.viewer import Viewer, ViewLimits
+from prerender.rendering.visit import VisitLimits
+from prerender.upstream import Upstream, open_session
+
+_PAGES_PER_CPU = 3
+# What a browser may take, and each of its pages: measured, they take half of it.
+_BROWSER_BYTES = 512 * 1024**2
+_PAGE_BYTES = 256 * 1024**2
+
+log = structlog.get_logger(__name__)
+
+
+class Rendering(NamedTuple):
+    """The parts that make snapshots."""
+
+    upstream: Upstream
+    gateway: Gateway
+    pool: Pool
+    renderer: Renderer
+
+
+@asynccontextmanager
+async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
+    """The part that makes snapshots: also all that ``prerender render`` needs.
+
+    ``marked``: the site can tell that its pages are rendered, and not looked at by people.
+    """
+    async with AsyncExitStack() as stack:
+        origin = settings.origin
+        session = await stack.enter_async_context(
+            open_session(origin.connect_timeout, origin.timeout)
+        )
+        upstream = Upstream(session, settings.origin_url)
+        rules = replace(_rules(settings), marked=marked)
+        third_parties = await stack.enter_async_context(
+            open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
+        )
+        gateway = await stack.enter_async_context(
+            Gateway.open(settings.public_url, upstream, third_parties, rules)
+        )
+        sandbox = _sandbox(settings)
+        await asyncio.to_thread(chromium.remove_leftovers)
+
+        async def launch() -> Chromium:
+            program = chromium.find(settings.browser.path)
+            return await Chromium.launch(program, gateway, sandbox=sandbox)
+
+        pool = await stack.enter_async_context(
+            Pool(
+                launch,
+                size=page_count(settings),
+                queue=settings.browser.queue,
+                limits=_browser_limits(settings),
+                try_out=trial(gateway, settings.public_url),
+            )
+        )
+        render = RenderSettings(
+            timeout=settings.render.timeout,
+            budget=settings.render.budget,
+            patience=settings.render.patience,
+            max_bytes=settings.render.max_bytes,
+            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
+            volatile=settings.snapshot.volatile,
+        )
+        renderer = Renderer(settings.public_url, upstream, gateway, pool, render)
+        yield Rendering(upstream, gateway, pool, renderer)
+
+
+def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
+    """What takes pictures of pages, with the parts that make snapshots."""
+    render = settings.render
+    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
+    return Viewer(settings.public_url, parts.upstream, parts.gateway, parts.pool, limits)
+
+
+def _rules(settings: Settings) -> NetworkRules:
+    network = settings.network
+    allow, deny = Hosts(network.allow), Hosts(network.deny)
+    return NetworkRules(
+        guard=Guard(allow, deny, only_listed=network.third_parties == "listed"),
+        policy=Policy(
+            allow=allow,
+            deny=deny,
+            block_trackers=network.block_trackers,
+            block_types=network.block_types,
+        ),
+        limits=VisitLimits(
+            network.max_requests,
+            network.max_bytes,
+            network.max_response_bytes,
+            network.request_timeout,
+        ),
+        cache_bytes=network.cache_bytes,
+    )
+
+
+def _sandbox(settings: Settings) -> bool:
+    wanted = settings.browser.sandbox
+    problem = chromium.sandbox_problem()
+    if wanted == "on" and problem:
+        raise ConfigError([f'[browser] sandbox: "on", but {problem}; give "auto" or "off"'])
+    if wanted == "auto" and problem:
+        log.warning("Chromium runs without its sandbox", reason=problem)
+    return wanted != "off" and not problem
+
+
+def page_count(settings: Settings) -> int:
+    """How many pages are rendered at a time."""
+    pages = settings.browser.pages
+    return max(1, round(_PAGES_PER_CPU * _cpus())) if pages == "auto" else pages
+
+
+def _browser_limits(settings: Settings) -> BrowserLimits:
+    browser = settings.browser
+    memory = browser.max_memory
+    if memory == "auto":
+        memory = _BROWSER_BYTES + _PAGE_BYTES * page_count(settings)
+    return BrowserLimits(browser.max_renders, browser.max_age, memory)
+
+
+def memory_needed(settings: Settings) -> int:
+    """Bytes of memory that the browser may take; 0: there is no limit."""
+    return _browser_limits(settings).memory
+
+
+def _cpus() -> float:
+    """The CPUs this process may use: those of its affinity, or its cgroup's quota if that is less."""
+    cpus = float(len(os.sched_getaffinity(0)))
+    with suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        cpus = min(cpus, int(quota) / int(period))
+    return cpus
