@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -254,7 +255,9 @@ async def ours(
 
 
 @asynccontextmanager
-async def prerender(
+async def _of_npm(
+    script: str,
+    prefix: str,
     client: ClientSession,
     site: str,
     modules: Path,
@@ -263,50 +266,33 @@ async def prerender(
     first: str = STATIC,
     pinned: Sequence[str] = (),
 ) -> AsyncIterator[Server]:
-    """Prerender, with its memory cache or without; ``pinned`` is a command that starts it (taskset)."""
+    """A rival, with its memory cache or without; ``pinned`` is a command that starts it (taskset)."""
     port = free_port()
     profile = tempfile.mkdtemp()
     try:
         async with _process(
-            *(*pinned, "node", "-e", _PRERENDER),
-            MODULES=str(modules),
+            *(*pinned, "node", "-e", script),
+            MODULES=str(modules.resolve()),
             PORT=str(port),
             DEBUG_PORT=str(free_port()),
             CHROME=chromium.find(),
+            PUPPETEER_EXECUTABLE_PATH=chromium.find(),
             PROFILE=profile,
             CACHED="1" if cached else "",
             CACHE_TTL="3600",
+            NODE_ENV="production",
         ) as pid:
-            server = Server(client, pid, lambda path: f"http://127.0.0.1:{port}/{site}{path}")
+            server = Server(
+                client, pid, lambda path: f"http://127.0.0.1:{port}{prefix}/{site}{path}"
+            )
             await _until_it_answers(server, first)
             yield server
     finally:
         shutil.rmtree(profile, ignore_errors=True)
 
 
-@asynccontextmanager
-async def rendertron(
-    client: ClientSession,
-    site: str,
-    modules: Path,
-    *,
-    cached: bool = False,
-    first: str = STATIC,
-    pinned: Sequence[str] = (),
-) -> AsyncIterator[Server]:
-    """Rendertron, with its memory cache or without."""
-    port = free_port()
-    async with _process(
-        *(*pinned, "node", "-e", _RENDERTRON),
-        MODULES=str(modules),
-        PORT=str(port),
-        PUPPETEER_EXECUTABLE_PATH=chromium.find(),
-        CACHED="1" if cached else "",
-        NODE_ENV="production",
-    ) as pid:
-        server = Server(client, pid, lambda path: f"http://127.0.0.1:{port}/render/{site}{path}")
-        await _until_it_answers(server, first)
-        yield server
+prerender = partial(_of_npm, _PRERENDER, "")
+rendertron = partial(_of_npm, _RENDERTRON, "/render")
 
 
 Start = Callable[[], AbstractAsyncContextManager[Renderer]]

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parent.parent
 SEARCHED = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
-def in_(folder: Path, *command: str | Path) -> str:
+def in_(folder: Path, *command: str | Path, seconds: float = 60) -> str:
     """What a command prints that is run in a folder and succeeds."""
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -58,13 +58,14 @@ def test_the_version_is_the_same_everywhere(distributions: tuple[Path, Path]) ->
     assert printed == f"prerender {__version__}\n"
 
 
+@pytest.mark.timeout(400)  # all that it depends on is installed
 async def test_the_wheel_in_a_clean_environment(
     distributions: tuple[Path, Path], tmp_path: Path, start_origin: StartOrigin
 ) -> None:
     """Installed with what it depends on, from the package index, and started by its command."""
     venv.create(tmp_path / "venv", with_pip=True)
     programs = tmp_path / "venv/bin"
-    in_(tmp_path, programs / "pip", "install", "--quiet", distributions[1])
+    in_(tmp_path, programs / "pip", "install", "--quiet", distributions[1], seconds=300)
     assert in_(tmp_path, programs / "prerender", "--version") == f"prerender {__version__}\n"
     assert in_(tmp_path, programs / "pip", "check") == "No broken requirements found.\n"
 
