@@ -155,12 +155,19 @@ class Reader:
 
 @pytest.fixture
 async def reader(
-    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Reader]:
-    """The shop, the proxy in front of it, and a Redis."""
+    """The shop, the proxy in front of it, and a Redis.
+
+    The site's public URL is the shop's own, as with ``make run``, or the proxy's, as in production.
+    """
     shop = await start_origin(make_app())
     port = raw.free_port()
-    site = f"http://127.0.0.1:{port}"
+    in_production = getattr(request, "param", "shop") == "proxy"
+    site = f"http://127.0.0.1:{port}" if in_production else shop.url
     overrides = {"server": {"port": port}, "site": {"url": site}} | RENDER_CRAWLERS
     proxy = await start_proxy(shop.url, overrides)
     config = tmp_path / "prerender.toml"
@@ -239,6 +246,7 @@ def test_indented_settings(block: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if calls(page)], ids=lambda page: page.name
 )
+@pytest.mark.parametrize("reader", ["proxy"], indirect=True)
 async def test_indented_commands(page: Path, reader: Reader) -> None:
     for command in calls(page):
         await reader.run(command)
