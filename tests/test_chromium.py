@@ -10,9 +10,11 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -360,6 +362,21 @@ async def test_contract_version(browser: Chromium) -> None:
     agent = user_agent_override(version["userAgent"], NUMBER)["userAgent"]
     assert f" Chrome/{number}.0.0.{NUMBER} " in agent
     assert "Headless" not in agent
+
+
+async def test_contract_pictures(page: Opened) -> None:
+    await page.session.call("Emulation.setScriptExecutionDisabled", value=True)
+    await page.show(
+        "<body style='margin: 0; height: 3000px'><script>document.title = 'run'</script>"
+    )
+    metrics = await page.session.call("Page.getLayoutMetrics")
+    assert metrics["cssContentSize"]["height"] == 3000
+    assert await page.session.evaluate("document.title") == ""
+    clip = {"x": 0, "y": 0, "width": 40, "height": 50, "scale": 1}
+    picture = await page.session.call("Page.captureScreenshot", format="png", clip=clip)
+    png = b64decode(picture["data"])
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack_from(">II", png, 16) == (40, 50)
 
 
 async def test_contract_targets(browser: Chromium) -> None:
