@@ -19,7 +19,7 @@ from aiohttp import ClientSession
 
 from prerender.config import load
 from prerender.crawling.user_agents import known_names
-from tests import raw
+from tests import nginx_server, raw
 from tests.commands import ROOT, SEARCHED, answered, in_, running
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.redis_server import redis_server
@@ -155,32 +155,11 @@ async def test_the_health_check_of_the_image(
             assert await process.wait() == status
 
 
-NGINX = """
-{user}
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{}}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/client_body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  include {folder}/site.conf;
-}}
-"""
-
-
 @asynccontextmanager
 async def nginx(
     folder: Path, file: Path, port: int, proxy_port: int, site_port: int
 ) -> AsyncIterator[None]:
     """nginx with a delivered configuration, but for its addresses; checked by nginx first."""
-    program = shutil.which("nginx", path=SEARCHED)
-    assert program, "nginx is not installed; make test installs it"
     site = text_of(file)
     for name, address in (
         ("listen 80;", f"listen 127.0.0.1:{port};"),
@@ -190,9 +169,17 @@ async def nginx(
         assert site.count(name) == 1 or "origin" in name
         site = site.replace(name, address)
     (folder / "site.conf").write_text(site)
-    user = "user root;" if os.geteuid() == 0 else ""
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, user=user))
-    command = (program, "-p", str(folder), "-e", "stderr", "-c", str(folder / "nginx.conf"))
+    included = nginx_server.configuration(folder, f"  include {folder}/site.conf;")
+    (folder / "nginx.conf").write_text(included)
+    command = (
+        nginx_server.program(),
+        "-p",
+        str(folder),
+        "-e",
+        "stderr",
+        "-c",
+        str(folder / "nginx.conf"),
+    )
     in_(folder, *command, "-t")
     async with running(*command), ClientSession() as client:
         await answered(client, f"http://127.0.0.1:{port}/")

@@ -3,8 +3,6 @@
 import asyncio
 import gzip
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +17,7 @@ from yarl import URL
 
 from prerender.ajax_crawling import pretty_to_ugly
 from prerender.drop_in import page_url
+from tests import nginx_server
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.raw import SECONDS
 
@@ -327,19 +326,6 @@ async def test_prerender_node_is_given_gzip(start_proxy: StartProxy) -> None:
 # ---- nginx
 
 NGINX = """
-{user}
-daemon off;
-pid {folder}/pid;
-error_log stderr error;
-events {{ worker_connections 64; }}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-
   # As in Prerender's documentation.
   server {{
     listen unix:{folder}/rewriting.sock;
@@ -369,25 +355,29 @@ http {{
       proxy_pass {origin};
     }}
   }}
-}}
 """
 
 
 @asynccontextmanager
 async def _nginx(folder: Path, service: str, origin: str) -> AsyncIterator[None]:
-    user = "user root;" if os.geteuid() == 0 else ""
     service = service.removeprefix("http://")
-    config = NGINX.format(user=user, folder=folder, service=service, origin=origin, token=TOKEN)
+    http = NGINX.format(folder=folder, service=service, origin=origin, token=TOKEN)
+    config = nginx_server.configuration(folder, http)
     (folder / "nginx.conf").write_text(config, encoding="utf-8")
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    assert program, "nginx is not installed: run make test"
     process = await asyncio.create_subprocess_exec(
-        program, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"
+        nginx_server.program(), "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"
     )
     try:
         async with asyncio.timeout(SECONDS):
-            while not (folder / "passing.sock").exists():
-                await asyncio.sleep(0.01)
+            # The file is there before anybody listens.
+            while True:
+                try:
+                    _, writer = await asyncio.open_unix_connection(folder / "passing.sock")
+                except OSError:
+                    await asyncio.sleep(0.01)
+                else:
+                    writer.close()
+                    break
         yield
     finally:
         process.terminate()

@@ -1,11 +1,9 @@
 """``prerender export`` and ``import``: files that nginx serves alone, and that a proxy takes in."""
 
 import asyncio
-import getpass
 import gzip
 import json
 import os
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -20,7 +18,7 @@ from prerender.ajax_crawling import PrettyURL, pretty_to_ugly
 from prerender.exporting.archive import Archive, Archived
 from prerender.exporting.nginx import ugly_forms
 from prerender.snapshots.snapshot import Snapshot, Target, etag_of
-from tests import raw
+from tests import nginx_server, raw
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
 from tests.programs import at_terminal, run
 from tests.redis_server import redis_server
@@ -40,26 +38,12 @@ STATES = [
 ]  # fmt: skip
 
 CONFIG = """
-{user}
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr error;
-events {{ worker_connections 64; }}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/client_body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
   include {export}/nginx-http.conf;
   server {{
     listen 127.0.0.1:{port};
     include {export}/nginx-server.conf;
     location / {{ proxy_pass {origin}; }}
   }}
-}}
 """
 
 
@@ -96,14 +80,12 @@ async def exported(site: Site, folder: Path, *urls: str) -> dict[str, Any]:
 @asynccontextmanager
 async def nginx(folder: Path, export: Path, origin: str) -> AsyncIterator[str]:
     port = raw.free_port()
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    assert program is not None, "nginx is not installed: run `make test`"
-    user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
     config = folder / "nginx.conf"
-    config.write_text(
-        CONFIG.format(user=user, folder=folder, export=export, port=port, origin=origin)
+    http = CONFIG.format(export=export, port=port, origin=origin)
+    config.write_text(nginx_server.configuration(folder, http))
+    process = await asyncio.create_subprocess_exec(
+        nginx_server.program(), "-p", str(folder), "-c", str(config)
     )
-    process = await asyncio.create_subprocess_exec(program, "-p", str(folder), "-c", str(config))
     try:
         async with asyncio.timeout(10):
             while True:

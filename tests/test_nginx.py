@@ -12,7 +12,6 @@ import io
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import ssl
@@ -32,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from yarl import URL
 
+from tests import nginx_server
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
 
 HOST = "shop.example"
@@ -45,21 +45,7 @@ PAGE = """<!DOCTYPE html><html><head><title>Shop</title><meta name="fragment" co
 </script></body></html>"""
 
 CONFIG = """
-{user}
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr error;
-events {{ worker_connections 256; }}
-http {{
-  access_log off;
   client_max_body_size 20m;
-  client_body_temp_path {folder}/client_body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-
   upstream prerender {{
     server 127.0.0.1:{proxy_port};
     keepalive 8;
@@ -92,7 +78,6 @@ http {{
     proxy_request_buffering off;
     location / {{ proxy_pass http://prerender; }}
   }}
-}}
 """
 
 
@@ -138,14 +123,6 @@ class _Loopback(AbstractResolver):
         """Nothing is held."""
 
 
-def _program() -> str:
-    """nginx; Debian puts it where only root looks."""
-    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if found is None:
-        pytest.fail("nginx is not installed: run `make test`, or `apt-get install nginx`")
-    return found
-
-
 def make_certificate(folder: Path, host: str = HOST) -> ssl.SSLContext:
     """Write a self-signed certificate of a host; returns a client context that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -184,18 +161,18 @@ async def _nginx(folder: Path, proxy_port: int) -> AsyncIterator[tuple[int, int]
     here = ("127.0.0.1", 0)
     with socket.create_server(here) as plain, socket.create_server(here) as tls:
         ports = plain.getsockname()[1], tls.getsockname()[1]
-        config = CONFIG.format(
-            user="user root;" if os.geteuid() == 0 else "",
+        http = CONFIG.format(
             folder=folder,
             proxy_port=proxy_port,
             plain_port=ports[0],
             tls_port=ports[1],
         )
+        config = nginx_server.configuration(folder, http)
         (folder / "nginx.conf").write_text(config, encoding="utf-8")
         log = folder / "error.log"
         with log.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
-                _program(), "-p", str(folder), "-c", "nginx.conf", "-e", "stderr",
+                nginx_server.program(), "-p", str(folder), "-c", "nginx.conf", "-e", "stderr",
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=stderr,
                 env={"NGINX": f"{plain.fileno()};{tls.fileno()};"},

@@ -1,8 +1,6 @@
 """Two proxies behind nginx are restarted one after the other while people come: nobody notices."""
 
 import asyncio
-import getpass
-import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from tests import raw
+from tests import nginx_server, raw
 from tests.test_process import Command, Start, accepts, start
 
 __all__ = ["start"]
@@ -18,19 +16,6 @@ __all__ = ["start"]
 # max_fails=0: else nginx leaves a server out for 10 s after a refused connection, and finds none left
 # when the second one is restarted within that time.
 CONFIG = """
-{user}
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr crit;
-events {{ worker_connections 512; }}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/client_body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
   upstream prerender {{
     server 127.0.0.1:{first} max_fails=0;
     server 127.0.0.1:{second} max_fails=0;
@@ -45,19 +30,16 @@ http {{
       proxy_set_header Host $host;
     }}
   }}
-}}
 """
 
 
 @asynccontextmanager
 async def nginx(folder: Path, first: int, second: int) -> AsyncIterator[str]:
-    user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
     port = raw.free_port()
     config = folder / "nginx.conf"
-    config.write_text(
-        CONFIG.format(user=user, folder=folder, first=first, second=second, port=port)
-    )
-    process = await asyncio.create_subprocess_exec("nginx", "-c", str(config))
+    http = CONFIG.format(first=first, second=second, port=port)
+    config.write_text(nginx_server.configuration(folder, http, errors="crit"))
+    process = await asyncio.create_subprocess_exec(nginx_server.program(), "-c", str(config))
     url = f"http://127.0.0.1:{port}"
     try:
         async with asyncio.timeout(raw.SECONDS):
