@@ -3,10 +3,11 @@
     .venv/bin/python benchmarks/against_prerender.py [--prerender FOLDER] [--only TEXT] [--write FILE]
 
 The pages are those of tests/corpus, each of which finishes by one mechanism of the web platform and
-then says so. Each is rendered by both sides, one after the other, without any cache. Then both get the
-same static page and the same application eight at once. FOLDER is where `npm install --ignore-scripts
-prerender@5` was run; without it only our side is measured. --only takes the pages with TEXT in their
-names. The table in the documentation is docs/completeness.md. Needs Node.js and Chromium.
+then says so. Each is rendered by both sides, one after the other, without any cache. Then both get all
+of them eight at once, and the same static page and the same application so. FOLDER is where
+`npm install --ignore-scripts prerender@5` was run; without it only our side is measured. --only takes
+the pages with TEXT in their names. The table in the documentation is docs/completeness.md. Needs
+Node.js and Chromium.
 """
 
 import argparse
@@ -16,8 +17,10 @@ import platform
 import re
 import statistics
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import renderers
@@ -64,52 +67,80 @@ def expected_text(name: str) -> str:
     return found[1]
 
 
-def summary(results: dict[str, dict[str, Outcome]], bursts: dict[str, list[float]]) -> list[str]:
+async def sweep(side: renderers.Renderer, pages: list[str]) -> tuple[float, int]:
+    """All pages once, some at once: their number per second, and how many of them were complete."""
+    names = iter(pages)
+    complete = 0
+
+    async def crawler() -> None:
+        nonlocal complete
+        for name in names:
+            outcome = await renderers.render(side, f"/{name}.html", expected_text(name))
+            complete += outcome.complete
+
+    started = time.perf_counter()
+    await asyncio.gather(*(crawler() for _ in range(AT_ONCE)))
+    return len(pages) / (time.perf_counter() - started), complete
+
+
+@dataclass
+class Measured:
+    """One side: each page alone; then renders per second with some at once, and those complete."""
+
+    alone: dict[str, Outcome] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
+    complete_at_once: int = 0
+
+
+# What ``Measured.rates`` are of.
+BURSTS = ("all pages", "static page", "application")
+
+
+def summary(sides: dict[str, Measured]) -> list[str]:
     """The tables, as lines of Markdown."""
-    sides = list(results)
-    pages = list(results[sides[0]])
+    pages = list(next(iter(sides.values())).alone)
     lines = [f"| | {' | '.join(sides)} |", "|---|" + "---:|" * len(sides)]
 
-    def row(title: str, values: list[str]) -> None:
-        lines.append(f"| {title} | {' | '.join(values)} |")
+    def row(title: str, values: Iterable[object]) -> None:
+        lines.append(f"| {title} | {' | '.join(map(str, values))} |")
 
     row(
         f"complete, of {len(pages)} pages",
-        [str(sum(outcome.complete for outcome in results[side].values())) for side in sides],
+        (sum(outcome.complete for outcome in side.alone.values()) for side in sides.values()),
     )
-    times = [sorted(outcome.milliseconds for outcome in results[side].values()) for side in sides]
-    row("median ms", [f"{statistics.median(each):.0f}" for each in times])
-    row("90 % within ms", [f"{each[int(len(each) * 0.9)]:.0f}" for each in times])
-    titles = (
-        f"static page, {AT_ONCE} at once, renders/s",
-        f"application, {AT_ONCE} at once, renders/s",
-    )
-    for i, title in enumerate(titles):
-        row(title, [f"{bursts[side][i]:.1f}" for side in sides])
+    row(f"the same, {AT_ONCE} at once", (side.complete_at_once for side in sides.values()))
+    times = [sorted(one.milliseconds for one in side.alone.values()) for side in sides.values()]
+    row("median ms", (f"{statistics.median(each):.0f}" for each in times))
+    row("90 % within ms", (f"{each[int(len(each) * 0.9)]:.0f}" for each in times))
+    for i, title in enumerate(BURSTS):
+        rates = (f"{side.rates[i]:.1f}" for side in sides.values())
+        row(f"{title}, {AT_ONCE} at once, renders/s", rates)
     if len(sides) == 2:
-        mine, other = (results[side] for side in sides)
+        mine, other = sides.values()
         ratio = statistics.median(
-            other[page].milliseconds / mine[page].milliseconds for page in pages
+            other.alone[page].milliseconds / mine.alone[page].milliseconds for page in pages
         )
         lines += ["", f"Page by page, the median of the ratios of the times is {ratio:.1f}."]
-        rates = [bursts[sides[0]][i] / bursts[sides[1]][i] for i in range(len(titles))]
-        lines.append(f"Renders per second: {rates[0]:.1f} and {rates[1]:.1f} times as many.")
-    head = "".join(f" {side} | ms |" for side in sides)
+        more = zip(BURSTS, mine.rates, other.rates, strict=True)
+        ratios = (f"{title} {ours / theirs:.1f}" for title, ours, theirs in more)
+        lines.append(f"Renders per second, times as many: {', '.join(ratios)}.")
+    head = "".join(f" {title} | ms |" for title in sides)
     lines += ["", f"| page |{head}", "|---|" + "---|---:|" * len(sides)]
     for page in pages:
-        outcomes = [results[side][page] for side in sides]
-        cells = [
-            f"{'complete' if outcome.complete else '**no**'} | {outcome.milliseconds:.0f}"
-            for outcome in outcomes
-        ]
-        row(page, cells)
+        outcomes = (side.alone[page] for side in sides.values())
+        row(
+            page,
+            (
+                f"{'complete' if outcome.complete else '**no**'} | {outcome.milliseconds:.0f}"
+                for outcome in outcomes
+            ),
+        )
     return lines
 
 
 async def main(folder: str | None, only: str, write: Path | None) -> None:
     """Measure, print, and write the tables."""
-    results: dict[str, dict[str, Outcome]] = {}
-    bursts: dict[str, list[float]] = {}
+    pages = [name for name in corpus.page_names() if only in name]
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(renderers.crawler())
         url = await stack.enter_async_context(origin())
@@ -121,18 +152,19 @@ async def main(folder: str | None, only: str, write: Path | None) -> None:
             sides["Prerender"] = await stack.enter_async_context(
                 renderers.prerender(client, url, modules)
             )
-        for name in (name for name in corpus.page_names() if only in name):
+        measured = {title: Measured() for title in sides}
+        for name in pages:
             for title, side in sides.items():
                 outcome = await renderers.render(side, f"/{name}.html", expected_text(name))
-                results.setdefault(title, {})[name] = outcome
+                measured[title].alone[name] = outcome
                 print(f"{title:16} {name:40} {outcome}", flush=True)
         for title, side in sides.items():
+            of_all, measured[title].complete_at_once = await sweep(side, pages)
             page = f"/{APPLICATION}.html"
-            bursts[title] = [
-                (await burst(side, STATIC, BURST, AT_ONCE))[0],
-                (await burst(side, page, BURST, AT_ONCE, expected_text(APPLICATION)))[0],
-            ]
-    lines = summary(results, bursts)
+            of_static, _ = await burst(side, STATIC, BURST, AT_ONCE)
+            of_page, _ = await burst(side, page, BURST, AT_ONCE, expected_text(APPLICATION))
+            measured[title].rates = [of_all, of_static, of_page]
+    lines = summary(measured)
     print("\n".join(lines))
     if write:
         machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
