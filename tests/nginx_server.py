@@ -1,9 +1,15 @@
 """What every nginx of the tests has in common: in the foreground, all its files in one folder."""
 
+import asyncio
 import getpass
 import os
 import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+_START_SECONDS = 10
 
 _MAIN = """
 {user}
@@ -35,3 +41,38 @@ def program() -> str:
     found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     assert found, "nginx is not installed: run make test"
     return found
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, http: str, listens: int | Path, errors: str = "error"
+) -> AsyncIterator[None]:
+    """nginx with this ``http`` block, from when it listens: at a port of ours, or at a socket."""
+    config = folder / "nginx.conf"
+    config.write_text(configuration(folder, http, errors), encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        program(), "-p", str(folder), "-c", str(config), "-e", "stderr"
+    )
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            # A socket's file is there before anybody listens.
+            while not await _accepts(listens):
+                assert process.returncode is None, "nginx does not take the configuration"
+                await asyncio.sleep(0.01)
+        yield
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGQUIT)
+        await process.wait()
+
+
+async def _accepts(address: int | Path) -> bool:
+    try:
+        if isinstance(address, Path):
+            _, writer = await asyncio.open_unix_connection(address)
+        else:
+            _, writer = await asyncio.open_connection("127.0.0.1", address)
+    except OSError:
+        return False
+    writer.close()
+    return True

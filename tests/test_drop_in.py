@@ -362,26 +362,8 @@ NGINX = """
 async def _nginx(folder: Path, service: str, origin: str) -> AsyncIterator[None]:
     service = service.removeprefix("http://")
     http = NGINX.format(folder=folder, service=service, origin=origin, token=TOKEN)
-    config = nginx_server.configuration(folder, http)
-    (folder / "nginx.conf").write_text(config, encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
-        nginx_server.program(), "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"
-    )
-    try:
-        async with asyncio.timeout(SECONDS):
-            # The file is there before anybody listens.
-            while True:
-                try:
-                    _, writer = await asyncio.open_unix_connection(folder / "passing.sock")
-                except OSError:
-                    await asyncio.sleep(0.01)
-                else:
-                    writer.close()
-                    break
+    async with nginx_server.running(folder, http, folder / "passing.sock"):
         yield
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 @pytest.mark.parametrize("form", ["rewriting", "passing"])

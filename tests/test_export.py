@@ -80,28 +80,9 @@ async def exported(site: Site, folder: Path, *urls: str) -> dict[str, Any]:
 @asynccontextmanager
 async def nginx(folder: Path, export: Path, origin: str) -> AsyncIterator[str]:
     port = raw.free_port()
-    config = folder / "nginx.conf"
     http = CONFIG.format(export=export, port=port, origin=origin)
-    config.write_text(nginx_server.configuration(folder, http))
-    process = await asyncio.create_subprocess_exec(
-        nginx_server.program(), "-p", str(folder), "-c", str(config)
-    )
-    try:
-        async with asyncio.timeout(10):
-            while True:
-                assert process.returncode is None, "nginx does not take the configuration"
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except OSError:
-                    await asyncio.sleep(0.02)
-                else:
-                    writer.close()
-                    break
+    async with nginx_server.running(folder, http, port):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
 
 
 async def asked(client: ClientSession, url: str, method: str = "GET", **headers: str) -> Reply:

@@ -1,7 +1,6 @@
 """Two proxies behind nginx are restarted one after the other while people come: nobody notices."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from aiohttp import ClientSession
 
 from tests import nginx_server, raw
-from tests.test_process import Command, Start, accepts, start
+from tests.test_process import Command, Start, start
 
 __all__ = ["start"]
 
@@ -36,19 +35,9 @@ CONFIG = """
 @asynccontextmanager
 async def nginx(folder: Path, first: int, second: int) -> AsyncIterator[str]:
     port = raw.free_port()
-    config = folder / "nginx.conf"
     http = CONFIG.format(first=first, second=second, port=port)
-    config.write_text(nginx_server.configuration(folder, http, errors="crit"))
-    process = await asyncio.create_subprocess_exec(nginx_server.program(), "-c", str(config))
-    url = f"http://127.0.0.1:{port}"
-    try:
-        async with asyncio.timeout(raw.SECONDS):
-            while not await accepts(url):
-                await asyncio.sleep(0.02)
-        yield url
-    finally:
-        process.send_signal(signal.SIGQUIT)
-        await process.wait()
+    async with nginx_server.running(folder, http, port, errors="crit"):
+        yield f"http://127.0.0.1:{port}"
 
 
 async def test_nothing_is_lost(start: Start, tmp_path: Path) -> None:
