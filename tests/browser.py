@@ -4,14 +4,26 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from prerender.rendering.devtools import Session
+from prerender.rendering.devtools import CommandFailed, Session
 from tests.plain_browser import plain_browser
 
 _SECONDS = 20.0
+# Where the middle of an element is, once it is in the window.
+_TO_CLICK = """(() => {{
+  const one = {found};
+  one.scrollIntoView({{ block: "center", behavior: "instant" }});
+  const box = one.getBoundingClientRect();
+  const place = [box.x + box.width / 2, box.y + box.height / 2];
+  if (!one.contains(document.elementFromPoint(...place))) return null;
+  globalThis.isClicked = false;
+  const clicked = () => {{ globalThis.isClicked = true; }};
+  one.addEventListener("click", clicked, {{ once: true, capture: true }});
+  return place;
+}})()"""
 
 
 class Tab:
@@ -50,6 +62,22 @@ class Tab:
         """Open a URL."""
         await self.session.call("Page.navigate", url=url)
 
+    async def reload(self) -> None:
+        """Open the same URL again; what is seen from now on is of the new document."""
+        loaded = self.session.future("a page that was loaded again")
+
+        def done(_: dict[str, Any]) -> None:
+            if not loaded.done():
+                loaded.set_result(None)
+
+        self.session.on("Page.loadEventFired", done)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await self.session.call("Page.reload")
+                await loaded
+        finally:
+            self.session.remove_listener("Page.loadEventFired", done)
+
     async def run(self, expression: str) -> Any:
         """The value of an expression; promises are awaited."""
         return await self.session.evaluate(expression, awaitPromise=True)
@@ -60,21 +88,21 @@ class Tab:
             f"(() => {{ try {{ const value = {expression}; "
             "return value instanceof Node ? true : value } catch {} })()"
         )
-        async with asyncio.timeout(_SECONDS):
-            while not (value := await self.run(wanted)):
-                await asyncio.sleep(0.05)
-            return value
+        try:
+            async with asyncio.timeout(_SECONDS):
+                while True:
+                    with suppress(CommandFailed):  # between two documents there is nothing to ask
+                        if value := await self.run(wanted):
+                            return value
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            shown = await self.run("[location.href, document.body?.innerText]")
+            raise AssertionError(f"{expression} does not come true; shown is {shown}") from None
 
     async def sees(self, text: str, within: str = "body") -> None:
         """Wait until a text is shown."""
         where = json.dumps(within)
-        try:
-            await self.until(
-                f"document.querySelector({where}).innerText.includes({json.dumps(text)})"
-            )
-        except TimeoutError:
-            shown = await self.run(f"document.querySelector({where})?.innerText")
-            raise AssertionError(f"{text!r} is not shown, but {shown!r}") from None
+        await self.until(f"document.querySelector({where}).innerText.includes({json.dumps(text)})")
 
     async def click(self, selector: str, text: str = "") -> None:
         """Click on what has a selector, and a text if one is given, where a person would click."""
@@ -83,20 +111,25 @@ class Tab:
             f"(one) => one.textContent.includes({json.dumps(text)}) && one.getClientRects().length"
             " && !one.disabled)"
         )
-        box = await self.until(
-            f"(() => {{ const one = {found}; one.scrollIntoView({{ block: 'center' }}); "
-            "const box = one.getBoundingClientRect(); "
-            "return [box.x + box.width / 2, box.y + box.height / 2] })()"
-        )
+        async with asyncio.timeout(_SECONDS):
+            # What has moved away or been replaced meanwhile has not been clicked on.
+            while not await self._clicked(await self.until(_TO_CLICK.format(found=found))):
+                pass
+
+    async def _clicked(self, place: list[float]) -> bool:
         for kind in ("mousePressed", "mouseReleased"):
             await self.session.call(
                 "Input.dispatchMouseEvent",
                 type=kind,
-                x=box[0],
-                y=box[1],
+                x=place[0],
+                y=place[1],
                 button="left",
                 clickCount=1,
             )
+        try:
+            return await self.run("globalThis.isClicked") is not False
+        except CommandFailed:
+            return True  # it led to another document
 
     async def type(self, text: str) -> None:
         """Type a text where the focus is."""

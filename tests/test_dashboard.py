@@ -150,6 +150,28 @@ async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> N
     assert asked_elsewhere(tab, proxy) == []
 
 
+async def test_who_gets_it(proxy: Proxy, tab: Tab) -> None:
+    """Search crawlers get snapshots here; the others, and people, the page itself."""
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a", "/contact")
+    await tab.sees("the fresh snapshot", "#decisions")
+    rows = "[...document.querySelectorAll('#decisions tbody tr')]"
+    told = await tab.run(f"{rows}.map((row) => [...row.cells].map((cell) => cell.textContent))")
+    assert [(who, gets) for who, gets, *_ in told] == [
+        ("Anybody, by the ugly URL", "Snapshot"),
+        ("A person with a browser", "The page itself"),
+        ("Google search", "Snapshot"),
+        ("OpenAI training", "The page itself"),
+        ("A link preview", "The page itself"),
+    ]
+    assert all(why for _, _, why, _ in told)
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a", "/#!/items/3")
+    await tab.sees("Anybody, by the ugly URL", "#decisions")
+    assert await tab.run(f"{rows}.length") == 1
+    assert tab.complaints == []
+
+
 async def test_what_differs_is_shown_and_versions_too(
     start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
 ) -> None:
@@ -163,12 +185,12 @@ async def test_what_differs_is_shown_and_versions_too(
     content["/"] = "<title>Lamps</title><h1>Lamps</h1><p>cost 25 euros"
     await proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json={"url": "/", "soft": True})
     # What a person saw is remembered for a while, with this version of the snapshot.
-    await tab.run("location.reload()")
+    await tab.reload()
     await tab.sees("The texts are the same", ".looks")
     await tab.click("button.primary", "Render now")
     await tab.sees("and kept")
     content["/"] = "<title>Lamps</title><h1>Lamps</h1><p>cost 30 euros"
-    await tab.run("location.reload()")
+    await tab.reload()
     await tab.sees("1 passage differs", ".looks")
     await tab.sees("30", ".looks .text del")
     await tab.sees("25", ".looks .text ins")
@@ -274,7 +296,7 @@ async def test_the_way_in(start_origin: StartOrigin, start_proxy: StartProxy, ta
     await tab.press("Enter")
     await tab.sees("Snapshots", "h1")
     await tab.sees("0 in all")
-    await tab.run("location.reload()")
+    await tab.reload()
     await tab.sees("Snapshots", "h1")
     assert await tab.run("document.cookie") == ""
     await tab.click("#leave")

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { linkPreview, searchResult, structuredData } from "./cards.js";
+import { decisions } from "./decisions.js";
 import { bytes, card, confirm, count, duration, facts, h, moment, nothing, pill, statePill, statusPill, toast } from "./dom.js";
 import { looks, passages } from "./looks.js";
 import { waterfall } from "./waterfall.js";
@@ -48,6 +49,7 @@ function parts(found, asked, again, signal) {
   if (render) rows.push(waterfall(render));
   rows.push(two(render ? rendered(render) : null, snapshot ? response(snapshot) : null));
   rows.push(two(snapshot ? structuredData(found) : null, versions.length ? history(found, signal) : null));
+  if (snapshot) rows.push(decisions(url, snapshot.ugly_url, signal));
   const body = h("div", { class: "rows-of-cards" }, rows);
   const sections = [...body.querySelectorAll("section[id]")];
   return [
