@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prerender.differences import compare
 from prerender.errors import BadEntry
 from prerender.reading import LinkPreview, read
-from prerender.rendering.page import Resource
+from prerender.rendering.rendered import Resource
 from prerender.rendering.visit import Visit
 from prerender.rendering.waterfall import MOST_FETCHES, waterfall
 from prerender.snapshots.history import History, Render, Version, decode, encode, text_of

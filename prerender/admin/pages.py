@@ -17,7 +17,7 @@ from prerender.admin.api import number
 from prerender.differences import compare
 from prerender.errors import NotRenderable
 from prerender.reading import read
-from prerender.rendering.page import Look
+from prerender.rendering.rendered import Look
 from prerender.rendering.viewer import Viewer
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.histories import Histories

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
 from prerender.rendering.gateway import Gateway
-from prerender.rendering.page import Departed, Seen, SerializeOptions
 from prerender.rendering.pool import Pool
+from prerender.rendering.rendered import Departed, Seen, SerializeOptions
 
 _ATTEMPTS = 2
 

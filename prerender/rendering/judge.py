@@ -12,7 +12,7 @@ from yarl import URL
 from prerender import headers as fields
 from prerender.ajax_crawling import ugly_to_pretty
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
-from prerender.rendering.page import Departed, Rendered
+from prerender.rendering.rendered import Departed, Rendered
 from prerender.rendering.visit import Document, Exchange, Visit
 from prerender.snapshots.freshness import page_ttl
 from prerender.snapshots.purges import tags_of

@@ -17,9 +17,9 @@ from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway, NetworkRules
 from prerender.rendering.guard import Guard, GuardedResolver
-from prerender.rendering.page import SerializeOptions
 from prerender.rendering.policy import Policy
 from prerender.rendering.pool import Pool
+from prerender.rendering.rendered import SerializeOptions
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.supervisor import Limits as BrowserLimits
 from prerender.rendering.trial import trial

@@ -6,12 +6,10 @@ never sees. A page that timed out, crashed or could not be cleaned is thrown awa
 """
 
 import asyncio
-import json
 import time
 from base64 import b64decode
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -20,6 +18,14 @@ from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
 from prerender.rendering.device import DESKTOP, Device
 from prerender.rendering.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
+from prerender.rendering.rendered import (
+    Departed,
+    Look,
+    Rendered,
+    Resource,
+    Seen,
+    SerializeOptions,
+)
 from prerender.rendering.settle import SHOWN_MS, Settled, Settler
 from prerender.rendering.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
@@ -50,92 +56,6 @@ READ_SCRIPT = (files("prerender.rendering") / "scripts" / "read.js").read_text("
 SERIALIZE_SCRIPT = (files("prerender.rendering") / "scripts" / "serialize.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
-
-
-class Resource(NamedTuple):
-    """Something that a page has loaded, wherever from, as the browser lists it.
-
-    ``status`` and ``size`` (bytes) are 0 where the page may not know them. ``start``: seconds of the
-    page's time.
-    """
-
-    url: str
-    initiator: str
-    status: int
-    size: int
-    start: float
-
-
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit."""
-
-    html: str
-    url: str
-    empty: bool
-    status_codes: tuple[str, ...]
-    headers: tuple[str, ...]
-    cache_ttls: tuple[str, ...]
-    cache_tags: tuple[str, ...]
-    resources: tuple[Resource, ...]
-    text_length: int
-    errors: tuple[str, ...]
-    partial: bool
-    settled: Settled
-    serialize_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a person gets of a page: each text of it, and whether it is shown; where its links lead."""
-
-    url: str
-    title: str
-    texts: tuple[tuple[str, bool], ...]
-    links: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SerializeOptions:
-    """What the serialiser does beyond the necessary (see scripts/serialize.js)."""
-
-    flatten_shadow_dom: bool = False
-    remove_event_handlers: bool = False
-    canvas_images: bool = False
-    add_canonical: bool = False
-
-    def as_json(self) -> str:
-        """The options as the script takes them."""
-        return json.dumps(
-            {
-                "flattenShadowDom": self.flatten_shadow_dom,
-                "removeEventHandlers": self.remove_event_handlers,
-                "canvasImages": self.canvas_images,
-                "addCanonical": self.add_canonical,
-            }
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Departed:
-    """The page went to another document, by script or by meta refresh, as a redirect does."""
-
-    url: str
-    settled: Settled
-    serialize_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a page looks like: a PNG, and the text that is seen."""
-
-    png: bytes
-    text: str
-
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes in memory."""
-        return len(self.png) + 4 * len(self.text)
 
 
 class Page:

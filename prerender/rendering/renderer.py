@@ -11,9 +11,9 @@ from prerender.errors import BrowserGone, RenderTimeout
 from prerender.rendering import document
 from prerender.rendering.gateway import Gateway
 from prerender.rendering.judge import Judge
-from prerender.rendering.page import Departed, Rendered, SerializeOptions
 from prerender.rendering.pool import Pool
 from prerender.rendering.queue import Place, section_of
+from prerender.rendering.rendered import Departed, Rendered, SerializeOptions
 from prerender.rendering.visit import Document, Visit
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.coalesced import begun

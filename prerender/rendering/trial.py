@@ -12,7 +12,8 @@ from yarl import URL
 
 from prerender.errors import RenderError
 from prerender.rendering.gateway import Gateway
-from prerender.rendering.page import Page, Rendered, SerializeOptions
+from prerender.rendering.page import Page
+from prerender.rendering.rendered import Rendered, SerializeOptions
 from prerender.rendering.visit import Document
 
 Trial = Callable[[Page], Coroutine[Any, Any, None]]

@@ -16,8 +16,8 @@ from yarl import URL
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.rendering import document
 from prerender.rendering.gateway import Gateway
-from prerender.rendering.page import Look
 from prerender.rendering.pool import Pool
+from prerender.rendering.rendered import Look
 from prerender.rendering.visit import Document
 from prerender.snapshots.snapshot import Snapshot, Target
 from prerender.snapshots.stores.memory import BoundedMemoryCache

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 
-from prerender.rendering.page import Resource
+from prerender.rendering.rendered import Resource
 from prerender.rendering.visit import Exchange, Visit
 from prerender.snapshots.snapshot import Fetch
 
