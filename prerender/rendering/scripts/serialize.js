@@ -79,15 +79,23 @@
     return style;
   };
 
-  // Original and copy have the same shape, so the n-th element of one is the n-th of the other.
+  // Original and copy have the same shape, so the n-th element of one is the n-th of the other. Of most
+  // elements nothing is asked but whether they have a shadow root, and nothing of their copies: each that
+  // is touched costs.
+  const stateful = "style, input, textarea, canvas, option";
+  const shadowRoots = [];
   const complete = (original, copy) => {
     const from = original.querySelectorAll("*");
     const to = copy.querySelectorAll("*");
+    const fromStateful = original.querySelectorAll(stateful);
+    const toStateful = copy.querySelectorAll(stateful);
+    for (let i = 0; i < fromStateful.length; i++) copyState(fromStateful[i], toStateful[i]);
     for (let i = 0; i < from.length; i++) {
-      copyState(from[i], to[i]);
       const root = from[i].shadowRoot;
-      if (root && options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root));
-      else if (root) to[i].prepend(declared(root));
+      if (!root) continue;
+      shadowRoots.push(root);
+      if (options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root));
+      else to[i].prepend(declared(root));
     }
   };
 
@@ -198,12 +206,11 @@
   };
 
   // What there is to read: not what stands in scripts and styles, but what stands in shadow roots.
-  const textLength = (node) => {
-    if (node.nodeType === Node.TEXT_NODE) return node.data.trim().length;
-    if (["script", "style", "noscript", "template"].includes(node.localName)) return 0;
-    const parts = [...node.childNodes, ...(node.shadowRoot?.childNodes ?? [])];
-    return parts.reduce((length, part) => length + textLength(part), 0);
-  };
+  const lengthOf = (node) => node.textContent.replace(/\s+/g, " ").trim().length;
+  const textLength = (body) => [body, ...shadowRoots].reduce((sum, root) => {
+    const unread = Array.from(root.querySelectorAll("script, style, noscript"), lengthOf);
+    return sum + lengthOf(root) - unread.reduce((length, part) => length + part, 0);
+  }, 0);
 
   // A piece is what the receiver can take without standing still. Never cut within a character.
   const PIECE_LENGTH = 2 ** 20;
