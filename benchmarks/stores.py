@@ -4,7 +4,7 @@
 
 Needs wrk, redis-server and Chromium. FOLDER is where `npm install --ignore-scripts prerender@5
 prerender-memory-cache` was run; without it only our side is measured. All sides answer with the same
-page and get the same load in turns. The memory before disk and Redis is off, so that every hit goes to
+pages and get the same load in turns. The memory before disk and Redis is off, so that every hit goes to
 them. Compare the CPU time of a request above that of a bare aiohttp answer, and the ratios.
 """
 
@@ -13,6 +13,7 @@ import asyncio
 import sys
 import tempfile
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +21,19 @@ import renderers
 import uvloop
 from aiohttp import ClientError, ClientSession, web
 from measuring import Side, in_turns, median, proxy, redis, started, wrk
+from yarl import URL
 
-# Requests for the same page at the same time share one look at a store: here each has its own.
-CONNECTIONS = 1
-UGLY = "/?_escaped_fragment_="
+# Requests for the same page at the same time share one look at a store, so each is for another page.
+PAGES = 32
+CONNECTIONS = 8
+UGLY = "?_escaped_fragment_="
+_TAKING_TURNS = """
+local number = 0
+request = function()
+  number = number + 1
+  return wrk.format("GET", "{before}" .. number % {pages} .. "{after}")
+end
+"""
 WORDS = " ".join(f"word{number * 7919 % 10007}" for number in range(5000))
 PAGE = f"<!DOCTYPE html><title>Benchmark</title><p>{WORDS}</p>"
 BARE = "bare aiohttp"
@@ -42,18 +52,38 @@ async def serve_bare() -> None:
     await asyncio.Event().wait()
 
 
-async def warm(side: Side, path: str) -> int:
-    """Ask until there is an answer, which is kept then; its size in bytes."""
-    async with ClientSession() as client, asyncio.timeout(60):
-        while True:
-            try:
-                async with client.get(side.url + path) as answer:
-                    body = await answer.text()
-                    if answer.status == 200 and WORDS[:100] in body:
-                        return len(body)
-            except ClientError:
-                pass
-            await asyncio.sleep(0.2)
+@dataclass(frozen=True)
+class Asked:
+    """A side, and its pages: numbers between two texts."""
+
+    side: Side
+    before: str = "/"
+    after: str = UGLY
+
+    def script(self, folder: Path) -> str:
+        """A file for wrk that asks for one page after the other."""
+        file = folder / f"{self.side.pid}.lua"
+        file.write_text(_TAKING_TURNS.format(before=self.before, pages=PAGES, after=self.after))
+        return str(file)
+
+    async def warm(self) -> int:
+        """Ask for every page until it has an answer, which is kept then; the size of one in bytes."""
+        size = 0
+        async with ClientSession() as client, asyncio.timeout(300):
+            for number in range(PAGES):
+                url = URL(f"{self.side.url}{self.before}{number}{self.after}", encoded=True)
+                while not (size := await _size_of(client, url)):
+                    await asyncio.sleep(0.2)
+        return size
+
+
+async def _size_of(client: ClientSession, url: URL) -> int:
+    try:
+        async with client.get(url) as answer:
+            body = await answer.text()
+            return len(body) if answer.status == 200 and WORDS[:100] in body else 0
+    except ClientError:
+        return 0
 
 
 async def main(seconds: int, rounds: int, folder: str | None) -> None:
@@ -77,31 +107,31 @@ async def main(seconds: int, rounds: int, folder: str | None) -> None:
             "Redis behind memory": (redis_url, "64MiB"),
         }
         bare = await stack.enter_async_context(started(sys.executable, __file__, "--bare"))
-        sides = {BARE: (bare, "/")}
+        sides = {BARE: Asked(bare)}
         for name, (url, max_bytes) in stores.items():
-            sides[name] = (
-                await stack.enter_async_context(
-                    proxy(origin, PRERENDER_CACHE_URL=url, PRERENDER_CACHE_MAX_BYTES=max_bytes)
-                ),
-                UGLY,
-            )
+            ours = proxy(origin, PRERENDER_CACHE_URL=url, PRERENDER_CACHE_MAX_BYTES=max_bytes)
+            sides[name] = Asked(await stack.enter_async_context(ours))
         if folder is not None:
             client = await stack.enter_async_context(renderers.crawler())
             modules = Path(folder).resolve() / "node_modules"
             theirs = await stack.enter_async_context(
                 renderers.prerender(client, origin, modules, cached=True)
             )
-            sides["Prerender, memory"] = (Side(theirs.url_of(""), theirs.pid), "/")
-        sizes = {name: await warm(side, path) for name, (side, path) in sides.items()}
+            url = URL(theirs.url_of("/"), encoded=True)
+            side = Side(str(url.origin()), theirs.pid)
+            sides["Prerender, memory"] = Asked(side, url.raw_path_qs, "")
+        sizes = {name: await asked.warm() for name, asked in sides.items()}
         measured = await in_turns(
             {
-                name: partial(wrk, side, path, seconds, CONNECTIONS)
-                for name, (side, path) in sides.items()
+                name: partial(
+                    wrk, asked.side, "/", seconds, CONNECTIONS, script=asked.script(scratch)
+                )
+                for name, asked in sides.items()
             },
             rounds,
         )
     floor = measured[BARE]
-    print(f"{sizes['memory']:,} bytes, one connection, one process each")
+    print(f"{sizes['memory']:,} bytes, {CONNECTIONS} connections, {PAGES} pages, one process each")
     print(f"{'':20} requests/s   ratio   CPU us   above bare aiohttp")
     for name, values in measured.items():
         rate, cpu = (median(values, what) for what in ("requests_per_second", "cpu_us"))
