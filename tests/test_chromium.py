@@ -278,7 +278,9 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
         async with asyncio.timeout(10):
             # It is killed, for nobody would wake it, and its children die with it, in any order.
             reason = await browser.gone()
-            assert re.fullmatch("no answer|connection lost|exit status .*|its .* process died", reason)
+            assert re.fullmatch(
+                "no answer|connection lost|exit status .*|its .* process died", reason
+            )
         started = time.monotonic()
         with pytest.raises(BrowserGone):
             await waiting
