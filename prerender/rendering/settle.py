@@ -11,6 +11,7 @@ intervals and animation loops, sockets that do not speak.
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from prerender.rendering import probe
@@ -24,8 +25,13 @@ FIRST_SLICE_MS = 100.0
 CONFIRMING_SLICE_MS = 1.0
 SHORTEST_SLICE_MS = 16.0
 LONGEST_SLICE_MS = 4000.0
+# After so many slices for short timers that changed nothing, more is granted than the next one needs.
+POLLING_SLICES = 10
 # While real work is pending, one slice of virtual time for about as much of real time.
 REAL_SLICE_MS = 10.0
+# A turn of this takes about 15 ms. What it takes beyond this much, the machine was busy with other
+# things, and what is waited for had to wait too: that time does not count.
+MOST_TURN_SECONDS = 0.03
 # How long something may be silent before it no longer counts: work in a worker, a database or a
 # socket, and a real frame (which comes after 16 ms if the CPU is free).
 WORK_PATIENCE_SECONDS = 3.0
@@ -34,7 +40,7 @@ FRUITLESS_SECONDS = 2.5
 WORK_AT_MOST_SECONDS = 8.0
 LAYOUT_PATIENCE_SECONDS = 1.0
 # A worker or a server that has spoken may have more to say.
-TALK_PATIENCE_SECONDS = 0.2
+TALK_PATIENCE_SECONDS = 0.3
 # Frames of other origins cannot be asked what they wait for, nor can pages that have broken the
 # probe: they get some virtual time.
 UNKNOWN_MS = 3000.0
@@ -99,14 +105,15 @@ class _State:
 
 
 class _Patience:
-    """Real seconds since something last changed."""
+    """Seconds of some clock since something last changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._seen: object = None
-        self._since = time.monotonic()
+        self._since = clock()
 
     def idle_seconds(self, seen: object) -> float:
-        now = time.monotonic()
+        now = self._clock()
         if seen != self._seen:
             self._seen, self._since = seen, now
         return now - self._since
@@ -138,13 +145,16 @@ class Settler:
         self._slices = 0
         self._started = time.monotonic()
         self._waits_for_network = True
-        self._fruitless = _Patience()
+        self._lost_seconds = 0.0
+        self._fruitless = _Patience(self._waited)
         self._working_since = 0.0
-        self._work = _Patience()
-        self._layout = _Patience()
+        self._work = _Patience(self._waited)
+        self._layout = _Patience(self._waited)
         self._loops = _Patience()
         self._looping_since = 0.0
         self._last_slice_seconds = 0.0
+        self._mutations = 0
+        self._unchanged_slices = 0
         self._window = window
         self._window_height = window.height
         self._showings = 0
@@ -179,11 +189,17 @@ class Settler:
         self._budget_left_ms -= slice_ms
         state = await self._ask()
         while state and state.ready is not True and self._is_working(state):
+            started = time.monotonic()
             await asyncio.sleep(REAL_SLICE_MS / 1000)
             # Real time is what this waits for, so it does not use up the page's budget.
             await self._grant(REAL_SLICE_MS)
             state = await self._ask()
+            self._lost_seconds += max(0.0, time.monotonic() - started - MOST_TURN_SECONDS)
         return state
+
+    def _waited(self) -> float:
+        """The real clock, but for the time that the machine did not have for this page."""
+        return time.monotonic() - self._lost_seconds
 
     async def _show_more(self, state: _State | None) -> bool:
         """Show the parts of the page that wait to be seen; False when there is nothing to show.
@@ -225,16 +241,23 @@ class Settler:
 
     def _next_slice(self, last_ms: float, state: _State | None) -> float:
         """Twice the last slice, but not further than the last timer: what is not needed of virtual
-        time would only set the page's clock ahead."""
+        time would only set the page's clock ahead. A page that polls would take long that way."""
         costly = self._last_slice_seconds > COSTLY_SLICE_SECONDS
         longest = min(last_ms if costly else last_ms * 2, LONGEST_SLICE_MS)
         if state is None or state.intervals or state.frames or state.foreign:
             return longest
-        if state.ready is False:
+        if state.ready is False or self._polls(state):
             return longest
         due = [time for time in state.timers if time <= self._budget_left_ms]
         # A timer can be overdue: the page was busy, or it is one of low priority.
         return min(longest, max(SHORTEST_SLICE_MS, max(due, default=longest) + 1))
+
+    def _polls(self, state: _State) -> bool:
+        """Whether timer after timer has changed nothing; to be asked once after each slice."""
+        changed = state.mutations != self._mutations
+        self._mutations = state.mutations
+        self._unchanged_slices = 0 if changed else self._unchanged_slices + 1
+        return self._unchanged_slices > POLLING_SLICES
 
     def cut_off(self, reason: str) -> Settled:
         """What to report of a page that was not let settle."""
@@ -260,11 +283,11 @@ class Settler:
 
     def _is_in_vain(self, state: _State | None) -> bool:
         """Whether the page has been at work for long, or for a while without showing anything."""
-        self._working_since = self._working_since or time.monotonic()
+        self._working_since = self._working_since or self._waited()
         mutations = state.mutations if state else 0
         if self._fruitless.idle_seconds(mutations) > FRUITLESS_SECONDS:
             return True
-        return time.monotonic() - self._working_since > WORK_AT_MOST_SECONDS
+        return self._waited() - self._working_since > WORK_AT_MOST_SECONDS
 
     def _finished(self, state: _State | None) -> str:
         """Why nothing more is to be expected, or '' while something is."""

@@ -2,15 +2,31 @@
 const count = new MutationObserver((records) => { mutations += records.length; });
 count.observe(document, { childList: true, characterData: true, subtree: true });
 
+// Animations are brought to their ends. One that has run out by itself is told so with the next frame only,
+// and until then the browser does not list it: those that scripts make are remembered.
 const { getAnimations } = Document.prototype;
+const animations = newSet();
+patch(prototypeOf("Element"), "animate", (original) => function (...given) {
+  const animation = original.apply(this, given);
+  const forget = () => { animations.delete(animation); };
+  animations.add(animation);
+  then.call(animation.finished, forget, forget);
+  return animation;
+});
 const finishAnimations = () => {
   let finishing = false;
-  for (const animation of getAnimations?.call(document) ?? []) {
+  const finish = (animation) => {
     const end = animation.effect?.getComputedTiming().endTime;
-    if (animation.playState !== "running" || !(end < Infinity)) continue;
-    try { animation.finish(); } catch { continue; /* it cannot end, so it is not waited for */ }
+    const ends = animation.playState === "running" || animation.playState === "finished";
+    if (!ends || !(end < Infinity)) return;
+    animations.delete(animation);
+    try { animation.finish(); } catch { return; /* it cannot end, so it is not waited for */ }
     finishing = true;
+  };
+  for (const animation of getAnimations?.call(document) ?? []) {
+    if (animation.playState === "running") animations.add(animation);
   }
+  animations.forEach(finish);
   if (finishing) untilFrame(); // their events come with it
 };
 
