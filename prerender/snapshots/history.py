@@ -9,6 +9,8 @@ import zlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from lxml import etree
+
 from prerender.errors import BadEntry
 from prerender.reading import parse
 from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
@@ -18,7 +20,7 @@ _MAGIC = b"PRH1" + bytes(8)
 _LONGEST_TEXT = 65536
 _MOST_BYTES = 262144
 _MOST_UNPACKED_BYTES = 16 * 1024**2
-_UNSEEN = "self::script or self::style or self::noscript or self::template[not(@shadowrootmode)]"
+_INERT = "//template[not(@shadowrootmode)]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,11 @@ def text_of(body: bytes) -> str:
     root = parse(body)
     if root is None:
         return ""
-    texts = root.xpath(f"//body//text()[not(ancestor::*[{_UNSEEN}])]")
-    lines = (" ".join(text.split()) for text in texts)
+    # What is not seen goes first: to look above each text for it takes six times as long.
+    for template in root.xpath(_INERT):
+        template.tag = "noscript"
+    etree.strip_elements(root, "script", "style", "noscript", with_tail=False)
+    lines = (" ".join(text.split()) for text in root.xpath("//body//text()"))
     return "\n".join(line for line in lines if line)[:_LONGEST_TEXT]
 
 
