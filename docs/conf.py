@@ -12,5 +12,3 @@ html_show_sourcelink = False
 html_copy_source = False
 # Quotation marks around values stay what one has to type.
 smartquotes = False
-# The menu has room for pages that are still being written.
-suppress_warnings = ["toc.not_readable"]
