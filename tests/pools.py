@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from yarl import URL
 
+from prerender.errors import BrowserGone
 from prerender.rendering import chromium
 from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
     from prerender.rendering.page import Page
 
 SECONDS = 15.0
+# As a shell tells of it: 128 and the signal's number.
+_SEGMENTATION_FAULT = 139
+
+
+async def launch_browser(gateway: Gateway) -> Chromium:
+    """A browser of the pool's kind.
+
+    Debian's Chromium dies of SIGSEGV at one of some hundred starts. Then the pool starts another one,
+    and so do tests of what comes after the start.
+    """
+    try:
+        return await Chromium.launch(chromium.find(), gateway, sandbox=False)
+    except BrowserGone as error:
+        if f"exit status {_SEGMENTATION_FAULT}" not in str(error):
+            raise
+        return await Chromium.launch(chromium.find(), gateway, sandbox=False)
 
 
 @asynccontextmanager

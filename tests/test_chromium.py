@@ -39,6 +39,7 @@ from prerender.snapshots.variants import Variant
 from prerender.upstream import Upstream, open_session
 from tests import processes
 from tests.conftest import StartOrigin
+from tests.pools import launch_browser
 
 SITE = URL("https://www.example.com")
 NUMBER = 7
@@ -86,7 +87,7 @@ def names_in(folder: Path) -> list[str]:
 @asynccontextmanager
 async def launched(gateway: Gateway) -> AsyncIterator[tuple[Chromium, int]]:
     """A browser and its session id. At the end nothing may be left of it."""
-    browser = await Chromium.launch(chromium.find(), gateway, sandbox=False)
+    browser = await launch_browser(gateway)
     (session,) = processes.sessions()
     try:
         yield browser, session

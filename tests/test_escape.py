@@ -9,13 +9,12 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from prerender.rendering import chromium
-from prerender.rendering.chromium import Chromium
 from prerender.rendering.gateway import Gateway
 from prerender.upstream import Upstream, open_session
 from tests.canary import Canary
 from tests.conftest import Site, StartOrigin, StartProxy
 from tests.plain_client import PUBLIC
+from tests.pools import launch_browser
 
 ESCAPE = (Path(__file__).parent / "escape.html").read_text(encoding="utf-8")
 # All ways of the page lead to the first, some to each of them.
@@ -129,7 +128,7 @@ async def test_without_the_gateway_it_would(start_origin: StartOrigin) -> None:
     async with Canary.open() as canary, open_session(1, 5) as session:
         origin = await escaping(start_origin, canary, ["127.0.0.1"])
         async with Ungated.open(PUBLIC, Upstream(session, URL(origin.url)), session) as ungated:
-            browser = await Chromium.launch(chromium.find(), ungated, sandbox=False)
+            browser = await launch_browser(ungated)
             try:
                 target = await browser.devtools.call("Target.createTarget", url=origin.url)
                 page = await browser.devtools.attach(target["targetId"])
