@@ -29,8 +29,8 @@ _SEGMENTATION_FAULT = 139
 async def launch_browser(gateway: Gateway) -> Chromium:
     """A browser of the pool's kind.
 
-    Debian's Chromium dies of SIGSEGV at one of some hundred starts. Then the pool starts another one,
-    and so do tests of what comes after the start.
+    Chromium may die of SIGSEGV at its start (seen once in some hundred). Then the pool starts another
+    one, and so do tests of what comes after the start.
     """
     try:
         return await Chromium.launch(chromium.find(), gateway, sandbox=False)
