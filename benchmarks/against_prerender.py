@@ -17,7 +17,6 @@ import platform
 import re
 import statistics
 import sys
-import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from pathlib import Path
 import renderers
 import uvloop
 from aiohttp import web
-from renderers import FINISHED, STATIC, Outcome, burst
+from renderers import FINISHED, STATIC, Outcome, burst, together
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.corpus import origin as corpus
@@ -65,22 +64,6 @@ def expected_text(name: str) -> str:
     found = re.search(r'<meta name="expected" content="([^"]*)">', page)
     assert found
     return found[1]
-
-
-async def sweep(side: renderers.Renderer, pages: list[str]) -> tuple[float, int]:
-    """All pages once, some at once: their number per second, and how many of them were complete."""
-    names = iter(pages)
-    complete = 0
-
-    async def crawler() -> None:
-        nonlocal complete
-        for name in names:
-            outcome = await renderers.render(side, f"/{name}.html", expected_text(name))
-            complete += outcome.complete
-
-    started = time.perf_counter()
-    await asyncio.gather(*(crawler() for _ in range(AT_ONCE)))
-    return len(pages) / (time.perf_counter() - started), complete
 
 
 @dataclass
@@ -159,7 +142,9 @@ async def main(folder: str | None, only: str, write: Path | None) -> None:
                 measured[title].alone[name] = outcome
                 print(f"{title:16} {name:40} {outcome}", flush=True)
         for title, side in sides.items():
-            of_all, measured[title].complete_at_once = await sweep(side, pages)
+            all_pages = ((f"/{name}.html", expected_text(name)) for name in pages)
+            of_all, outcomes = await together(side, all_pages, AT_ONCE)
+            measured[title].complete_at_once = sum(outcome.complete for outcome in outcomes)
             page = f"/{APPLICATION}.html"
             of_static, _ = await burst(side, STATIC, BURST, AT_ONCE)
             of_page, _ = await burst(side, page, BURST, AT_ONCE, expected_text(APPLICATION))

@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -122,22 +122,31 @@ async def render(renderer: Renderer, path: str, expected: str = FINISHED) -> Out
     return Outcome(said is not None and said[1] == expected, took)
 
 
-async def burst(
-    renderer: Renderer, path: str, count: int, at_once: int, expected: str = FINISHED
+async def together(
+    renderer: Renderer, pages: Iterable[tuple[str, str]], at_once: int
 ) -> tuple[float, list[Outcome]]:
-    """So many different targets, some at once: their number per second, and each of them."""
-    numbers = iter(range(count))
+    """Paths, each with what its page says when it has finished, some at once: their number per second,
+    and each of them."""
+    left = iter(pages)
     outcomes: list[Outcome] = []
-    # Numbers of no other burst: nothing has seen them yet.
-    mark = time.monotonic_ns()
 
     async def crawler() -> None:
-        for number in numbers:
-            outcomes.append(await render(renderer, f"{path}?number={mark}-{number}", expected))
+        for path, expected in left:
+            outcomes.append(await render(renderer, path, expected))
 
     started = time.perf_counter()
     await asyncio.gather(*(crawler() for _ in range(at_once)))
-    return count / (time.perf_counter() - started), outcomes
+    return len(outcomes) / (time.perf_counter() - started), outcomes
+
+
+async def burst(
+    renderer: Renderer, path: str, count: int, at_once: int, expected: str = FINISHED
+) -> tuple[float, list[Outcome]]:
+    """So many different targets of a path, some at once, as ``together`` tells of them."""
+    # Numbers of no other burst: nothing has seen them yet.
+    mark = time.monotonic_ns()
+    pages = ((f"{path}?number={mark}-{number}", expected) for number in range(count))
+    return await together(renderer, pages, at_once)
 
 
 def memory_mib(renderer: Renderer) -> float:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests import raw
+
 _START_SECONDS = 10
 
 _MAIN = """
@@ -56,7 +58,7 @@ async def running(
     try:
         async with asyncio.timeout(_START_SECONDS):
             # A socket's file is there before anybody listens.
-            while not await _accepts(listens):
+            while not await raw.accepts(listens):
                 assert process.returncode is None, "nginx does not take the configuration"
                 await asyncio.sleep(0.01)
         yield
@@ -64,15 +66,3 @@ async def running(
         if process.returncode is None:
             process.send_signal(signal.SIGQUIT)
         await process.wait()
-
-
-async def _accepts(address: int | Path) -> bool:
-    try:
-        if isinstance(address, Path):
-            _, writer = await asyncio.open_unix_connection(address)
-        else:
-            _, writer = await asyncio.open_connection("127.0.0.1", address)
-    except OSError:
-        return False
-    writer.close()
-    return True

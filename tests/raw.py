@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 SECONDS = 10.0
 
@@ -167,6 +168,19 @@ async def ask(port: int, request: bytes) -> bytes:
     async with client(port) as connection:
         await connection.send(request)
         return await connection.rest()
+
+
+async def accepts(address: int | Path) -> bool:
+    """Whether somebody listens: at a port of this machine, or at a socket's file."""
+    try:
+        if isinstance(address, Path):
+            _, writer = await asyncio.open_unix_connection(address)
+        else:
+            _, writer = await asyncio.open_connection("127.0.0.1", address)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def free_ports(count: int) -> list[int]:

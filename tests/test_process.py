@@ -149,17 +149,6 @@ class SlowSite:
         return site
 
 
-async def accepts(url: str) -> bool:
-    """Whether somebody listens there."""
-    port = int(url.rpartition(":")[2])
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
-
-
 async def test_a_stop_lets_running_requests_finish(
     start: Start, start_origin: StartOrigin, client: ClientSession
 ) -> None:
@@ -174,7 +163,7 @@ async def test_a_stop_lets_running_requests_finish(
     command.process.terminate()
     # It refuses new connections first; what is under way goes on.
     async with asyncio.timeout(SECONDS):
-        while await accepts(command.url):
+        while await raw.accepts(int(command.url.rpartition(":")[2])):
             await asyncio.sleep(0.01)
     assert not forward.done()
     site.go_on.set()

@@ -40,10 +40,10 @@ HEAD = b"%b %b HTTP/1.1\r\nHost: a\r\n"
 INNER = b"GET /inner HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-def sized(body: bytes, *lines: bytes, target: bytes = b"/sized") -> bytes:
+def sized(body: bytes, *lines: bytes) -> bytes:
     """A request with a body of a known length, and some more lines."""
     fields = b"".join(line + b"\r\n" for line in lines)
-    return HEAD % (b"POST", target) + fields + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    return HEAD % (b"POST", b"/sized") + fields + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 def chunked(chunks: bytes, *lines: bytes) -> bytes:
