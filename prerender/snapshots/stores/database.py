@@ -5,6 +5,7 @@ log makes a write whole or not there, also when the process is killed, and lets 
 What was used longest ago goes first; that is written down with the next write, not at each read.
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import Generator, Iterator
@@ -72,14 +73,16 @@ class Database:
                 file.replace(f"{file}.damaged")
         self._open_writer()
 
-    def read(self, key: str) -> bytes | None:
-        """The bytes of a key."""
-        query = "SELECT value, expires FROM entries WHERE key = ?"
-        row = self._for_reading().execute(query, (key,)).fetchone()
-        if row is None or row[1] <= time.time():
-            return None
-        self._touched[key] = time.time()
-        return bytes(row[0])
+    def read(self, keys: list[str]) -> list[bytes | None]:
+        """The bytes of each key."""
+        query = (
+            "SELECT key, value FROM entries"
+            " WHERE key IN (SELECT value FROM json_each(?)) AND expires > ?"
+        )
+        now = time.time()
+        found = dict(self._for_reading().execute(query, (json.dumps(keys), now)).fetchall())
+        self._touched.update(dict.fromkeys(found, now))
+        return [found.get(key) for key in keys]
 
     def write(self, key: str, value: bytes, expires: float) -> None:
         """Keep bytes until some Unix time, and drop others to make room."""

@@ -36,6 +36,7 @@ class FileCache(BaseCache):  # type: ignore[misc]
 
     NAME = "file"
     shared = False
+    reads_at_once = 1  # there is one thread for them
     timeout_seconds = 2.0
 
     def __init__(self, folder: Path, namespace: str, max_bytes: int) -> None:
@@ -55,7 +56,13 @@ class FileCache(BaseCache):  # type: ignore[misc]
         await self._in(self._writing, self.database.open)
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
-        return await self._run(self._reading, self.database.read, key)
+        (found,) = await self._multi_get([key])
+        return found
+
+    async def _multi_get(
+        self, keys: list[str], encoding: str | None = None, _conn: Any = None
+    ) -> list[bytes | None]:
+        return await self._run(self._reading, self.database.read, keys)
 
     async def _set(
         self,

@@ -104,6 +104,7 @@ class RedisCache(BaseCache):  # type: ignore[misc]
 
     NAME = "redis"
     shared = True
+    reads_at_once = 2  # one may be long, or late
 
     def __init__(self, url: str, namespace: str, timeout_seconds: float) -> None:
         super().__init__(
@@ -148,12 +149,14 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         return str(told.get("maxmemory-policy", ""))
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
-        try:
-            return cast("bytes | None", await self._result(self._redis.get(key)))
-        except StoreError as error:
-            if "WRONGTYPE" in str(error):
-                return None  # foreign; it is overwritten
-            raise
+        (found,) = await self._multi_get([key])
+        return found
+
+    async def _multi_get(
+        self, keys: list[str], encoding: str | None = None, _conn: Any = None
+    ) -> list[bytes | None]:
+        # What is foreign, of another type, is answered with nothing; it is overwritten.
+        return cast("list[bytes | None]", await self._result(self._redis.mget(keys)))
 
     async def _set(
         self,

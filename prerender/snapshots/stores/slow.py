@@ -13,14 +13,18 @@ class SlowCache(Protocol):
     """aiocache's interface for bytes, and a little more. Faults are StoreErrors.
 
     ``shared``: others write to it too, so that a copy of what it holds may be out of date.
-    ``timeout_seconds`` is how long an operation may take.
+    ``timeout_seconds`` is how long an operation may take, ``reads_at_once`` how many calls to read are
+    worth making beside each other.
     """
 
     NAME: str
     shared: bool
     timeout_seconds: float
+    reads_at_once: int
 
     async def get(self, key: str) -> bytes | None: ...
+
+    async def multi_get(self, keys: list[str]) -> list[bytes | None]: ...
 
     async def set(self, key: str, value: bytes, ttl: float) -> bool: ...
 

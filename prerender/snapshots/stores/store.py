@@ -17,10 +17,10 @@ import structlog
 
 from prerender.errors import BadEntry, StoreError, StoreGone
 from prerender.snapshots import clock as steady
-from prerender.snapshots.coalesced import Coalesced
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.listing import PIECE, Found, Query, Row, Selection
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.batched import BatchedReads
 from prerender.snapshots.stores.breaker import Breaker
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.slow import SlowCache
@@ -81,7 +81,7 @@ class Store:
         self._breaker = Breaker()
         self._purges = Purges()
         self._purges_seen = -inf
-        self._reads: Coalesced[Entry | None] = Coalesced()
+        self._reads = None if slow is None else BatchedReads(self._read, slow.reads_at_once)
         self.counts: Counter[str] = Counter()
         self.memory_hits = 0
         self._lookups: Counter[tuple[str, str]] = Counter()
@@ -140,17 +140,11 @@ class Store:
         if (entry := self.peek(key, now)) is not None:
             self._lookups["memory", "hit"] += 1
             return entry
-        slow, held = self._slow, self._memory.peek(key)
-        copy = held if isinstance(held, Entry) else None
-        usable = copy is not None and (slow is None or copy.trusted > now)
+        entry = self._copy(key)
+        usable = entry is not None and (self._reads is None or entry.trusted > now)
         self._lookups["memory", "hit" if usable else "miss"] += 1
-        if slow is None or usable:
-            entry = copy
-        elif again:
-            entry = await self._read(slow, key, copy)
-        else:
-            # Many may ask at once for a page that is not in memory.
-            entry, _ = await self._reads.run(key, lambda: self._read(slow, key, copy))
+        if self._reads is not None and not usable:
+            entry = await self._reads.get(key, anew=again)
         return None if entry is None else await self._after_purges(key, entry)
 
     async def set(self, key: str, entry: Entry, ttl: float) -> bool:
@@ -225,7 +219,8 @@ class Store:
 
     async def close(self) -> None:
         """Close what has been opened."""
-        await self._reads.close()
+        if self._reads is not None:
+            await self._reads.close()
         if self._slow is not None:
             await self._slow.close()
 
@@ -304,12 +299,24 @@ class Store:
         elif isinstance(purges, _Failed) and not self._shared:
             self._purges_seen = seen
 
-    async def _read(self, slow: SlowCache, key: str, copy: Entry | None) -> Entry | None:
-        data = await self._ask("get", lambda: slow.get(key))
-        failed = isinstance(data, _Failed)
-        self._lookups["slow", "failed" if failed else "miss" if data is None else "hit"] += 1
-        if isinstance(data, _Failed):
-            return copy
+    def _copy(self, key: str) -> Entry | None:
+        """The entry in memory, whatever its age."""
+        held = self._memory.peek(key)
+        return held if isinstance(held, Entry) else None
+
+    async def _read(self, keys: list[str]) -> list[Entry | None]:
+        """What the slower cache has, or where it cannot be asked the copies in memory."""
+        assert self._slow is not None
+        slow = self._slow
+        found = await self._ask("get", lambda: slow.multi_get(keys))
+        if isinstance(found, _Failed):
+            self._lookups["slow", "failed"] += len(keys)
+            return [self._copy(key) for key in keys]
+        return [await self._kept(key, data) for key, data in zip(keys, found, strict=True)]
+
+    async def _kept(self, key: str, data: bytes | None) -> Entry | None:
+        """The entry that was read for a key, in memory from now on."""
+        self._lookups["slow", "miss" if data is None else "hit"] += 1
         if data is None:
             await self._memory.delete(key)
             return None

@@ -1,0 +1,171 @@
+"""Reads that are asked for at about the same time are one call to the store."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prerender.errors import StoreGone
+from prerender.snapshots.stores.batched import MOST_KEYS, BatchedReads
+
+Reads = BatchedReads[bytes | None]
+
+
+class Shelf:
+    """Something to read from, that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.fault: Exception | None = None
+
+    async def read(self, keys: list[str]) -> list[bytes | None]:
+        self.calls.append(sorted(keys))
+        await self.open.wait()
+        if self.fault is not None:
+            raise self.fault
+        return [None if key == "nothing" else key.encode() for key in keys]
+
+    async def called(self, times: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.calls) < times:
+                await asyncio.sleep(0)
+
+
+async def ask(reads: Reads, *keys: str) -> list[bytes | BaseException | None]:
+    async with asyncio.timeout(5):
+        return await asyncio.gather(*(reads.get(key) for key in keys), return_exceptions=True)
+
+
+async def test_what_is_asked_for_in_one_turn_is_one_call() -> None:
+    shelf = Shelf()
+    reads = BatchedReads(shelf.read, 2)
+    assert await ask(reads, "a", "nothing", "b", "a") == [b"a", None, b"b", b"a"]
+    assert shelf.calls == [["a", "b", "nothing"]]
+
+
+async def test_what_is_asked_for_while_all_calls_are_under_way_goes_with_the_next() -> None:
+    shelf = Shelf()
+    shelf.open.clear()
+    reads = BatchedReads(shelf.read, 1)
+    first = asyncio.create_task(ask(reads, "a"))
+    await shelf.called(1)
+    others = [asyncio.create_task(ask(reads, key)) for key in ("b", "c")]
+    await asyncio.sleep(0)
+    shelf.open.set()
+    assert [await task for task in (first, *others)] == [[b"a"], [b"b"], [b"c"]]
+    assert shelf.calls == [["a"], ["b", "c"]]
+
+
+async def test_a_late_call_does_not_hold_up_another() -> None:
+    shelf = Shelf()
+    shelf.open.clear()
+    reads = BatchedReads(shelf.read, 2)
+    late = asyncio.create_task(ask(reads, "late"))
+    await shelf.called(1)
+    soon = asyncio.create_task(ask(reads, "soon"))
+    await shelf.called(2)
+    shelf.open.set()
+    assert (await soon, await late) == ([b"soon"], [b"late"])
+
+
+async def test_many_are_read_in_pieces() -> None:
+    shelf = Shelf()
+    keys = [f"{number:03}" for number in range(2 * MOST_KEYS + 1)]
+    reads = BatchedReads(shelf.read, 1)
+    assert await ask(reads, *keys) == [key.encode() for key in keys]
+    assert [len(call) for call in shelf.calls] == [MOST_KEYS, MOST_KEYS, 1]
+
+
+async def test_a_fault_is_told_to_all_who_asked_and_to_nobody_else() -> None:
+    shelf = Shelf()
+    shelf.fault = StoreGone("away")
+    reads = BatchedReads(shelf.read, 1)
+    assert await ask(reads, "a", "b") == [shelf.fault, shelf.fault]
+    shelf.fault = None
+    assert await ask(reads, "a") == [b"a"]
+
+
+async def test_the_same_key_is_read_once_at_a_time() -> None:
+    shelf = Shelf()
+    shelf.open.clear()
+    reads = BatchedReads(shelf.read, 2)
+    first = asyncio.create_task(ask(reads, "a"))
+    await shelf.called(1)
+    second = asyncio.create_task(ask(reads, "a", "b"))
+    await shelf.called(2)
+    shelf.open.set()
+    assert (await first, await second) == ([b"a"], [b"a", b"b"])
+    assert shelf.calls == [["a"], ["b"]]
+
+
+async def test_who_wants_it_anew_gets_it_from_a_later_call() -> None:
+    shelf = Shelf()
+    shelf.open.clear()
+    reads = BatchedReads(shelf.read, 1)
+    first = asyncio.create_task(reads.get("a"))
+    await shelf.called(1)
+    again = asyncio.create_task(reads.get("a", anew=True))
+    await asyncio.sleep(0)
+    # This one could have either.
+    third = asyncio.create_task(reads.get("a"))
+    await asyncio.sleep(0)
+    shelf.open.set()
+    async with asyncio.timeout(5):
+        assert (await first, await again, await third) == (b"a",) * 3
+    assert shelf.calls == [["a"], ["a"]]
+
+
+async def test_who_leaves_takes_nothing_from_the_others() -> None:
+    shelf = Shelf()
+    shelf.open.clear()
+    reads = BatchedReads(shelf.read, 1)
+    leaving, staying = (asyncio.create_task(reads.get(key)) for key in ("a", "b"))
+    await shelf.called(1)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    same = asyncio.create_task(reads.get("a"))
+    await asyncio.sleep(0)
+    shelf.open.set()
+    async with asyncio.timeout(5):
+        assert (await staying, await same) == (b"b", b"a")
+    assert shelf.calls == [["a", "b"]]
+
+
+async def test_nobody_waits_for_what_is_closed() -> None:
+    shelf = Shelf()
+    shelf.open.clear()
+    reads = BatchedReads(shelf.read, 1)
+    asked = [asyncio.create_task(reads.get("a"))]
+    await shelf.called(1)
+    asked.append(asyncio.create_task(reads.get("b")))
+    await asyncio.sleep(0)
+    await reads.close()
+    async with asyncio.timeout(5):
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+@given(turns=st.lists(st.integers(min_value=0, max_value=4), max_size=40))
+def test_everybody_gets_what_they_asked_for_whenever_they_asked(
+    calls: int, turns: list[int]
+) -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        reads = BatchedReads(shelf.read, calls)
+
+        async def ask_later(number: int, turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert await reads.get(str(number)) == str(number).encode()
+
+        async with asyncio.timeout(5):
+            await asyncio.gather(*(ask_later(*pair) for pair in enumerate(turns)))
+        assert sorted(key for call in shelf.calls for key in call) == sorted(
+            str(number) for number in range(len(turns))
+        )
+
+    asyncio.run(run())
