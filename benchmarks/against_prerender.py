@@ -17,15 +17,16 @@ import platform
 import re
 import statistics
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import renderers
 import uvloop
 from aiohttp import web
-from renderers import FINISHED, STATIC, Outcome, burst, together
+from renderers import FINISHED, STATIC, Outcome, Start, burst, together
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.corpus import origin as corpus
@@ -121,34 +122,47 @@ def summary(sides: dict[str, Measured]) -> list[str]:
     return lines
 
 
+async def alone(
+    starts: Mapping[str, Start], pages: Sequence[str], measured: Mapping[str, Measured]
+) -> None:
+    """Every page by itself, the sides in turns."""
+    async with AsyncExitStack() as stack:
+        sides = {title: await stack.enter_async_context(start()) for title, start in starts.items()}
+        for name in pages:
+            for title, side in sides.items():
+                outcome = await renderers.render(side, f"/{name}.html", expected_text(name))
+                measured[title].alone[name] = outcome
+                print(f"{title:16} {name:40} {outcome}", flush=True)
+
+
+async def at_once(start: Start, pages: Sequence[str], measured: Measured) -> None:
+    """Some at once: all pages, and one of two kinds. The side is started anew for each, because some
+    pages leave Prerender without an answer to any other one."""
+    page = f"/{APPLICATION}.html"
+    async with start() as side:
+        all_pages = ((f"/{name}.html", expected_text(name)) for name in pages)
+        of_all, outcomes = await together(side, all_pages, AT_ONCE)
+    measured.complete_at_once = sum(outcome.complete for outcome in outcomes)
+    async with start() as side:
+        of_static, _ = await burst(side, STATIC, BURST, AT_ONCE)
+        of_page, _ = await burst(side, page, BURST, AT_ONCE, expected_text(APPLICATION))
+    measured.rates = [of_all, of_static, of_page]
+
+
 async def main(folder: str | None, only: str, write: Path | None) -> None:
     """Measure, print, and write the tables."""
     pages = [name for name in corpus.page_names() if only in name]
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(renderers.crawler())
         url = await stack.enter_async_context(origin())
-        sides: dict[str, renderers.Renderer] = {
-            "prerender-proxy": await stack.enter_async_context(renderers.ours(client, url))
-        }
+        starts: dict[str, Start] = {"prerender-proxy": partial(renderers.ours, client, url)}
         if folder:
             modules = Path(folder).resolve() / "node_modules"
-            sides["Prerender"] = await stack.enter_async_context(
-                renderers.prerender(client, url, modules)
-            )
-        measured = {title: Measured() for title in sides}
-        for name in pages:
-            for title, side in sides.items():
-                outcome = await renderers.render(side, f"/{name}.html", expected_text(name))
-                measured[title].alone[name] = outcome
-                print(f"{title:16} {name:40} {outcome}", flush=True)
-        for title, side in sides.items():
-            all_pages = ((f"/{name}.html", expected_text(name)) for name in pages)
-            of_all, outcomes = await together(side, all_pages, AT_ONCE)
-            measured[title].complete_at_once = sum(outcome.complete for outcome in outcomes)
-            page = f"/{APPLICATION}.html"
-            of_static, _ = await burst(side, STATIC, BURST, AT_ONCE)
-            of_page, _ = await burst(side, page, BURST, AT_ONCE, expected_text(APPLICATION))
-            measured[title].rates = [of_all, of_static, of_page]
+            starts["Prerender"] = partial(renderers.prerender, client, url, modules)
+        measured = {title: Measured() for title in starts}
+        await alone(starts, pages, measured)
+        for title, start in starts.items():
+            await at_once(start, pages, measured[title])
     lines = summary(measured)
     print("\n".join(lines))
     if write:
