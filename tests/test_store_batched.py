@@ -1,6 +1,8 @@
 """Reads that are asked for at about the same time are one call to the store."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from prerender.errors import StoreGone
 from prerender.snapshots.stores.batched import MOST_KEYS, BatchedReads
 
 Reads = BatchedReads[bytes | None]
+T = TypeVar("T")
 
 
 class Shelf:
@@ -28,10 +31,21 @@ class Shelf:
             raise self.fault
         return [None if key == "nothing" else key.encode() for key in keys]
 
-    async def called(self, times: int) -> None:
+    async def next_call(self, asking: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin to ask, until there has been a call; the task that asks."""
+        before = len(self.calls)
+        task = asyncio.create_task(asking)
         async with asyncio.timeout(5):
-            while len(self.calls) < times:
+            while len(self.calls) == before:
                 await asyncio.sleep(0)
+        return task
+
+
+def shut(calls: int) -> tuple[Shelf, Reads]:
+    """A shelf that does not answer yet, and reads from it."""
+    shelf = Shelf()
+    shelf.open.clear()
+    return shelf, BatchedReads(shelf.read, calls)
 
 
 async def ask(reads: Reads, *keys: str) -> list[bytes | BaseException | None]:
@@ -47,11 +61,8 @@ async def test_what_is_asked_for_in_one_turn_is_one_call() -> None:
 
 
 async def test_what_is_asked_for_while_all_calls_are_under_way_goes_with_the_next() -> None:
-    shelf = Shelf()
-    shelf.open.clear()
-    reads = BatchedReads(shelf.read, 1)
-    first = asyncio.create_task(ask(reads, "a"))
-    await shelf.called(1)
+    shelf, reads = shut(1)
+    first = await shelf.next_call(ask(reads, "a"))
     others = [asyncio.create_task(ask(reads, key)) for key in ("b", "c")]
     await asyncio.sleep(0)
     shelf.open.set()
@@ -60,13 +71,9 @@ async def test_what_is_asked_for_while_all_calls_are_under_way_goes_with_the_nex
 
 
 async def test_a_late_call_does_not_hold_up_another() -> None:
-    shelf = Shelf()
-    shelf.open.clear()
-    reads = BatchedReads(shelf.read, 2)
-    late = asyncio.create_task(ask(reads, "late"))
-    await shelf.called(1)
-    soon = asyncio.create_task(ask(reads, "soon"))
-    await shelf.called(2)
+    shelf, reads = shut(2)
+    late = await shelf.next_call(ask(reads, "late"))
+    soon = await shelf.next_call(ask(reads, "soon"))
     shelf.open.set()
     assert (await soon, await late) == ([b"soon"], [b"late"])
 
@@ -89,24 +96,17 @@ async def test_a_fault_is_told_to_all_who_asked_and_to_nobody_else() -> None:
 
 
 async def test_the_same_key_is_read_once_at_a_time() -> None:
-    shelf = Shelf()
-    shelf.open.clear()
-    reads = BatchedReads(shelf.read, 2)
-    first = asyncio.create_task(ask(reads, "a"))
-    await shelf.called(1)
-    second = asyncio.create_task(ask(reads, "a", "b"))
-    await shelf.called(2)
+    shelf, reads = shut(2)
+    first = await shelf.next_call(ask(reads, "a"))
+    second = await shelf.next_call(ask(reads, "a", "b"))
     shelf.open.set()
     assert (await first, await second) == ([b"a"], [b"a", b"b"])
     assert shelf.calls == [["a"], ["b"]]
 
 
 async def test_who_wants_it_anew_gets_it_from_a_later_call() -> None:
-    shelf = Shelf()
-    shelf.open.clear()
-    reads = BatchedReads(shelf.read, 1)
-    first = asyncio.create_task(reads.get("a"))
-    await shelf.called(1)
+    shelf, reads = shut(1)
+    first = await shelf.next_call(reads.get("a"))
     again = asyncio.create_task(reads.get("a", anew=True))
     await asyncio.sleep(0)
     # This one could have either.
@@ -119,11 +119,9 @@ async def test_who_wants_it_anew_gets_it_from_a_later_call() -> None:
 
 
 async def test_who_leaves_takes_nothing_from_the_others() -> None:
-    shelf = Shelf()
-    shelf.open.clear()
-    reads = BatchedReads(shelf.read, 1)
-    leaving, staying = (asyncio.create_task(reads.get(key)) for key in ("a", "b"))
-    await shelf.called(1)
+    shelf, reads = shut(1)
+    leaving = asyncio.create_task(reads.get("a"))
+    staying = await shelf.next_call(reads.get("b"))
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     same = asyncio.create_task(reads.get("a"))
@@ -135,11 +133,8 @@ async def test_who_leaves_takes_nothing_from_the_others() -> None:
 
 
 async def test_nobody_waits_for_what_is_closed() -> None:
-    shelf = Shelf()
-    shelf.open.clear()
-    reads = BatchedReads(shelf.read, 1)
-    asked = [asyncio.create_task(reads.get("a"))]
-    await shelf.called(1)
+    shelf, reads = shut(1)
+    asked = [await shelf.next_call(reads.get("a"))]
     asked.append(asyncio.create_task(reads.get("b")))
     await asyncio.sleep(0)
     await reads.close()

@@ -7,6 +7,7 @@ cheap.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Generic, TypeVar, cast
 
 # What is read at once is held in memory at once.
@@ -55,7 +56,7 @@ class BatchedReads(Generic[T]):
     async def _answer_all(self) -> None:
         try:
             while self._waiting:
-                batch = dict(list(self._waiting.items())[:MOST_KEYS])
+                batch = dict(islice(self._waiting.items(), MOST_KEYS))
                 for key in batch:
                     del self._waiting[key]
                 self._running |= batch

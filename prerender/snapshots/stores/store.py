@@ -123,10 +123,8 @@ class Store:
 
     def peek(self, key: str, now: float) -> Entry | None:
         """The entry in memory if it needs no second look. Costs microseconds."""
-        entry = self._memory.peek(key)
-        if not isinstance(entry, Entry):
-            return None
-        if entry.trusted <= now or entry.generation < self._purges.generation:
+        entry = self._copy(key)
+        if entry is None or entry.trusted <= now or entry.generation < self._purges.generation:
             return None
         return entry
 
@@ -137,9 +135,6 @@ class Store:
         """
         await self._look_for_purges()
         now = inf if again and self._shared else self._clock()
-        if (entry := self.peek(key, now)) is not None:
-            self._lookups["memory", "hit"] += 1
-            return entry
         entry = self._copy(key)
         usable = entry is not None and (self._reads is None or entry.trusted > now)
         self._lookups["memory", "hit" if usable else "miss"] += 1
