@@ -1,7 +1,6 @@
 # make run      install what it needs, and start the proxy in front of the example site,
 #               or of another one: make run ORIGIN=http://127.0.0.1:3000
-# make test     install what it needs, and run all tests, or some: make test ARGS="-k cache";
-#               one after the other, to look into one: make test ARGS="-n 0 -k cache"
+# make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
 # make lint     ruff and mypy
 # make image    the container image, with Docker, Podman or Buildah
 # make image-test  build and run it here, without a daemon (needs root; see tests/test_image.py)
@@ -24,8 +23,6 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm
-# Tests wait as much as they compute. More than four browsers at once would be more than most machines like.
-BESIDE := --numprocesses logical --maxprocesses 4 --dist worksteal
 DROP_IN := tests/drop_in/node_modules/.package-lock.json
 
 .PHONY: run test lint image image-test bench dist docs install frameworks clean
@@ -37,7 +34,7 @@ run: .venv/run.stamp
 test: .venv/dev.stamp
 	@scripts/system-packages $(TEST_PROGRAMS)
 	@$(MAKE) --no-print-directory $(DROP_IN)
-	.venv/bin/python -m pytest $(BESIDE) $(ARGS)
+	.venv/bin/python -m pytest $(ARGS)
 
 lint: .venv/dev.stamp
 	.venv/bin/ruff check
