@@ -5,15 +5,19 @@ slow, endless or hostile in a way that needs settings of their own have their te
 """
 
 import asyncio
+import os
 import re
+import signal
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from prerender.rendering import settle
+from tests import processes
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, proxied
 from tests.corpus import origin as corpus
 
@@ -155,6 +159,107 @@ async def test_patience_with_slow_requests(
     proxy = await start_proxy(origin.url, SITE | {"render": {"patience": patience}})
     answer = await proxy.crawl("/parts/slow-interface.html")
     assert f'<p id="out">{text}</p>' in answer.text
+
+
+OUT = '<!DOCTYPE html><p id="out">waiting</p>'
+DONE = "out.textContent = 'done'"
+PATIENCE_SECONDS = 0.4
+# "//cdn" stands for another host.
+SLOW_PROGRAMS = {
+    "/for-the-parser": '<script src="/program?1"></script>',
+    "/of-another-host": '<script src="//cdn/program"></script>',
+    "/deferred": '<script defer src="/program?2"></script>',
+    "/module": '<script type="module" src="/program?3"></script>',
+    "/imported": '<script type="module">await import("/program?4");</script>',
+    "/beside-the-page": '<script async src="/program?5"></script>',
+    "/behind-a-style": f'<link rel="stylesheet" href="/style"><script>{DONE}</script>',
+}
+
+
+def _page(text: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text=OUT + text, content_type="text/html")
+
+    return page
+
+
+async def test_programs_are_waited_for_however_slow(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """What the content comes from, or stands behind, may be silent for longer than the patience."""
+    seconds = PATIENCE_SECONDS + settle.FRUITLESS_SECONDS + 0.5
+
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(seconds)
+        if request.path == "/style":
+            return web.Response(content_type="text/css")
+        return web.Response(text=DONE, content_type="text/javascript")
+
+    elsewhere = web.Application()
+    elsewhere.router.add_get("/program", slow)
+    cdn = await start_origin(elsewhere)
+    application = web.Application()
+    for path, text in SLOW_PROGRAMS.items():
+        page = _page(f"{text.replace('//cdn', cdn.url)}<p>the rest")
+        application.router.add_get(path, page)
+    application.router.add_get("/program", slow)
+    application.router.add_get("/style", slow)
+    origin = await start_origin(application)
+    proxy = await start_proxy(
+        origin.url,
+        SITE
+        | {
+            "render": {"patience": PATIENCE_SECONDS},
+            "browser": {"pages": len(SLOW_PROGRAMS)},
+            "network": {"allow": [cdn.url]},
+        },
+    )
+    answers = await asyncio.gather(*map(proxy.crawl, SLOW_PROGRAMS))
+    for path, answer in zip(SLOW_PROGRAMS, answers, strict=True):
+        assert '<p id="out">done</p>' in answer.text, path
+        assert "the rest" in answer.text, path
+        assert answer.headers["Cache-Status"].endswith("stored; ttl=3600"), path
+
+
+LATER_THAN_PATIENCE = {
+    "a slow program": '<script src="/held?ms=3200"></script>',
+    "beside what hangs": """<script type="module">
+      fetch("/hanging");
+      let said;
+      for (let i = 0; i < 3; i++) said = await (await fetch("/held?ms=200")).text();
+      eval(said);
+    </script>""",
+}
+
+
+@pytest.mark.parametrize("text", LATER_THAN_PATIENCE.values(), ids=LATER_THAN_PATIENCE.keys())
+async def test_answers_on_their_way_are_waited_for(
+    text: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """A page whose clock does not wait for the network any more still gets what has been sent to it."""
+    others = set(processes.sessions())
+
+    async def held(request: web.Request) -> web.Response:
+        await asyncio.sleep(int(request.query["ms"]) / 1000)
+        (session,) = set(processes.sessions()) - others
+        (network,) = processes.of_kind(session, "network")
+        # As on a busy machine: the proxy has sent the answer long before the page gets it.
+        os.kill(network.pid, signal.SIGSTOP)
+        asyncio.get_running_loop().call_later(0.05, os.kill, network.pid, signal.SIGCONT)
+        return web.Response(text=DONE, content_type="text/javascript")
+
+    async def hanging(_: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    application = web.Application()
+    application.router.add_get("/", _page(text))
+    application.router.add_get("/held", held)
+    application.router.add_get("/hanging", hanging)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
+    answer = await proxy.crawl("/")
+    assert '<p id="out">done</p>' in answer.text, answer.headers
 
 
 async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartProxy) -> None:

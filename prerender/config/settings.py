@@ -328,7 +328,7 @@ class Render(_Section):
     patience: PositiveDuration = Field(
         4,
         description="How long a request of the page may be silent and still be waited for; "
-        "raise it for slow interfaces.",
+        "raise it for slow interfaces. Programs that the page is made of are waited for in any case.",
     )
     max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
 

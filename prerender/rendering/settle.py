@@ -41,6 +41,8 @@ WORK_AT_MOST_SECONDS = 8.0
 LAYOUT_PATIENCE_SECONDS = 1.0
 # A worker or a server that has spoken may have more to say.
 TALK_PATIENCE_SECONDS = 0.3
+# An answer that the gateway has passed on is not in the page yet.
+DELIVERY_SECONDS = 0.2
 # Frames of other origins cannot be asked what they wait for, nor can pages that have broken the
 # probe: they get some virtual time.
 UNKNOWN_MS = 3000.0
@@ -75,6 +77,7 @@ class _State:
     """One answer of the probe. Counts, but ``timers``: milliseconds until each is due."""
 
     complete: bool
+    parsed: bool
     ready: bool | None
     timers: list[float]
     intervals: int
@@ -95,7 +98,7 @@ class _State:
             state = cls(**answer)  # type: ignore[arg-type]
         except TypeError:
             return None
-        numbers = (getattr(state, field.name) for field in fields(cls)[3:])
+        numbers = (getattr(state, field.name) for field in fields(cls)[4:])
         if not all(isinstance(number, int | float) for number in numbers):
             return None
         timers = state.timers
@@ -112,11 +115,14 @@ class _Patience:
         self._seen: object = None
         self._since = clock()
 
+    def restart(self) -> None:
+        self._since = self._clock()
+
     def idle_seconds(self, seen: object) -> float:
-        now = self._clock()
         if seen != self._seen:
-            self._seen, self._since = seen, now
-        return now - self._since
+            self._seen = seen
+            self.restart()
+        return self._clock() - self._since
 
 
 class Settler:
@@ -150,6 +156,7 @@ class Settler:
         self._working_since = 0.0
         self._work = _Patience(self._waited)
         self._layout = _Patience(self._waited)
+        self._delivery = _Patience(self._waited)
         self._loops = _Patience()
         self._looping_since = 0.0
         self._last_slice_seconds = 0.0
@@ -265,9 +272,14 @@ class Settler:
 
     def _is_working(self, state: _State) -> bool:
         """Whether there is work that needs real time, is not hanging, and shows something."""
+        if self._visit.loads_programs(parsed=state.parsed):
+            # The work that they do has all its time when they have come.
+            self._working_since = 0.0
+            self._fruitless.restart()
+            return True
         if self._is_in_vain(state):
             return False
-        if self._visit.waiting_for(self._patience_seconds):
+        if self._visit.waiting_for(self._patience_seconds) or self._is_delivering():
             return True
         silent = self._work.idle_seconds(state.activity)
         if state.working and silent < WORK_PATIENCE_SECONDS:
@@ -276,6 +288,11 @@ class Settler:
             return True
         idle = self._layout.idle_seconds((state.activity, state.layout))
         return bool(state.layout) and idle < LAYOUT_PATIENCE_SECONDS
+
+    def _is_delivering(self) -> bool:
+        """Whether an answer may be on its way to a page whose clock does not wait for it."""
+        idle = self._delivery.idle_seconds(self._visit.answered)
+        return not self._waits_for_network and idle < DELIVERY_SECONDS
 
     def _progress(self, state: _State | None) -> tuple[int, int]:
         """What changes when the page asks for something, or something that it asked for happens."""

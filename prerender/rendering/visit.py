@@ -174,6 +174,28 @@ class Visit:
         if total > self.limits.max_bytes:
             raise LimitReached(f"more than max_bytes = {self.limits.max_bytes}")
 
+    @property
+    def answered(self) -> int:
+        """How many requests are over."""
+        return sum(record.finished for record in self.exchanges)
+
+    def loads_programs(self, *, parsed: bool) -> bool:
+        """Whether a request is under way that the page's content waits for, however slow it is.
+
+        Those are the site's own programs, and all programs and styles while the document is not
+        ``parsed``: what comes after them is not in the page yet.
+        """
+        own = f"{self.public.origin()}/"
+        return any(
+            not record.finished
+            and (
+                record.is_program and record.url.startswith(own)
+                if parsed
+                else record.is_program or record.destination == "style"
+            )
+            for record in self.exchanges
+        )
+
     def only_hanging(self, patience_seconds: float) -> bool:
         """Whether there are unfinished requests, none of which is worth waiting for."""
         unfinished = any(not record.finished for record in self.exchanges)

@@ -1,4 +1,6 @@
-// ---- The document itself.
+// ---- The document itself. It is parsed when the scripts that it names have run, but those of their own time.
+let parsed = document.readyState === "complete";
+listen.call(globalThis, "DOMContentLoaded", () => { parsed = true; }, true);
 const count = new MutationObserver((records) => { mutations += records.length; });
 count.observe(document, { childList: true, characterData: true, subtree: true });
 

@@ -12,6 +12,7 @@ const state = () => {
   const ready = globalThis.prerenderReady;
   const own = {
     complete: document.readyState === "complete",
+    parsed,
     ready: typeof ready === "boolean" ? ready : null,
     timers: due,
     intervals: intervals.size,
