@@ -24,9 +24,47 @@ for (const [owner, method] of [[globalThis, "fetch"], [prototypeOf("XMLHttpReque
 watchPromise(prototypeOf("Response"), "arrayBuffer", "blob", "bytes", "formData", "json", "text");
 watchPromise(prototypeOf("Blob"), "arrayBuffer", "bytes", "text");
 watchPromise(prototypeOf("ReadableStreamDefaultReader"), "read");
+const streams = prototypeOf("ReadableStream");
+const { getPrototypeOf } = Object;
+let iterators;
+patch(streams, "values", (original) => function (...given) {
+  const iterator = original.apply(this, given);
+  // All have one prototype, which is to be had in this way only.
+  if (!iterators) watchPromise(iterators = getPrototypeOf(iterator), "next");
+  return iterator;
+});
+if (streams.values) {
+  Object.defineProperty(streams, Symbol.asyncIterator, {
+    configurable: true, writable: true, value: streams.values,
+  });
+}
 watchPromise(prototypeOf("CacheStorage"), "delete", "has", "keys", "match", "open");
 watchPromise(prototypeOf("Cache"), "add", "addAll", "delete", "keys", "match", "matchAll", "put");
 watchPromise(prototypeOf("ServiceWorkerContainer"), "register", "getRegistration", "getRegistrations");
+const workers = prototypeOf("ServiceWorkerContainer"); // secure sites only
+const ready = workers && Object.getOwnPropertyDescriptor(workers, "ready");
+if (ready) {
+  // Without a registration none is ever ready, so until then nobody waits for that.
+  let asked = false;
+  let registered = false;
+  const untilReady = (container) => {
+    const end = begin();
+    then.call(ready.get.call(container), end, end);
+  };
+  Object.defineProperty(workers, "ready", {
+    ...ready,
+    get() {
+      asked = true;
+      if (registered) untilReady(this);
+      return ready.get.call(this);
+    },
+  });
+  patch(workers, "register", (original) => function (...given) {
+    const promise = original.apply(this, given);
+    then.call(promise, () => { registered = true; if (asked) untilReady(this); }, () => {});
+    return promise;
+  });
+}
 watchPromise(prototypeOf("SubtleCrypto"), "decrypt", "deriveBits", "deriveKey", "digest", "encrypt",
   "exportKey", "generateKey", "importKey", "sign", "unwrapKey", "verify", "wrapKey");
 watchPromise(globalThis.WebAssembly, "compile", "compileStreaming", "instantiate", "instantiateStreaming");
