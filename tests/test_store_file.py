@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from prerender.errors import ConfigError, StoreError
 from prerender.snapshots.cached import CachedSnapshots
-from prerender.snapshots.entry import Entry, decode
+from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot
@@ -85,6 +85,21 @@ async def test_two_sites_in_one_file(tmp_path: Path) -> None:
         assert (await one.get("k"), await other.get("k")) == (b"one", b"other")
         assert len(await one.purges(0) or ()) == 1
         assert await other.purges(0) is None
+
+
+async def test_what_is_replaced_while_it_is_read_is_not_shown_again(tmp_path: Path) -> None:
+    older, newer = entry(page="older"), entry(page="newer")
+    async with opened(tmp_path) as file:
+        store = Store(BoundedMemoryCache(10**6), file)
+        assert await file.set("k", encode(older), 60)
+        assert await store.get("another") is None
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as writer:
+            writer.execute("BEGIN IMMEDIATE")  # the file cannot be written to
+            reading = asyncio.create_task(store.get("k"))
+            writing = asyncio.create_task(store.set("k", newer, 60))
+            await reading
+        assert await writing
+        assert await store.get("k") == newer
 
 
 async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
@@ -166,7 +181,7 @@ async def test_purges_are_bounded(tmp_path: Path) -> None:
 async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
     path = tmp_path / FILE_NAME
     async with opened(tmp_path) as file:
-        for number in range(50):
+        for number in range(10):
             await file.set(f"{number}", os.urandom(20_000), 60)
     whole = path.read_bytes()
     if damage == "garbage":
@@ -181,7 +196,7 @@ async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
         other.close()
     async with opened(tmp_path) as file:
         store = Store(BoundedMemoryCache(NO_MEMORY), file)
-        for number in range(50):
+        for number in range(10):
             assert await store.get(f"{number}") is None
         async with asyncio.timeout(30):
             while not await store.set("k", entry(), 60):

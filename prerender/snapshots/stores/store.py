@@ -312,6 +312,8 @@ class Store:
     async def _kept(self, key: str, data: bytes | None) -> Entry | None:
         """The entry that was read for a key, in memory from now on."""
         self._lookups["slow", "miss" if data is None else "hit"] += 1
+        if not self._shared and (newer := self._copy(key)) is not None:
+            return newer  # it was replaced while it was read
         if data is None:
             await self._memory.delete(key)
             return None
