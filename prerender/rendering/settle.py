@@ -27,10 +27,10 @@ SHORTEST_SLICE_MS = 16.0
 LONGEST_SLICE_MS = 4000.0
 # After so many slices for short timers that changed nothing, more is granted than the next one needs.
 POLLING_SLICES = 10
-# While real work is pending, one slice of virtual time for about as much of real time.
-REAL_SLICE_MS = 10.0
-# A turn of this takes about 15 ms. What it takes beyond this much, the machine was busy with other
-# things, and what is waited for had to wait too: that time does not count.
+# While real work is pending, virtual time goes with the real one, in turns of a little more than this.
+TURN_SECONDS = 0.01
+# A turn takes about 15 ms. What it takes beyond this much, when no request holds the clock, the machine
+# was busy with other things, and what is waited for had to wait too: that time does not count.
 MOST_TURN_SECONDS = 0.03
 # How long something may be silent before it no longer counts: work in a worker, a database or a
 # socket, and a real frame (which comes after 16 ms if the CPU is free).
@@ -54,8 +54,10 @@ MOST_SHOWINGS = 4
 SHOWN_MS = 2000.0
 # Intervals and animation loops may cost this much real time: so much if they change nothing, so much
 # if they go on changing the page. Cheap ones run to the end of the virtual budget, where a page that
-# changes for ever is the same each time.
+# changes for ever is the same each time. What a slice may take on a busy machine, whatever it does, is
+# not counted against loops that change nothing.
 IDLE_LOOP_SECONDS = 0.3
+FREE_SLICE_SECONDS = 0.1
 BUSY_LOOP_SECONDS = 1.5
 COSTLY_SLICE_SECONDS = 0.2
 # How long a slice may take before it is asked what holds it.
@@ -152,12 +154,13 @@ class Settler:
         self._started = time.monotonic()
         self._waits_for_network = True
         self._lost_seconds = 0.0
+        self._dear_seconds = 0.0
         self._fruitless = _Patience(self._waited)
         self._working_since = 0.0
         self._work = _Patience(self._waited)
         self._layout = _Patience(self._waited)
         self._delivery = _Patience(self._waited)
-        self._loops = _Patience()
+        self._loops = _Patience(lambda: self._dear_seconds)
         self._looping_since = 0.0
         self._last_slice_seconds = 0.0
         self._mutations = 0
@@ -195,14 +198,24 @@ class Settler:
         await self._grant(slice_ms)
         self._budget_left_ms -= slice_ms
         state = await self._ask()
+        counted = TURN_SECONDS
         while state and state.ready is not True and self._is_working(state):
-            started = time.monotonic()
-            await asyncio.sleep(REAL_SLICE_MS / 1000)
+            started, asked = time.monotonic(), self._visit.requests
+            await asyncio.sleep(TURN_SECONDS)
             # Real time is what this waits for, so it does not use up the page's budget.
-            await self._grant(REAL_SLICE_MS)
+            await self._grant(counted * 1000)
             state = await self._ask()
-            self._lost_seconds += max(0.0, time.monotonic() - started - MOST_TURN_SECONDS)
+            took = time.monotonic() - started
+            counted = min(took, MOST_TURN_SECONDS)
+            if not self._clock_was_held(asked):
+                self._lost_seconds += took - counted
         return state
+
+    def _clock_was_held(self, asked: int) -> bool:
+        """Whether the clock has stood still for a request since there were ``asked`` of them."""
+        return self._waits_for_network and (
+            self._visit.requests > asked or self._visit.has_unfinished
+        )
 
     def _waited(self) -> float:
         """The real clock, but for the time that the machine did not have for this page."""
@@ -354,6 +367,7 @@ class Settler:
             if not used_up.done():
                 await self._unstall(slice_ms, time.monotonic() - started)
         self._last_slice_seconds = time.monotonic() - started
+        self._dear_seconds += max(0.0, self._last_slice_seconds - FREE_SLICE_SECONDS)
 
     async def _unstall(self, slice_ms: float, stalled_seconds: float) -> None:
         """Look at what holds the clock, and let it go on if that is nothing worth waiting for."""

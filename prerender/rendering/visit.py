@@ -179,6 +179,11 @@ class Visit:
         """How many requests are over."""
         return sum(record.finished for record in self.exchanges)
 
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether requests are under way, hanging or not."""
+        return any(not record.finished for record in self.exchanges)
+
     def loads_programs(self, *, parsed: bool) -> bool:
         """Whether a request is under way that the page's content waits for, however slow it is.
 
@@ -198,8 +203,7 @@ class Visit:
 
     def only_hanging(self, patience_seconds: float) -> bool:
         """Whether there are unfinished requests, none of which is worth waiting for."""
-        unfinished = any(not record.finished for record in self.exchanges)
-        return unfinished and not self.waiting_for(patience_seconds)
+        return self.has_unfinished and not self.waiting_for(patience_seconds)
 
     def waiting_for(self, patience_seconds: float) -> bool:
         """Whether an unfinished request is worth waiting for.
