@@ -8,6 +8,7 @@ Its parts (scripts/probe/) are pieces of one function, in this order. Everything
 at its start, because a page may replace any of it.
 """
 
+from dataclasses import dataclass, fields
 from importlib.resources import files
 
 _PARTS = (
@@ -31,10 +32,45 @@ SCRIPT = "".join(
         "})();\n",
     ]
 )
-# What is pending: the counts of ``settle._State``.
+# What is pending: a State.
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
 # What the page's scripts complained of.
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One answer of the probe. Counts, but ``timers``: milliseconds until each is due."""
+
+    complete: bool
+    parsed: bool
+    ready: bool | None
+    timers: list[float]
+    intervals: int
+    frames: int
+    working: int
+    layout: int
+    talking: int
+    foreign: int
+    activity: int
+    mutations: int
+    unseen: int
+    errors: int
+
+    @classmethod
+    def read(cls, answer: object) -> "State | None":
+        """The probe's answer, or None if there is no probe or the page has broken it."""
+        try:
+            state = cls(**answer)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+        numbers = (getattr(state, field.name) for field in fields(cls)[4:])
+        if not all(isinstance(number, int | float) for number in numbers):
+            return None
+        timers = state.timers
+        if not isinstance(timers, list) or not all(isinstance(t, int | float) for t in timers):
+            return None
+        return state
 
 
 def lead(seconds: float) -> str:

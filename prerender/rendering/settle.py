@@ -12,12 +12,13 @@ intervals and animation loops, sockets that do not speak.
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from prerender.rendering import probe
 from prerender.rendering.clock import VirtualClock
 from prerender.rendering.device import DESKTOP, Window
 from prerender.rendering.devtools import CommandFailed, Session
+from prerender.rendering.probe import State
 from prerender.rendering.visit import Visit
 
 NOTHING_PENDING = "nothing pending"
@@ -72,41 +73,6 @@ class Settled:
     virtual_seconds: float
     real_seconds: float
     slices: int
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """One answer of the probe. Counts, but ``timers``: milliseconds until each is due."""
-
-    complete: bool
-    parsed: bool
-    ready: bool | None
-    timers: list[float]
-    intervals: int
-    frames: int
-    working: int
-    layout: int
-    talking: int
-    foreign: int
-    activity: int
-    mutations: int
-    unseen: int
-    errors: int
-
-    @classmethod
-    def read(cls, answer: object) -> "_State | None":
-        """The probe's answer, or None if there is no probe or the page has broken it."""
-        try:
-            state = cls(**answer)  # type: ignore[arg-type]
-        except TypeError:
-            return None
-        numbers = (getattr(state, field.name) for field in fields(cls)[4:])
-        if not all(isinstance(number, int | float) for number in numbers):
-            return None
-        timers = state.timers
-        if not isinstance(timers, list) or not all(isinstance(t, int | float) for t in timers):
-            return None
-        return state
 
 
 class _Patience:
@@ -193,7 +159,7 @@ class Settler:
             else:
                 return self._settled(reason)
 
-    async def _run(self, slice_ms: float) -> _State | None:
+    async def _run(self, slice_ms: float) -> State | None:
         """Use up a slice of the budget, then wait for work that needs real time."""
         await self._grant(slice_ms)
         self._budget_left_ms -= slice_ms
@@ -221,7 +187,7 @@ class Settler:
         """The real clock, but for the time that the machine did not have for this page."""
         return time.monotonic() - self._lost_seconds
 
-    async def _show_more(self, state: _State | None) -> bool:
+    async def _show_more(self, state: State | None) -> bool:
         """Show the parts of the page that wait to be seen; False when there is nothing to show.
 
         The window is made as high as the page. What cannot be shown so is gone to: in elements that
@@ -259,7 +225,7 @@ class Settler:
             "Emulation.setDeviceMetricsOverride", **self._window.metrics(height)
         )
 
-    def _next_slice(self, last_ms: float, state: _State | None) -> float:
+    def _next_slice(self, last_ms: float, state: State | None) -> float:
         """Twice the last slice, but not further than the last timer: what is not needed of virtual
         time would only set the page's clock ahead. A page that polls would take long that way."""
         costly = self._last_slice_seconds > COSTLY_SLICE_SECONDS
@@ -272,7 +238,7 @@ class Settler:
         # A timer can be overdue: the page was busy, or it is one of low priority.
         return min(longest, max(SHORTEST_SLICE_MS, max(due, default=longest) + 1))
 
-    def _polls(self, state: _State) -> bool:
+    def _polls(self, state: State) -> bool:
         """Whether timer after timer has changed nothing; to be asked once after each slice."""
         changed = state.mutations != self._mutations
         self._mutations = state.mutations
@@ -283,7 +249,7 @@ class Settler:
         """What to report of a page that was not let settle."""
         return self._settled(reason)
 
-    def _is_working(self, state: _State) -> bool:
+    def _is_working(self, state: State) -> bool:
         """Whether there is work that needs real time, is not hanging, and shows something."""
         if self._visit.loads_programs(parsed=state.parsed):
             # The work that they do has all its time when they have come.
@@ -307,11 +273,11 @@ class Settler:
         idle = self._delivery.idle_seconds(self._visit.answered)
         return not self._waits_for_network and idle < DELIVERY_SECONDS
 
-    def _progress(self, state: _State | None) -> tuple[int, int]:
+    def _progress(self, state: State | None) -> tuple[int, int]:
         """What changes when the page asks for something, or something that it asked for happens."""
         return self._visit.requests, state.activity if state else 0
 
-    def _is_in_vain(self, state: _State | None) -> bool:
+    def _is_in_vain(self, state: State | None) -> bool:
         """Whether the page has been at work for long, or for a while without showing anything."""
         self._working_since = self._working_since or self._waited()
         mutations = state.mutations if state else 0
@@ -319,7 +285,7 @@ class Settler:
             return True
         return self._waited() - self._working_since > WORK_AT_MOST_SECONDS
 
-    def _finished(self, state: _State | None) -> str:
+    def _finished(self, state: State | None) -> str:
         """Why nothing more is to be expected, or '' while something is."""
         if state is None:
             return "no probe" if self._virtual_ms >= UNKNOWN_MS else ""
@@ -348,9 +314,9 @@ class Settler:
         except CommandFailed:
             return None
 
-    async def _ask(self) -> _State | None:
+    async def _ask(self) -> State | None:
         try:
-            state = _State.read(await self._session.evaluate(probe.STATE))
+            state = State.read(await self._session.evaluate(probe.STATE))
         except CommandFailed:
             state = None  # the page has broken what the probe relies on
         self.complaints = state is None or state.errors > 0
