@@ -331,11 +331,11 @@ class Settler:
         while not used_up.done():
             await asyncio.wait({used_up}, timeout=STALL_SECONDS)
             if not used_up.done():
-                await self._unstall(slice_ms, time.monotonic() - started)
+                await self._unstall(time.monotonic() - started)
         self._last_slice_seconds = time.monotonic() - started
         self._dear_seconds += max(0.0, self._last_slice_seconds - FREE_SLICE_SECONDS)
 
-    async def _unstall(self, slice_ms: float, stalled_seconds: float) -> None:
+    async def _unstall(self, stalled_seconds: float) -> None:
         """Look at what holds the clock, and let it go on if that is nothing worth waiting for."""
         if not self._waits_for_network:
             return
