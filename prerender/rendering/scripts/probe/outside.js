@@ -101,16 +101,35 @@ watchPromise(prototypeOf("Navigator"), "getBattery");
 watchPromise(prototypeOf("NavigatorUAData"), "getHighEntropyValues");
 watchPromise(prototypeOf("MediaCapabilities"), "decodingInfo");
 watchPromise(prototypeOf("Document"), "hasStorageAccess", "requestStorageAccess");
-watchPromise(prototypeOf("OffscreenCanvas"), "convertToBlob");
 watchPromise(prototypeOf("OfflineAudioContext"), "startRendering");
 watchPromise(prototypeOf("BaseAudioContext"), "decodeAudioData");
 watchPromise(prototypeOf("Worklet"), "addModule");
 watchPromise(prototypeOf("RTCPeerConnection"), "createAnswer", "createOffer", "setLocalDescription",
   "setRemoteDescription");
+
+// ---- Pictures of a canvas: Chromium makes them when it is idle, which it never is while virtual time runs, or
+// after a second. That second is a timer's; only after it real time is waited for.
+const ENCODING_MS = 1001;
+const encoding = () => {
+  const key = {};
+  let end = () => timers.delete(key);
+  timers.set(key, now() + ENCODING_MS);
+  setTimeout.call(globalThis, () => { if (timers.delete(key)) end = begin(); }, ENCODING_MS);
+  return () => end();
+};
 patch(prototypeOf("HTMLCanvasElement"), "toBlob", (original) => function (callback, ...rest) {
-  const end = begin();
-  return original.call(this, (blob) => { end(); callback(blob); }, ...rest);
+  const end = encoding();
+  try {
+    return original.call(this, (blob) => { end(); callback(blob); }, ...rest);
+  } catch (error) { end(); throw error; }
 });
+patch(prototypeOf("OffscreenCanvas"), "convertToBlob", (original) => function (...given) {
+  const end = encoding();
+  const promise = original.apply(this, given);
+  then.call(promise, end, end);
+  return promise;
+});
+
 patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (found, failed, ...rest) {
   const end = begin();
   return original.call(this, (at) => { end(); found(at); }, (error) => { end(); failed?.(error); }, ...rest);
