@@ -46,9 +46,15 @@ def of_kind(session: int, wanted: str) -> list[psutil.Process]:
     found = []
     for process in members(session):
         with suppress(psutil.Error):
-            if kind(process) == wanted:
+            if kind(process) == wanted and not _is_fork_of_browser(process):
                 found.append(process)
     return found
+
+
+def _is_fork_of_browser(process: psutil.Process) -> bool:
+    """Whether it still has the browser's command line, and is about to become another program."""
+    parent = process.parent()
+    return kind(process) == "browser" and parent is not None and kind(parent) == "browser"
 
 
 def kill(session: int, wanted: str) -> None:
