@@ -181,7 +181,7 @@ async def test_purges_are_bounded(tmp_path: Path) -> None:
 async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
     path = tmp_path / FILE_NAME
     async with opened(tmp_path) as file:
-        for number in range(10):
+        for number in range(50):
             await file.set(f"{number}", os.urandom(20_000), 60)
     whole = path.read_bytes()
     if damage == "garbage":
@@ -196,7 +196,7 @@ async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
         other.close()
     async with opened(tmp_path) as file:
         store = Store(BoundedMemoryCache(NO_MEMORY), file)
-        for number in range(10):
+        for number in range(50):
             assert await store.get(f"{number}") is None
         async with asyncio.timeout(30):
             while not await store.set("k", entry(), 60):
