@@ -182,7 +182,10 @@ class Visit:
     @property
     def has_unfinished(self) -> bool:
         """Whether requests are under way, hanging or not."""
-        return any(not record.finished for record in self.exchanges)
+        return any(True for _ in self._unfinished())
+
+    def _unfinished(self) -> Iterator[Exchange]:
+        return (record for record in self.exchanges if not record.finished)
 
     def loads_programs(self, *, parsed: bool) -> bool:
         """Whether a request is under way that the page's content waits for, however slow it is.
@@ -190,15 +193,13 @@ class Visit:
         Those are the site's own programs, and all programs and styles while the document is not
         ``parsed``: what comes after them is not in the page yet.
         """
+        if not parsed:
+            return any(
+                record.is_program or record.destination == "style" for record in self._unfinished()
+            )
         own = f"{self.public.origin()}/"
         return any(
-            not record.finished
-            and (
-                record.is_program and record.url.startswith(own)
-                if parsed
-                else record.is_program or record.destination == "style"
-            )
-            for record in self.exchanges
+            record.is_program and record.url.startswith(own) for record in self._unfinished()
         )
 
     def only_hanging(self, patience_seconds: float) -> bool:
@@ -214,9 +215,8 @@ class Visit:
         """
         oldest = time.monotonic() - patience_seconds
         return any(
-            not record.finished
-            and not record.endless
+            not record.endless
             and record.destination not in MEDIA
             and (record.last_byte > oldest or record.is_program or record.destination == "style")
-            for record in self.exchanges
+            for record in self._unfinished()
         )

@@ -1,8 +1,8 @@
 // ---- Promises that are kept outside the page's own thread.
-const watchPromise = (owner, ...methods) => {
+const watchWith = (start, owner, ...methods) => {
   for (const method of methods) {
     patch(owner, method, (original) => function (...given) {
-      const end = begin();
+      const end = start();
       let promise;
       try { promise = original.apply(this, given); } catch (error) { end(); throw error; }
       if (promise instanceof Promise) then.call(promise, end, end); else end();
@@ -10,6 +10,7 @@ const watchPromise = (owner, ...methods) => {
     });
   }
 };
+const watchPromise = (owner, ...methods) => watchWith(begin, owner, ...methods);
 const prototypeOf = (type) => globalThis[type]?.prototype;
 
 // Requests are waited for by the browser and by the gateway. That one begins shows that the page goes on,
@@ -123,12 +124,7 @@ patch(prototypeOf("HTMLCanvasElement"), "toBlob", (original) => function (callba
     return original.call(this, (blob) => { end(); callback(blob); }, ...rest);
   } catch (error) { end(); throw error; }
 });
-patch(prototypeOf("OffscreenCanvas"), "convertToBlob", (original) => function (...given) {
-  const end = encoding();
-  const promise = original.apply(this, given);
-  then.call(promise, end, end);
-  return promise;
-});
+watchWith(encoding, prototypeOf("OffscreenCanvas"), "convertToBlob");
 
 patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (found, failed, ...rest) {
   const end = begin();
