@@ -19,7 +19,7 @@ from typing import Any
 from aiohttp import ClientSession, ClientWebSocketResponse
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from prerender.rendering import chromium
+from prerender.browser import chromium
 
 # Ends when the text of #out is there, and returns the page.
 _WHEN_FINISHED = """new Promise((resolve) => {

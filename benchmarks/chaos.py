@@ -16,8 +16,9 @@ import uvloop
 from aiohttp import ClientSession, DummyCookieJar, web
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from prerender import app, logs
+from prerender import app
 from prerender.config.settings import Log
+from prerender.telemetry import logs
 from tests import chaos
 from tests.conftest import Proxy, settings_for
 from tests.pools import Shop

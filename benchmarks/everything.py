@@ -32,7 +32,7 @@ from measuring import Measured, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender import __version__
-from prerender.rendering import chromium
+from prerender.browser import chromium
 
 Found = TypeVar("Found")
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -21,10 +21,10 @@ import uvloop
 from measuring import CPUS, Side
 from renderers import APPLICATION, STATIC
 
-from prerender.ajax_crawling import ugly_to_pretty
 from prerender.config import load
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
+from prerender.urls.ajax_crawling import ugly_to_pretty
 
 PUBLIC = "https://www.example.com"
 # Each request is for one of ``count`` snapshots, at random.

@@ -26,7 +26,7 @@ from measuring import free_port
 from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from prerender.rendering import chromium
+from prerender.browser import chromium
 
 STATIC = "/static"
 APPLICATION = "/application"

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 import uvloop
 from aiohttp import ClientSession, web
 
-from prerender import app, logs
+from prerender import app
 from prerender.config import load
 from prerender.config.settings import Log
+from prerender.telemetry import logs
 
 SCRIPTS = 20
 SCRIPT = f"window.loaded = (window.loaded || 0) + 1; /*{'x' * 50_000}*/"

@@ -20,9 +20,10 @@ import uvloop
 from aiohttp import ClientSession, DummyCookieJar, web
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from prerender import app, logs
+from prerender import app
+from prerender.browser.processes import memory_of, survey
 from prerender.config.settings import Log
-from prerender.rendering.processes import memory_of, survey
+from prerender.telemetry import logs
 from tests import processes
 from tests.conftest import settings_for
 

@@ -19,14 +19,14 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from prerender.admin.recent import Recent
-from prerender.ajax_crawling import PrettyURL
 from prerender.config.settings import SECRET_PARAMETERS
-from prerender.decision import Render
+from prerender.proxy.decision import Render
 from prerender.snapshots.snapshot import Answer, Snapshot, Target
 from prerender.telemetry.access_log import Line
 from prerender.telemetry.records import Course, RequestRecord
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.request_metrics import RequestMetrics
+from prerender.urls.ajax_crawling import PrettyURL
 
 CALLS = 20_000
 USER_AGENT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"

@@ -17,48 +17,48 @@ from functools import partial
 import structlog
 from aiohttp import web
 
-from prerender import logs
 from prerender.admin import health
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.admin.wiring import dashboard
-from prerender.clients import Clients
+from prerender.browser.pool import Pool
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
-from prerender.crawling.opening import triggers_of, verification
-from prerender.crawling.robots import OptOut
-from prerender.crawling.triggers import Triggers
-from prerender.drop_in import DropIn
+from prerender.crawlers.opening import triggers_of, verification
+from prerender.crawlers.robots import OptOut
+from prerender.crawlers.triggers import Triggers
 from prerender.errors import ConfigError
-from prerender.forward import Forwarder
-from prerender.handler import BeginSpan, Handler
-from prerender.headers import Forwarding
-from prerender.hosts import Hosts
-from prerender.http1.client import OriginConnections
-from prerender.http1.connection import Sweeper
-from prerender.http1.server import Limits, Server
-from prerender.indexnow import IndexNow, KeyFile
+from prerender.http.connection import Sweeper
+from prerender.http.forwarded import Clients
+from prerender.http.headers import Forwarding
+from prerender.proxy.drop_in import DropIn
+from prerender.proxy.forward import Forwarder
+from prerender.proxy.handler import BeginSpan, Handler
+from prerender.proxy.indexnow import IndexNow, KeyFile
+from prerender.proxy.origin_connections import OriginConnections
+from prerender.proxy.responses import vary_line
+from prerender.proxy.server import Limits, Server
 from prerender.rendering.opening import page_count, rendering, viewer_of
-from prerender.rendering.pool import Pool
-from prerender.responses import vary_line
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.histories import Histories, NotedSnapshots
-from prerender.snapshots.in_markdown import MarkdownSnapshots
-from prerender.snapshots.popularity import Popularity
+from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
-from prerender.snapshots.tracking import Tracking
 from prerender.snapshots.variants import Vary
+from prerender.telemetry import logs
 from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.metrics import Metrics
+from prerender.telemetry.popularity import Popularity
 from prerender.telemetry.records import Telemetry
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.renders import RecordedSnapshots
 from prerender.telemetry.state_metrics import StateMetrics
+from prerender.urls.hosts import Hosts
+from prerender.urls.tracking import Tracking
 
 _BACKLOG = 1024
 

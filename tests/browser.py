@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from prerender.rendering.devtools import CommandFailed, Session
+from prerender.browser.devtools import CommandFailed, Session
 from tests.plain_browser import plain_browser
 
 _SECONDS = 20.0

@@ -16,10 +16,11 @@ from aiohttp import ClientSession, DummyCookieJar, web
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from prerender import app, logs
-from prerender.ajax_crawling import pretty_to_ugly
+from prerender import app
 from prerender.config import Settings, load
 from prerender.config.settings import Log
+from prerender.telemetry import logs
+from prerender.urls.ajax_crawling import pretty_to_ugly
 
 Overrides = Mapping[str, Mapping[str, object]]
 

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from prerender.rendering import chromium
-from prerender.rendering.devtools import DevTools
+from prerender.browser import chromium
+from prerender.browser.devtools import DevTools
 
 START_SECONDS = 30.0
 

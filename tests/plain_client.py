@@ -10,9 +10,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.rendering.gateway import Gateway, NetworkRules
-from prerender.rendering.guard import GuardedResolver
-from prerender.upstream import Upstream, open_session
+from prerender.gateway.address_policy import GuardedResolver
+from prerender.gateway.gateway import Gateway, NetworkRules
+from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import Reply
 
 PUBLIC = URL("http://www.example.com")

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from yarl import URL
 
+from prerender.browser import chromium
+from prerender.browser.chromium import Chromium
+from prerender.browser.pool import Pool
+from prerender.browser.supervisor import Limits
+from prerender.browser.trial import trial
 from prerender.errors import BrowserGone
-from prerender.rendering import chromium
-from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.pool import Pool
-from prerender.rendering.supervisor import Limits
-from prerender.rendering.trial import trial
-from prerender.upstream import Upstream, open_session
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import Proxy, StartOrigin, StartProxy
 
 if TYPE_CHECKING:
-    from prerender.rendering.page import Page
+    from prerender.browser.page import Page
 
 SECONDS = 15.0
 # As a shell tells of it: 128 and the signal's number.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from prerender.rendering import guardian
-from prerender.rendering.processes import kind_of
+from prerender.browser import guardian
+from prerender.browser.processes import kind_of
 
 SECONDS = 10.0
 

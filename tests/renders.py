@@ -4,9 +4,9 @@ import asyncio
 
 from yarl import URL
 
-from prerender.ajax_crawling import PrettyURL
 from prerender.errors import RenderError
 from prerender.snapshots.snapshot import Answer, Facts, Snapshot, Target, etag_of
+from prerender.urls.ajax_crawling import PrettyURL
 
 PUBLIC = URL("https://www.example.com")
 

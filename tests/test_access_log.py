@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.ajax_crawling import PrettyURL
 from prerender.config.settings import SECRET_PARAMETERS
+from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Facts, Target, Timings
 from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.redaction import Redaction
-from prerender.telemetry.trace import TraceContext
+from prerender.urls.ajax_crawling import PrettyURL
 from tests.renders import PUBLIC
 
 RECORD = RequestRecord(

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from prerender import app
-from prerender.admin import guard
+from prerender.admin import auth
 from prerender.config import load
 from prerender.errors import ConfigError
 from tests.conftest import Overrides, Proxy, proxied, settings_for
@@ -85,8 +85,8 @@ async def test_with_a_token(locked: Proxy) -> None:
         ("GET", "/api/v1/summary", {"Authorization": "Bearer wrong"}, 401),
         ("GET", "/api/v1/summary", {"Authorization": f"Basic {TOKEN}"}, 401),
         ("GET", "/api/v1/summary", {"Authorization": "Bearer \udcff"}, 401),
-        ("GET", "/api/v1/summary", {"Cookie": f"{guard.COOKIE}=9999999999."}, 401),
-        ("GET", "/api/v1/summary", {"Cookie": f"{guard.COOKIE}=9999999999.{'0' * 64}"}, 401),
+        ("GET", "/api/v1/summary", {"Cookie": f"{auth.COOKIE}=9999999999."}, 401),
+        ("GET", "/api/v1/summary", {"Cookie": f"{auth.COOKIE}=9999999999.{'0' * 64}"}, 401),
         ("GET", "/api/v1/snapshots", {}, 401),
         ("GET", "/api/v1/openapi.json", {}, 401),
         ("GET", "/explain?url=/", {}, 401),
@@ -141,21 +141,21 @@ async def test_a_session(locked: Proxy) -> None:
         assert status == 403, (headers, text)
     # One that has been tampered with, and one whose time is over.
     until, _, signature = cookie.partition(";")[0].partition("=")[2].partition(".")
-    later = {"Cookie": f"{guard.COOKIE}={int(until) + 1}.{signature}"}
+    later = {"Cookie": f"{auth.COOKIE}={int(until) + 1}.{signature}"}
     assert (await ask(locked, "GET", "/api/v1/summary", later))[0] == 401
     _, _, answered = await ask(locked, "DELETE", "/api/v1/session", session)
-    assert f'{guard.COOKIE}=""' in answered["Set-Cookie"]
+    assert f'{auth.COOKIE}=""' in answered["Set-Cookie"]
 
 
 def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    guarding = guard.Guard(TOKEN, ())
+    guarding = auth.Guard(TOKEN, ())
 
-    cookie = {"Cookie": f"{guard.COOKIE}={guarding.session()}"}
+    cookie = {"Cookie": f"{auth.COOKIE}={guarding.session()}"}
     request = make_mocked_request("GET", "/", headers=cookie)
     assert guarding.knows(request)
-    assert not guard.Guard("another-token-of-length", ()).knows(request)
+    assert not auth.Guard("another-token-of-length", ()).knows(request)
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + guard.SESSION_SECONDS + 1)
+    monkeypatch.setattr(time, "time", lambda: now + auth.SESSION_SECONDS + 1)
     assert not guarding.knows(request)
 
 
@@ -193,7 +193,7 @@ async def test_the_files_of_the_dashboard(unlocked: Proxy) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert "http://" not in text.replace("http://www.w3.org/", "")
         assert "innerHTML" not in text
-    for path in ("/dashboard/nothing.js", "/dashboard/..%2Fguard.py", "/dashboard/__init__.py"):
+    for path in ("/dashboard/nothing.js", "/dashboard/..%2Fauth.py", "/dashboard/__init__.py"):
         assert (await ask(unlocked, "GET", path, {}))[0] == 404
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from prerender.ajax_crawling import UGLY_TOKEN, PrettyURL, pretty_to_ugly, ugly_to_pretty
+from prerender.urls.ajax_crawling import UGLY_TOKEN, PrettyURL, pretty_to_ugly, ugly_to_pretty
 
 VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
 

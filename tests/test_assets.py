@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from prerender.rendering.assets import AssetStore
-from prerender.rendering.caching import Terms, stored
-from prerender.rendering.gateway import NetworkRules
-from prerender.rendering.visit import VisitLimits
+from prerender.gateway.assets import AssetStore
+from prerender.gateway.gateway import NetworkRules
+from prerender.gateway.visit import VisitLimits
+from prerender.http.caching import Terms, stored
 from tests.conftest import Reply, StartOrigin, StartProxy
 from tests.plain_client import PlainClient
 

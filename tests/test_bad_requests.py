@@ -178,7 +178,7 @@ def said_once(answer: bytes, status: int) -> bool:
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was logged, but for the browser that is not there."""
     records = caplog.records
-    return [r.getMessage() for r in records if not r.name.startswith("prerender.rendering")]
+    return [r.getMessage() for r in records if not r.name.startswith("prerender.browser")]
 
 
 async def test_bad_heads(

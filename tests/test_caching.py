@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from prerender.conditional import format_http_date
-from prerender.rendering import caching
-from prerender.rendering.caching import Terms
+from prerender.http import caching
+from prerender.http.caching import Terms
+from prerender.http.conditional import format_http_date
 
 NOW = 1_700_000_000
 SCRIPT = ("Content-Type", "text/javascript; charset=utf-8")

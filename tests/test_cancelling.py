@@ -11,12 +11,13 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from prerender.ajax_crawling import PrettyURL
-from prerender.rendering import chromium, opening
-from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway
+from prerender.browser import chromium
+from prerender.browser.chromium import Chromium
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.upstream import Upstream, open_session
+from prerender.rendering import opening
 from prerender.snapshots.snapshot import Target
-from prerender.upstream import Upstream, open_session
+from prerender.urls.ajax_crawling import PrettyURL
 from tests import processes
 from tests.conftest import StartOrigin, settings_for
 from tests.pools import SECONDS, Shop, state

@@ -27,16 +27,16 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender import rendering
+from prerender.browser import chromium, guardian
+from prerender.browser.chromium import Chromium
+from prerender.browser.device import user_agent_override
+from prerender.browser.devtools import CommandFailed, Session
+from prerender.browser.page import _STORAGE, BLANK
 from prerender.errors import BrowserGone
-from prerender.rendering import chromium, guardian
-from prerender.rendering.chromium import Chromium
-from prerender.rendering.device import user_agent_override
-from prerender.rendering.devtools import CommandFailed, Session
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.page import _STORAGE, BLANK
-from prerender.rendering.visit import Document
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.upstream import Upstream, open_session
+from prerender.gateway.visit import Document
 from prerender.snapshots.variants import Variant
-from prerender.upstream import Upstream, open_session
 from tests import processes
 from tests.conftest import StartOrigin
 from tests.pools import launch_browser

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from prerender.conditional import Outcome, evaluate, format_http_date, parse_http_date
+from prerender.http.conditional import Outcome, evaluate, format_http_date, parse_http_date
 
 SEND, NOT_MODIFIED, PRECONDITION_FAILED = Outcome
 

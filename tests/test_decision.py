@@ -2,9 +2,9 @@
 
 import pytest
 
-from prerender.ajax_crawling import PrettyURL
-from prerender.crawling.triggers import Paths, Triggers
-from prerender.decision import Forward, Refuse, Render, decide
+from prerender.crawlers.triggers import Paths, Triggers
+from prerender.proxy.decision import Forward, Refuse, Render, decide
+from prerender.urls.ajax_crawling import PrettyURL
 
 UGLY = "/p?a=1&_escaped_fragment_=k"
 NONE = Triggers()

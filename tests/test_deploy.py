@@ -18,7 +18,7 @@ import yaml
 from aiohttp import ClientSession
 
 from prerender.config import load
-from prerender.crawling.user_agents import known_names
+from prerender.crawlers.user_agents import known_names
 from tests import nginx_server, raw
 from tests.commands import ROOT, SEARCHED, answered, in_, running
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages

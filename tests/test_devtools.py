@@ -12,8 +12,8 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prerender.browser.devtools import CommandFailed, DevTools, Session
 from prerender.errors import BrowserGone
-from prerender.rendering.devtools import CommandFailed, DevTools, Session
 from tests.fake_devtools import FakeDevTools
 
 LIMIT_SECONDS = 3.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from prerender import doctor
+from prerender.tools import doctor
 from tests.conftest import StartOrigin, pages, settings_for
 from tests.programs import run
 from tests.redis_server import redis_server

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from prerender.ajax_crawling import pretty_to_ugly
-from prerender.drop_in import page_url
+from prerender.proxy.drop_in import page_url
+from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests import nginx_server
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.raw import SECONDS

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from prerender.rendering.gateway import Gateway
-from prerender.upstream import Upstream, open_session
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.upstream import Upstream, open_session
 from tests.canary import Canary
 from tests.conftest import Site, StartOrigin, StartProxy
 from tests.plain_client import PUBLIC

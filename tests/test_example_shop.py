@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from prerender.ajax_crawling import pretty_to_ugly
+from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hashbang"

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import ClientSession, web
 from yarl import URL
 
-from prerender.ajax_crawling import PrettyURL, pretty_to_ugly
-from prerender.exporting.archive import Archive, Archived
-from prerender.exporting.nginx import ugly_forms
+from prerender.snapshots.archive import Archive, Archived
 from prerender.snapshots.snapshot import Snapshot, Target, etag_of
+from prerender.tools.export.nginx import ugly_forms
+from prerender.urls.ajax_crawling import PrettyURL, pretty_to_ugly
 from tests import nginx_server, raw
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
 from tests.programs import at_terminal, run

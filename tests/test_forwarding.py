@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from prerender.headers import Forwarding
-from prerender.http1.head import Fields, parse_fields
-from prerender.http1.server import peer
+from prerender.http.head import Fields, parse_fields
+from prerender.http.headers import Forwarding
+from prerender.proxy.server import peer
 from tests import raw
 from tests.conftest import StartForwarding, settings_for
 from tests.test_nginx import make_certificate

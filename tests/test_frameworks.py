@@ -16,8 +16,8 @@ from typing import Any, Self
 import pytest
 import pytest_asyncio
 
-from prerender.ajax_crawling import pretty_to_ugly
-from prerender.rendering.devtools import DevTools, Session
+from prerender.browser.devtools import DevTools, Session
+from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.conftest import Proxy, Reply, proxied
 from tests.frameworks import origin
 from tests.plain_browser import plain_browser

@@ -7,14 +7,14 @@ from math import floor
 import pytest
 
 from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderError, RenderError
-from prerender.responses import cache_status
+from prerender.proxy.responses import cache_status
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
-from prerender.snapshots.popularity import Popularity
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Answer, Facts, Target
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
+from prerender.telemetry.popularity import Popularity
 from prerender.telemetry.records import RequestRecord
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.renders import Clock, Renders, target, until

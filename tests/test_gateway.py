@@ -11,11 +11,11 @@ from aiohttp import ClientConnectionResetError, WSMsgType, WSServerHandshakeErro
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender import headers as fields
-from prerender.hosts import Hosts
-from prerender.rendering.gateway import Gateway, NetworkRules, number_user_agent
-from prerender.rendering.guard import Guard
-from prerender.rendering.visit import Document
+from prerender.gateway.address_policy import Guard
+from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
+from prerender.gateway.visit import Document
+from prerender.http import headers as fields
+from prerender.urls.hosts import Hosts
 from tests.canary import Canary
 from tests.conftest import Site, StartOrigin, StartProxy, pages
 from tests.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
@@ -164,7 +164,7 @@ async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFix
 
 
 def test_pages_that_leave_are_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    log = logging.getLogger("prerender.listener")
+    log = logging.getLogger("prerender.gateway.listener")
     for error in (ClientConnectionResetError("closing"), ValueError("a mistake of ours")):
         log.error("Error handling request from %s", "127.0.0.1", exc_info=error)
     assert [record.levelname for record in caplog.records] == ["ERROR"]

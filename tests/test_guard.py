@@ -8,8 +8,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.hosts import Hosts
-from prerender.rendering.guard import Forbidden, Guard, GuardedResolver, is_public
+from prerender.gateway.address_policy import Forbidden, Guard, GuardedResolver, is_public
+from prerender.urls.hosts import Hosts
 
 PUBLIC = [
     "8.8.8.8",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.hosts import Hosts, parse
+from prerender.urls.hosts import Hosts, parse
 
 MATCHING = [
     ("www.example.com", "www.example.com", 443),

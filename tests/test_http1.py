@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prerender.http1.body import Chunked, CutShort, Sized, UntilClose, chunk, last_chunk
-from prerender.http1.head import (
+from prerender.http.body import Chunked, CutShort, Sized, UntilClose, chunk, last_chunk
+from prerender.http.head import (
     METHODS,
     BadMessage,
     members,

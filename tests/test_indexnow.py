@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from prerender.ajax_crawling import PrettyURL
-from prerender.indexnow import IndexNow
+from prerender.proxy.indexnow import IndexNow
 from prerender.snapshots.snapshot import Target
+from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, StartOrigin, StartProxy
 
 KEY = "0123456789abcdef"
@@ -220,7 +220,7 @@ async def test_a_dead_engine_holds_up_no_shutdown() -> None:
 
 
 async def test_large_batches_are_cut(engine: SearchEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prerender.indexnow.MOST_AT_ONCE", 3)
+    monkeypatch.setattr("prerender.proxy.indexnow.MOST_AT_ONCE", 3)
     async with telling(engine) as told:
         for number in range(7):
             told.kept(target(str(number)), '"1"', '"2"')

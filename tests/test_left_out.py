@@ -8,11 +8,11 @@ import pytest
 from aiohttp import ClientError, WSServerHandshakeError, web
 from yarl import URL
 
-from prerender.hosts import Hosts
-from prerender.rendering.gateway import NetworkRules
-from prerender.rendering.guard import Guard
-from prerender.rendering.policy import Policy
-from prerender.rendering.visit import Document, VisitLimits
+from prerender.gateway.address_policy import Guard
+from prerender.gateway.blocklist import Policy
+from prerender.gateway.gateway import NetworkRules
+from prerender.gateway.visit import Document, VisitLimits
+from prerender.urls.hosts import Hosts
 from tests.canary import Canary
 from tests.conftest import Reply, Site, StartOrigin, StartProxy, pages
 from tests.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient

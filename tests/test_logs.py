@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from prerender import logs
 from prerender.config.settings import Log
+from prerender.telemetry import logs
 
 
 def test_a_reader_who_has_stopped_costs_a_bounded_amount(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.preferences import prefers_markdown
-from prerender.snapshots.markdown import markdown_of
-from prerender.snapshots.markdown_worker import MarkdownWorker
+from prerender.http.negotiation import prefers_markdown
+from prerender.snapshots.markdown.convert import markdown_of
+from prerender.snapshots.markdown.worker import MarkdownWorker
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.redis_server import redis_server
 

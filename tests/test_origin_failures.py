@@ -78,7 +78,7 @@ async def test_no_proper_answer_is_a_502(
                 caplog.clear()
                 await client.send(GET)
                 answer = await client.answer()
-                lines = [r for r in caplog.records if r.name == "prerender.handler"]
+                lines = [r for r in caplog.records if r.name == "prerender.proxy.handler"]
                 if not is_error(answer, 502) or len(lines) != 1 or lines[0].exc_info:
                     wrong[name] = answer
     assert wrong == {}
@@ -322,4 +322,4 @@ async def test_flapping(
                     assert (await client.answer()).endswith(b"ok")
             await client.send(POST)
             assert is_error(await client.answer(), 502)
-    assert [r for r in caplog.records if not r.name.startswith("prerender.rendering")] == []
+    assert [r for r in caplog.records if not r.name.startswith("prerender.browser")] == []

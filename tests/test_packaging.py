@@ -43,8 +43,8 @@ def test_the_wheel_has_the_whole_package(distributions: tuple[Path, Path]) -> No
         for file in files
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert "prerender/rendering/guardian.py" in packed
-    assert "prerender/rendering/scripts/probe/sight.js" in packed
+    assert "prerender/browser/guardian.py" in packed
+    assert "prerender/browser/scripts/probe/sight.js" in packed
 
 
 def test_the_version_is_the_same_everywhere(distributions: tuple[Path, Path]) -> None:

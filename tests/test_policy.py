@@ -3,9 +3,9 @@
 import pytest
 from multidict import CIMultiDict
 
-from prerender.hosts import Hosts
-from prerender.rendering.destination import destination
-from prerender.rendering.policy import Policy, trackers
+from prerender.gateway.blocklist import Policy, trackers
+from prerender.gateway.destination import destination
+from prerender.urls.hosts import Hosts
 
 
 @pytest.mark.parametrize(

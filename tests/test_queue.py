@@ -8,8 +8,8 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prerender.browser.queue import FairQueue, Place, section_of
 from prerender.errors import PoolBusy
-from prerender.rendering.queue import FairQueue, Place, section_of
 
 
 @pytest.mark.parametrize(

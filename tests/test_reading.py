@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.differences import compare
+from prerender.admin.differences import compare
+from prerender.browser.rendered import Resource
 from prerender.errors import BadEntry
-from prerender.reading import LinkPreview, read
-from prerender.rendering.rendered import Resource
-from prerender.rendering.visit import Visit
+from prerender.gateway.visit import Visit
 from prerender.rendering.waterfall import MOST_FETCHES, waterfall
 from prerender.snapshots.history import History, Render, Version, decode, encode, text_of
+from prerender.snapshots.reading import LinkPreview, read
 from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
 from tests.renders import PUBLIC
 

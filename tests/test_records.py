@@ -7,9 +7,9 @@ from typing import Generic, TypeVar
 import pytest
 from aiohttp import ClientError, web
 
-from prerender.http1.head import parse_fields
+from prerender.http.head import parse_fields
+from prerender.http.trace_context import new_trace, trace_of
 from prerender.telemetry.records import Channel
-from prerender.telemetry.trace import new_trace, trace_of
 from tests import raw
 from tests.conftest import StartOrigin, StartProxy, pages
 

@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from prerender.crawling.robots import opt_out_of
+from prerender.crawlers.robots import opt_out_of
 from tests.conftest import StartOrigin, StartProxy, pages
 
 OPT_OUT = "User-agent: *\nDisallow: /*_escaped_fragment_\n"

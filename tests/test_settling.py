@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from prerender.rendering import settle
+from prerender.browser import settle
 from tests import processes
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, proxied
 from tests.corpus import origin as corpus

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.crawling.sitemaps import Listed, is_sitemap, parse, read
 from prerender.errors import FetchFailed, SitemapError
+from prerender.tools.sitemaps import Listed, is_sitemap, parse, read
 
 SCHEMA = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 

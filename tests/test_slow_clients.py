@@ -8,10 +8,10 @@ from functools import partial
 import psutil
 import pytest
 
-from prerender.http1.connection import Sweeper
-from prerender.http1.request import Request
-from prerender.http1.server import Limits, Rest, Server
-from prerender.responses import WholeResponse
+from prerender.http.connection import Sweeper
+from prerender.proxy.request import Request
+from prerender.proxy.responses import WholeResponse
+from prerender.proxy.server import Limits, Rest, Server
 from tests import raw
 from tests.conftest import StartForwarding
 

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from prerender.ajax_crawling import PrettyURL
 from prerender.config.settings import TRACKING_PARAMETERS
 from prerender.errors import BadEntry
-from prerender.patterns import matches
-from prerender.snapshots.encodings import CODINGS, accepted, encoded
+from prerender.http.encodings import CODINGS, accepted, encoded
+from prerender.snapshots.asset_fingerprint import shell_of
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness, Rule, page_ttl, worse_than
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of
-from prerender.snapshots.shell import shell_of
 from prerender.snapshots.snapshot import Facts, Snapshot, Target, etag_of
-from prerender.snapshots.tracking import Tracking
+from prerender.urls.ajax_crawling import PrettyURL
+from prerender.urls.patterns import matches
+from prerender.urls.tracking import Tracking
 
 PUBLIC = URL("https://www.example.com")
 TRACKING = Tracking(TRACKING_PARAMETERS)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prerender.rendering.pool import Pool
-from prerender.rendering.supervisor import Limits
+from prerender.browser.pool import Pool
+from prerender.browser.supervisor import Limits
 from tests import processes
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state

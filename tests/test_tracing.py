@@ -137,7 +137,7 @@ async def test_spans(start_origin: StartOrigin, start_proxy: StartProxy) -> None
         sent_to(origin, "/text")["traceparent"]
         == f"00-{forwarded.trace_id.hex()}-{forwarded.span_id.hex()}-01"
     )
-    assert words(forwarded)["prerender.decision"] == "forward"
+    assert words(forwarded)["prerender.proxy.decision"] == "forward"
     assert "s3cret" not in str(receiver.spans)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender import app
-from prerender.tunnel import Frames
+from prerender.proxy.tunnel import Frames
 from tests import raw
 from tests.conftest import Site, StartForwarding, StartOrigin, settings_for
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.crawling.triggers import may_be_page
-from prerender.crawling.user_agents import CLASSES, UserAgents, known_names
+from prerender.crawlers.triggers import may_be_page
+from prerender.crawlers.user_agents import CLASSES, UserAgents, known_names
 
 KNOWN = UserAgents(known_names())
 ANDROID = "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko)"
@@ -127,7 +127,7 @@ def test_people(user_agent: str) -> None:
 
 
 def test_the_list_has_the_classes_there_are_and_nothing_twice() -> None:
-    text = (files("prerender.crawling") / "user_agents.toml").read_text(encoding="utf-8")
+    text = (files("prerender.crawlers") / "user_agents.toml").read_text(encoding="utf-8")
     names = tomllib.loads(text)
     domains = names.pop("domains")
     assert set(names) == set(CLASSES)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from prerender.ajax_crawling import PrettyURL
-from prerender.http1.head import parse_request
+from prerender.http.head import parse_request
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.variants import Variant, Vary
+from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy
 
 PUBLIC = URL("https://www.example.com")

@@ -10,10 +10,9 @@ from pathlib import Path
 import dns.reversename
 import pytest
 
-from prerender.clients import client_address
-from prerender.crawling.ranges import LOOK_SECONDS, RangesFile, networks_of
-from prerender.crawling.user_agents import known_domains
-from prerender.crawling.verification import (
+from prerender.crawlers.ranges import LOOK_SECONDS, RangesFile, networks_of
+from prerender.crawlers.user_agents import known_domains
+from prerender.crawlers.verification import (
     KNOWN_SECONDS,
     MOST_KNOWN,
     MOST_LOOKUPS,
@@ -24,7 +23,8 @@ from prerender.crawling.verification import (
     Verifier,
 )
 from prerender.errors import ConfigError
-from prerender.http1.head import parse_request
+from prerender.http.forwarded import client_address
+from prerender.http.head import parse_request
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.dns_server import FAILS, SILENT, NameServer, name_server
 from tests.renders import Clock, until

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from prerender.crawling.warming import Job, Journal, Warmed
-from prerender.crawling.work import Pace, work_through
+from prerender.tools.warming import Job, Journal, Warmed
+from prerender.tools.work import Pace, work_through
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.programs import at_terminal, run
 

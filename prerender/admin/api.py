@@ -1,4 +1,4 @@
-"""The JSON API of the admin listener: lists, figures, and what can be done. One snapshot: pages.py.
+"""The JSON API of the admin listener: lists, figures and actions (one snapshot: snapshot_api.py).
 
 ``openapi.json`` describes it, and is tested against it.
 """
@@ -12,21 +12,21 @@ from aiohttp import web
 from yarl import URL
 
 from prerender import __version__
-from prerender.addresses import pretty_of
 from prerender.admin import shapes
+from prerender.admin.auth import COOKIE, SESSION_SECONDS, Guard
 from prerender.admin.figures import STEP_SECONDS, Figures
-from prerender.admin.guard import COOKIE, SESSION_SECONDS, Guard
 from prerender.admin.problem import problem
 from prerender.admin.purge import Purging
 from prerender.admin.recent import Recent
-from prerender.crawling.user_agents import CLASSES
-from prerender.rendering.pool import Pool
+from prerender.browser.pool import Pool
+from prerender.crawlers.user_agents import CLASSES
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.listing import SORTS, STATES, Query
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.store import Store
-from prerender.snapshots.tracking import Tracking
 from prerender.telemetry.records import CacheWord, RequestRecord
+from prerender.urls.addresses import pretty_of
+from prerender.urls.tracking import Tracking
 
 _MOST_ROWS = 200
 _MOST_PROBLEMS = 25

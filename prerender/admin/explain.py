@@ -18,21 +18,21 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from yarl import URL
 
-from prerender.addresses import after_host
 from prerender.admin.problem import problem
-from prerender.ajax_crawling import pretty_to_ugly
-from prerender.decision import Refuse, Render
-from prerender.handler import Handler
-from prerender.headers import authority
-from prerender.http1.head import BadMessage, parse_request
-from prerender.http1.request import Request
-from prerender.rendering.pool import Pool
+from prerender.browser.pool import Pool
+from prerender.http.head import BadMessage, parse_request
+from prerender.http.headers import authority
+from prerender.proxy.decision import Refuse, Render
+from prerender.proxy.handler import Handler
+from prerender.proxy.request import Request
 from prerender.snapshots.cached import CachedSnapshots, Outlook
 from prerender.snapshots.entry import Entry
 from prerender.telemetry.records import Course
+from prerender.urls.addresses import after_host
+from prerender.urls.ajax_crawling import pretty_to_ugly
 
 if TYPE_CHECKING:
-    from prerender.http1.server import ClientConnection
+    from prerender.proxy.server import ClientConnection
 
 _WORD = "_prerender=explain"
 # Of the connection between who asks and us, and of the way to us.

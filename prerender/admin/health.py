@@ -9,7 +9,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from prerender.admin.purge import Purging
-from prerender.rendering.pool import Pool
+from prerender.browser.pool import Pool
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.metrics import Metrics
 

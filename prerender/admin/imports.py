@@ -1,7 +1,7 @@
 """Taking in exported snapshots by the admin listener: ``POST /import`` with JSON.
 
-The JSON has ``pages``: entries of an export's index (archive.py), each with its ``body``; and perhaps
-``"fresh": true``, by which they count as made now.
+The JSON has ``pages``: entries of an export's index (snapshots/archive.py), each with its ``body``.
+With ``"fresh": true`` they count as rendered now.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ import structlog
 from aiohttp import web
 from yarl import URL
 
-from prerender import headers
-from prerender.addresses import pretty_of
 from prerender.admin.purge import refusal
-from prerender.ajax_crawling import PrettyURL
-from prerender.exporting.archive import Archived
+from prerender.http import headers
+from prerender.http.encodings import encoded
 from prerender.snapshots.adoption import adopt
-from prerender.snapshots.encodings import encoded
+from prerender.snapshots.archive import Archived
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import Snapshot, Target, etag_of
 from prerender.snapshots.stores.store import Store
+from prerender.urls.addresses import pretty_of
+from prerender.urls.ajax_crawling import PrettyURL
 
 MAX_BYTES = 64 * 1024**2
 _STATUSES = (200, 404, 410)
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class Importing:
-    """Answers requests to keep snapshots in ``store``; who may is the guard's business (guard.py)."""
+    """Answers requests to keep snapshots in ``store``; auth.py decides who may."""
 
     def __init__(
         self,

@@ -12,11 +12,11 @@ import structlog
 from aiohttp import web
 from yarl import URL
 
-from prerender.addresses import pretty_of
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.store import Store
-from prerender.snapshots.tracking import Tracking
+from prerender.urls.addresses import pretty_of
+from prerender.urls.tracking import Tracking
 
 _MOST_AT_ONCE = 1000
 _WORDS = ("url", "prefix", "pattern", "tag")
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class Purging:
-    """Answers requests to purge from ``store``; who may is the guard's business (guard.py)."""
+    """Answers requests to purge from ``store``; auth.py decides who may."""
 
     def __init__(self, store: Store, public: URL, tracking: Tracking) -> None:
         self._store = store

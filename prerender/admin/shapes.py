@@ -5,15 +5,15 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from prerender.admin.differences import Comparison
 from prerender.admin.recent import PageRenders
-from prerender.ajax_crawling import pretty_to_ugly
-from prerender.differences import Comparison
-from prerender.reading import Reading
-from prerender.snapshots.encodings import IDENTITY
+from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import History, Render, Version
 from prerender.snapshots.listing import Row
+from prerender.snapshots.reading import Reading
 from prerender.telemetry.records import RequestRecord
+from prerender.urls.ajax_crawling import pretty_to_ugly
 
 Place = tuple[float | str, str]
 

@@ -6,22 +6,22 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from prerender.admin.api import Api
+from prerender.admin.auth import Guard
 from prerender.admin.figures import Figures
 from prerender.admin.files import DashboardFiles
-from prerender.admin.guard import Guard
-from prerender.admin.pages import Pages
 from prerender.admin.problem import as_problems
 from prerender.admin.purge import Purging
 from prerender.admin.recent import Recent
+from prerender.admin.snapshot_api import Pages
+from prerender.browser.pool import Pool
 from prerender.config import Settings
-from prerender.rendering.pool import Pool
 from prerender.rendering.viewer import Viewer
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.histories import Histories
 from prerender.snapshots.stores.store import Store
-from prerender.snapshots.tracking import Tracking
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
+from prerender.urls.tracking import Tracking
 
 
 @asynccontextmanager

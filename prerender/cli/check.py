@@ -8,16 +8,16 @@ from typing import Any
 
 from yarl import URL
 
-from prerender.checking.findings import Finding, Report
-from prerender.checking.person import Person
-from prerender.checking.site import Result, SiteCheck
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.crawling.crawler import USER_AGENT, Crawler
 from prerender.rendering import opening
+from prerender.tools.check.findings import Finding, Report
+from prerender.tools.check.person import Person
+from prerender.tools.check.site import Result, SiteCheck
+from prerender.tools.crawler import USER_AGENT, Crawler
 
 
 def add(commands: Any) -> None:

@@ -6,11 +6,11 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
-from prerender import doctor
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings, load
+from prerender.tools import doctor
 
 _COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}
 _PLAIN = "\x1b[0m"

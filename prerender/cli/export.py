@@ -10,17 +10,17 @@ from typing import Any
 
 from yarl import URL
 
-from prerender.addresses import site_of
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
-from prerender.crawling.crawler import Crawler
 from prerender.errors import ConfigError
-from prerender.exporting import nginx
-from prerender.exporting.archive import Archive
-from prerender.exporting.export import Export, Exported, Failure
 from prerender.rendering import opening
+from prerender.snapshots.archive import Archive
+from prerender.tools.crawler import Crawler
+from prerender.tools.export import nginx
+from prerender.tools.export.export import Export, Exported, Failure
+from prerender.urls.addresses import site_of
 
 _SHOWN_FAILURES = 20
 # More than there are pages, so that none waits for the next one to be asked for.

@@ -12,7 +12,7 @@ from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.config import load
 from prerender.errors import ArchiveError
-from prerender.exporting.archive import Archive
+from prerender.snapshots.archive import Archive
 
 # Of one request, so that the progress shows and the proxy is not kept busy for long.
 _MOST_PAGES = 50

@@ -12,11 +12,11 @@ import uvloop
 from pydantic import ValidationError
 from yarl import URL
 
-from prerender import logs
-from prerender.addresses import pretty_of
 from prerender.config import Settings, load
 from prerender.config.settings import Log, Origin
 from prerender.errors import ConfigError
+from prerender.telemetry import logs
+from prerender.urls.addresses import pretty_of
 
 T = TypeVar("T")
 _ORIGINS = ("PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL")

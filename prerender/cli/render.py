@@ -3,7 +3,6 @@
 import argparse
 from typing import Any
 
-from prerender.addresses import pretty_of
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.terminal import FAILED
@@ -11,6 +10,7 @@ from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
 from prerender.rendering import opening
 from prerender.snapshots.snapshot import Snapshot, Target
+from prerender.urls.addresses import pretty_of
 
 
 def add(commands: Any) -> None:

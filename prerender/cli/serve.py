@@ -8,10 +8,11 @@ from typing import Any
 
 import uvloop
 
-from prerender import app, logs
+from prerender import app
 from prerender.cli import options as common
 from prerender.cli.terminal import FAILED
 from prerender.config import load
+from prerender.telemetry import logs
 
 
 def add(commands: Any) -> None:

@@ -11,11 +11,11 @@ from yarl import URL
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.terminal import FAILED
-from prerender.crawling import writing
-from prerender.crawling.crawler import USER_AGENT, Crawler
-from prerender.crawling.sitemaps import MOST_URLS, Listed
-from prerender.crawling.visiting import States
 from prerender.errors import SitemapError
+from prerender.tools import sitemap_writing
+from prerender.tools.crawler import USER_AGENT, Crawler
+from prerender.tools.sitemaps import MOST_URLS, Listed
+from prerender.tools.visiting import States
 
 
 def add(commands: Any) -> None:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     listed, states = common.run(_found(options, site))
     if not listed:
         raise SitemapError(f"{options.url}: no page for crawlers: {_why(states)}")
-    parts = writing.sitemaps(listed)
+    parts = sitemap_writing.sitemaps(listed)
     written = True
     if options.to is not None:
         _write(options.to, parts, options.base or f"{site}/")
@@ -95,7 +95,7 @@ def _why(states: States) -> str:
 
 
 def _date(entry: Listed) -> str | None:
-    return None if entry.lastmod is None else writing.w3c_date(entry.lastmod)
+    return None if entry.lastmod is None else sitemap_writing.w3c_date(entry.lastmod)
 
 
 def _write(folder: Path, parts: list[bytes], base: str) -> None:
@@ -103,7 +103,7 @@ def _write(folder: Path, parts: list[bytes], base: str) -> None:
     files = {"sitemap.xml": parts[0]}
     if len(parts) > 1:
         files = {f"sitemap-{number}.xml": part for number, part in enumerate(parts, start=1)}
-        index = writing.index([f"{base}{name}" for name in files], time.time())
+        index = sitemap_writing.index([f"{base}{name}" for name in files], time.time())
         # The index comes last: until then the old ones are listed.
         files["sitemap.xml"] = index
     try:

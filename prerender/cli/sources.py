@@ -1,11 +1,11 @@
 """Where commands find pages: sitemaps, files and standard input, or pages whose links are followed."""
 
-from prerender.addresses import page_of, site_of
 from prerender.cli.terminal import Progress
-from prerender.crawling import sitemaps
-from prerender.crawling.crawler import Crawler
-from prerender.crawling.sitemaps import Listed
 from prerender.errors import FetchFailed, SitemapError
+from prerender.tools import sitemaps
+from prerender.tools.crawler import Crawler
+from prerender.tools.sitemaps import Listed
+from prerender.urls.addresses import page_of, site_of
 
 
 class Sources:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from prerender import logs
+from prerender.telemetry import logs
 
 FAILED = 1
 USAGE = 2

@@ -16,9 +16,9 @@ from prerender.cli import terminal
 from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
-from prerender.crawling.crawler import Crawler
-from prerender.crawling.warming import GOOD, Job, Journal, Totals, Warmed, Warming
 from prerender.errors import AdminError, ConfigError
+from prerender.tools.crawler import Crawler
+from prerender.tools.warming import GOOD, Job, Journal, Totals, Warmed, Warming
 
 _SHOWN_FAILURES = 20
 # More purges of single pages would be merged into one of all pages (purges.py).

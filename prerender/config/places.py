@@ -11,9 +11,9 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
-from prerender import hosts
-from prerender.clients import address_and_port
 from prerender.config.lists import items_of, strings_of
+from prerender.http.forwarded import address_and_port
+from prerender.urls import hosts
 
 Network = IPv4Network | IPv6Network
 
@@ -25,7 +25,7 @@ _TLS_OPTIONS = frozenset(
 
 
 def _hosts(value: object) -> tuple[str, ...]:
-    """Hosts, domains, networks and origins (prerender/hosts.py)."""
+    """Hosts, domains, networks and origins (prerender/urls/hosts.py)."""
     entries = strings_of(
         value, 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
     )

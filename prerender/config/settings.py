@@ -44,7 +44,7 @@ from prerender.config.types import (
     whole_number,
     words,
 )
-from prerender.hosts import is_loopback
+from prerender.urls.hosts import is_loopback
 
 _PRIVATE = (
     "127.0.0.0/8",

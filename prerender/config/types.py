@@ -13,8 +13,8 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator
 
 from prerender.config.lists import strings_of, tables_of
-from prerender.crawling.triggers import Action
-from prerender.crawling.user_agents import CLASSES, CrawlerClass
+from prerender.crawlers.triggers import Action
+from prerender.crawlers.user_agents import CLASSES, CrawlerClass
 
 _Number = TypeVar("_Number", int, float)
 

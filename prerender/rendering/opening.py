@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 import structlog
 
+from prerender.browser import chromium
+from prerender.browser.chromium import Chromium
+from prerender.browser.pool import Pool
+from prerender.browser.rendered import SerializeOptions
+from prerender.browser.supervisor import Limits as BrowserLimits
+from prerender.browser.trial import trial
 from prerender.config import Settings
 from prerender.errors import ConfigError
-from prerender.hosts import Hosts
-from prerender.rendering import chromium
-from prerender.rendering.chromium import Chromium
-from prerender.rendering.gateway import Gateway, NetworkRules
-from prerender.rendering.guard import Guard, GuardedResolver
-from prerender.rendering.policy import Policy
-from prerender.rendering.pool import Pool
-from prerender.rendering.rendered import SerializeOptions
+from prerender.gateway.address_policy import Guard, GuardedResolver
+from prerender.gateway.blocklist import Policy
+from prerender.gateway.gateway import Gateway, NetworkRules
+from prerender.gateway.upstream import Upstream, open_session
+from prerender.gateway.visit import VisitLimits
 from prerender.rendering.renderer import Renderer, RenderSettings
-from prerender.rendering.supervisor import Limits as BrowserLimits
-from prerender.rendering.trial import trial
 from prerender.rendering.viewer import Viewer, ViewLimits
-from prerender.rendering.visit import VisitLimits
-from prerender.upstream import Upstream, open_session
+from prerender.urls.hosts import Hosts
 
 _PAGES_PER_CPU = 3
 # What a browser may take, and each of its pages: measured, they take half of it.

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import structlog
 from yarl import URL
 
+from prerender.browser.pool import Pool
+from prerender.browser.queue import Place, section_of
+from prerender.browser.rendered import Departed, Rendered, SerializeOptions
 from prerender.errors import BrowserGone, RenderTimeout
-from prerender.rendering import document
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.judge import Judge
-from prerender.rendering.pool import Pool
-from prerender.rendering.queue import Place, section_of
-from prerender.rendering.rendered import Departed, Rendered, SerializeOptions
-from prerender.rendering.visit import Document, Visit
+from prerender.gateway import document
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.upstream import Upstream
+from prerender.gateway.visit import Document, Visit
+from prerender.rendering.quality import Judge
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.coalesced import begun
 from prerender.snapshots.snapshot import Answer, Target, Timings
-from prerender.upstream import Upstream
 
 _ATTEMPTS = 2
 _PAUSE_SECONDS = 0.2

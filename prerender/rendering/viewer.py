@@ -13,15 +13,15 @@ from typing import Any
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender.browser.pool import Pool
+from prerender.browser.rendered import Look
 from prerender.errors import NotRenderable, RenderTimeout
-from prerender.rendering import document
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.pool import Pool
-from prerender.rendering.rendered import Look
-from prerender.rendering.visit import Document
+from prerender.gateway import document
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.upstream import Upstream
+from prerender.gateway.visit import Document
 from prerender.snapshots.snapshot import Snapshot, Target
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.upstream import Upstream
 
 _SECTION = "the dashboard's pictures"
 _KEPT_SECONDS = 60.0

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterable
 
-from prerender.rendering.rendered import Resource
-from prerender.rendering.visit import Exchange, Visit
+from prerender.browser.rendered import Resource
+from prerender.gateway.visit import Exchange, Visit
 from prerender.snapshots.snapshot import Fetch
 
 # More lines are looked at by nobody, and each takes room where it is kept.

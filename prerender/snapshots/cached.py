@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import structlog
 
 from prerender.errors import NotRenderable, OriginError, PrerenderError, RenderError
+from prerender.http.encodings import encoded
 from prerender.snapshots import clock as steady
 from prerender.snapshots.coalesced import Coalesced
-from prerender.snapshots.encodings import encoded
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import (
     DOUBT_SECONDS,

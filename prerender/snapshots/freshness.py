@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from prerender.patterns import matches
 from prerender.snapshots.snapshot import Snapshot
+from prerender.urls.patterns import matches
 
 # A snapshot that may not be right is looked at again so soon; so is one whose refresh failed.
 DOUBT_SECONDS = 30.0

@@ -12,7 +12,7 @@ from typing import Any
 from lxml import etree
 
 from prerender.errors import BadEntry
-from prerender.reading import parse
+from prerender.snapshots.reading import parse
 from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
 
 # Redis compares the twelve bytes of the format and of a fence: of histories the last one counts.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from prerender.patterns import matches
+from prerender.urls.patterns import matches
 
 Kind = Literal["url", "prefix", "pattern", "tag", "all", "shell"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -25,8 +25,8 @@ _MOST_TAGS = 256
 class Purge:
     """What shall not be shown any more.
 
-    ``value`` is a page, the beginning of pages, a pattern of pages, a tag or a shell (shell.py),
-    according to ``kind``.
+    ``value`` is a page, the beginning of pages, a pattern of pages, a tag or a shell
+    (asset_fingerprint.py), according to ``kind``.
     ``soft``: it counts as stale and may be shown until it has been rendered again.
     """
 

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple, Protocol
 
 from yarl import URL
 
-from prerender.ajax_crawling import PrettyURL
-from prerender.conditional import format_http_date
-from prerender.snapshots.encodings import IDENTITY
-from prerender.snapshots.tracking import NO_TRACKING, Tracking
+from prerender.http.conditional import format_http_date
+from prerender.http.encodings import IDENTITY
 from prerender.snapshots.variants import ORDINARY, Variant
+from prerender.urls.ajax_crawling import PrettyURL
+from prerender.urls.tracking import NO_TRACKING, Tracking
 
 Header = tuple[str, str]
 HTML = "text/html; charset=utf-8"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
 
-from prerender.preferences import preferences
+from prerender.http.negotiation import preferences
 
 Device = Literal["desktop", "mobile"]
 

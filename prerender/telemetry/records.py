@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
 import structlog
 
-from prerender.crawling.user_agents import CrawlerClass
-from prerender.decision import Decision
-from prerender.http1.head import BadMessage
+from prerender.crawlers.user_agents import CrawlerClass
+from prerender.http.head import BadMessage
+from prerender.http.trace_context import TraceContext, id_of
+from prerender.proxy.decision import Decision
 from prerender.snapshots.snapshot import Answer, Facts, Target, Timings
-from prerender.telemetry.trace import TraceContext, id_of
 
 if TYPE_CHECKING:
-    from prerender.http1.request import Request
+    from prerender.proxy.request import Request
 
 # For a client that left before anything was sent to it, as nginx counts it.
 CLIENT_LEFT = 499

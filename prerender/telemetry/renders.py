@@ -4,9 +4,9 @@ import asyncio
 import time
 
 from prerender.errors import NotRenderable, PrerenderError
+from prerender.http.trace_context import CURRENT, TraceContext
 from prerender.snapshots.snapshot import Answer, Snapshots, Target
 from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
-from prerender.telemetry.trace import CURRENT, TraceContext
 
 
 class RecordedSnapshots:

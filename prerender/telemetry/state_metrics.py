@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from prerender.http1.server import Server
-from prerender.rendering.gateway import Gateway
-from prerender.rendering.pool import Pool
+from prerender.browser.pool import Pool
+from prerender.gateway.gateway import Gateway
+from prerender.proxy.server import Server
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.families import counter, gauge

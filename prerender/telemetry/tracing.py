@@ -21,9 +21,9 @@ from opentelemetry.trace.span import TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
 from prerender import __version__
+from prerender.http.trace_context import TraceContext, new_trace
 from prerender.telemetry.records import RenderRecord, RequestRecord
 from prerender.telemetry.redaction import Redaction
-from prerender.telemetry.trace import TraceContext, new_trace
 
 _SERVICE = "prerender"
 # One that hangs must not hold up the end of the proxy for long.
@@ -64,7 +64,7 @@ class Tracing:
             "url.path": path,
             "client.address": record.remote,
             "user_agent.original": record.user_agent,
-            "prerender.decision": record.kind,
+            "prerender.proxy.decision": record.kind,
             "prerender.reason": record.reason,
             "prerender.source": record.source,
         }

@@ -19,8 +19,8 @@ from aiocache.serializers import NullSerializer
 
 from prerender.errors import StoreError
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.backing import LONGEST_SECONDS
 from prerender.snapshots.stores.database import Database
-from prerender.snapshots.stores.slow import LONGEST_SECONDS
 
 FILE_NAME = "snapshots.sqlite3"
 

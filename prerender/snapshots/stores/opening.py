@@ -8,14 +8,14 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from prerender import headers
 from prerender.config import Settings
 from prerender.errors import ConfigError, StoreError
+from prerender.http import headers
 from prerender.snapshots.entry import FORMAT
+from prerender.snapshots.stores.backing import SlowCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
-from prerender.snapshots.stores.slow import SlowCache
 from prerender.snapshots.stores.store import Store
 
 log = structlog.get_logger(__name__)

@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
-from prerender.snapshots.stores.slow import LONGEST_SECONDS
+from prerender.snapshots.stores.backing import LONGEST_SECONDS
 
 # Each is held for one round trip only: more would not be quicker, and each has to be made.
 _CONNECTIONS = 16

@@ -20,10 +20,10 @@ from prerender.snapshots import clock as steady
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.listing import PIECE, Found, Query, Row, Selection
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.backing import SlowCache
 from prerender.snapshots.stores.batched import BatchedReads
 from prerender.snapshots.stores.breaker import Breaker
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.snapshots.stores.slow import SlowCache
 
 TRUST_SECONDS = 0.5
 # An entry from the future (the clock of another machine, or ours, is wrong) would never grow old.

@@ -1,0 +1,158 @@
+"""The JSON API's part about one kept snapshot: ``/api/v1/snapshots/<id>/...``.
+
+What is in a snapshot is somebody else's: its HTML and its texts are handed out as plain text, in a
+sandbox without scripts, and its looks as pictures.
+"""
+
+import asyncio
+import re
+import time
+
+from aiohttp import web
+from yarl import URL
+
+from prerender.admin import shapes
+from prerender.admin.api import number
+from prerender.admin.differences import compare
+from prerender.browser.rendered import Look
+from prerender.errors import NotRenderable
+from prerender.rendering.viewer import Viewer
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.histories import Histories
+from prerender.snapshots.history import text_of
+from prerender.snapshots.listing import Row
+from prerender.snapshots.reading import read
+from prerender.snapshots.snapshot import Target
+from prerender.snapshots.stores.store import Store
+from prerender.urls.addresses import pretty_of
+from prerender.urls.tracking import Tracking
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_PICTURES = ("user.png", "crawler.png", "preview.png")
+
+
+class Pages:
+    """Answers requests about single pages."""
+
+    def __init__(
+        self, public: URL, tracking: Tracking, store: Store, histories: Histories, viewer: Viewer
+    ) -> None:
+        self._public = public
+        self._site = str(public.origin())
+        self._tracking = tracking
+        self._store = store
+        self._histories = histories
+        self._viewer = viewer
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes."""
+        one = "/api/v1/snapshots/{id}"
+        app.router.add_get(one, self.details)
+        app.router.add_get(f"{one}/html", self.html)
+        app.router.add_get(f"{one}/text", self.text)
+        app.router.add_get(f"{one}/history", self.history)
+        app.router.add_get(f"{one}/comparison", self.comparison)
+        for name in _PICTURES:
+            app.router.add_get(f"{one}/{name}", self.picture)
+
+    async def details(self, request: web.Request) -> web.Response:
+        """All about a page: its snapshot if one is kept, its last render, its versions."""
+        key = _id(request)
+        entry = await self._store.get(key)
+        history = await self._histories.of(key)
+        if entry is None and history is None:
+            raise web.HTTPNotFound(text="nothing is known of this page: render it")
+        found: dict[str, object] = {"id": key, "snapshot": None, "reading": None}
+        found["url"] = f"{self._site}{entry.page if entry else history.page if history else ''}"
+        if entry is not None:
+            row, now = Row.of(key, entry, 0.0), time.time()
+            url = str(found["url"])
+            reading = await asyncio.to_thread(read, entry.snapshot.body, url)
+            found["snapshot"] = shapes.of_entry(key, entry, row, self._site, now)
+            found["reading"] = shapes.of_reading(reading)
+        render = history.render if history else None
+        found["render"] = shapes.of_render(render) if render else None
+        found["versions"] = shapes.of_history(history) if history else []
+        return web.json_response(found)
+
+    async def html(self, request: web.Request) -> web.Response:
+        """The HTML of the snapshot, to be read."""
+        return _plain((await self._entry(request)).snapshot.body)
+
+    async def text(self, request: web.Request) -> web.Response:
+        """The text of the snapshot."""
+        entry = await self._entry(request)
+        text = await asyncio.to_thread(text_of, entry.snapshot.body)
+        return _plain(text.encode("utf-8", "replace"))
+
+    async def history(self, request: web.Request) -> web.Response:
+        """Where the texts of two versions differ: the newest is 0."""
+        history = await self._histories.of(_id(request))
+        versions = history.versions if history else ()
+        new = number(request.query.get("new"), "new", 0, 1000)
+        old = number(request.query.get("old"), "old", new + 1, 1000)
+        if max(new, old) >= len(versions):
+            raise web.HTTPNotFound(text=f"{len(versions)} versions are kept")
+        found = await asyncio.to_thread(compare, versions[old].text, versions[new].text)
+        return web.json_response(shapes.of_comparison(found) | {"old": old, "new": new})
+
+    async def comparison(self, request: web.Request) -> web.Response:
+        """Where the text that a person sees and that of the snapshot differ."""
+        key = _id(request)
+        entry = await self._entry(request)
+        target = self._target(key, entry)
+        user = await self._viewer.user(target, entry.snapshot.etag)
+        crawler = await self._viewer.crawler(target, entry.snapshot)
+        found = await asyncio.to_thread(compare, user.text, crawler.text)
+        return web.json_response(shapes.of_comparison(found))
+
+    async def picture(self, request: web.Request) -> web.Response:
+        """What a person sees, what a crawler sees, or the image of a link preview: a PNG."""
+        key = _id(request)
+        entry = await self._entry(request)
+        look = await self._look(request.path.rpartition("/")[2], key, entry)
+        headers = {"Cache-Control": "private, max-age=60", "X-Content-Type-Options": "nosniff"}
+        return web.Response(body=look.png, content_type="image/png", headers=headers)
+
+    async def _look(self, name: str, key: str, entry: Entry) -> Look:
+        target = self._target(key, entry)
+        if name == "user.png":
+            return await self._viewer.user(target, entry.snapshot.etag)
+        if name == "crawler.png":
+            return await self._viewer.crawler(target, entry.snapshot)
+        reading = await asyncio.to_thread(read, entry.snapshot.body, target.url)
+        if not reading.preview.image:
+            raise web.HTTPNotFound(text="the page names no image for link previews")
+        return await self._viewer.preview(target, reading.preview.image)
+
+    async def _entry(self, request: web.Request) -> Entry:
+        entry = await self._store.get(_id(request))
+        if entry is None:
+            raise web.HTTPNotFound(text="no snapshot of this page is kept")
+        return entry
+
+    def _target(self, key: str, entry: Entry) -> Target:
+        target = Target.of(self._public, pretty_of(f"{self._site}{entry.page}"), self._tracking)
+        if target.key != key:
+            raise NotRenderable("this snapshot is a variant: look at the page's ordinary one")
+        return target
+
+
+def _id(request: web.Request) -> str:
+    key = request.match_info["id"]
+    if not _ID.fullmatch(key):
+        raise web.HTTPNotFound(text="an id has 32 hexadecimal digits")
+    return key
+
+
+def _plain(body: bytes) -> web.Response:
+    return web.Response(
+        body=body,
+        content_type="text/plain",
+        charset="utf-8",
+        headers={
+            "Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        },
+    )

@@ -1,0 +1,396 @@
+"""Chromium as a child process of ours: found, started, connected to, and ended with all it started.
+
+It runs in a session of its own under a guardian (guardian.py), in a private temporary profile, with
+a scrubbed environment and no inherited file descriptors.
+"""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from prerender.browser import guardian
+from prerender.browser.devtools import DevTools
+from prerender.browser.processes import Watch
+from prerender.errors import BrowserGone, RenderError
+from prerender.gateway.gateway import Gateway
+
+_NAMES = (
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+)
+_PROFILE = "prerender-chromium-"
+_START_SECONDS = 20.0
+_GUARDIAN_SECONDS = guardian.TERM_SECONDS + guardian.KILL_SECONDS + 1
+_PROBE_EVERY_SECONDS = 0.5
+_PROBE_SECONDS = 0.75
+# One unanswered probe can be this process's own fault, when its loop was busy.
+_PROBES = 2
+# Less shared memory than this is not used: a page that finds it full dies.
+LARGE_SHM_BYTES = 256 * 1024**2
+
+# With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
+# render on a reused page. The back/forward cache would keep the page of the last render alive.
+# Frames of other sites share the page's process, and so its virtual time.
+_DISABLED_FEATURES = (
+    "RenderDocument",
+    "BackForwardCache",
+    "IsolateOrigins",
+    "site-per-process",
+    "Translate",
+    "OptimizationHints",
+    "MediaRouter",
+    "Prerender2",
+    "AutofillServerCommunication",
+    "CertificateTransparencyComponentUpdater",
+)
+_FLAGS = (
+    "--headless",
+    # Not by a port: whoever reaches it has the browser. And Chromium exits when the pipe closes.
+    "--remote-debugging-pipe",
+    "--disable-site-isolation-trials",
+    "--disable-background-networking",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-breakpad",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-gpu",
+    "--disable-hang-monitor",
+    "--disable-ipc-flooding-protection",
+    "--disable-prompt-on-repost",
+    "--disable-quic",
+    "--disable-renderer-backgrounding",
+    "--disable-sync",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+    # What is drawn nobody sees: as a process of its own it took a tenth of a render's CPU time.
+    "--in-process-gpu",
+    "--metrics-recording-only",
+    "--mute-audio",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "--no-pings",
+    "--no-proxy-server",
+    "--password-store=basic",
+    # WebRTC would open sockets of its own, past the gateway.
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    f"--disable-features={','.join(_DISABLED_FEATURES)}",
+)
+
+# What the sandbox is made of: CLONE_NEWUSER, CLONE_NEWPID and CLONE_NEWNET.
+_TRY_NAMESPACES = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x70000000))"
+
+log = structlog.get_logger(__name__)
+
+
+class CannotStart(BrowserGone):
+    """No browser will start here before somebody mends something; others may have had bad luck."""
+
+
+def find(path: str = "") -> str:
+    """The program to run: ``path`` if given, else the first of its usual names in PATH.
+
+    Raises CannotStart with what to do about it.
+    """
+    for name in [path] if path else _NAMES:
+        if found := shutil.which(name):
+            return found
+    if path:
+        raise CannotStart(f"{path}: is not a program that can be run ([browser] path)")
+    raise CannotStart(
+        f"no Chromium found: install one of {', '.join(_NAMES)}, or set [browser] path"
+    )
+
+
+def version(program: str) -> str:
+    """What a program says that it is. Takes a moment. Raises CannotStart."""
+    try:
+        asked = subprocess.run(  # noqa: S603 (the owner's own program)
+            [program, "--version"], capture_output=True, timeout=_START_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotStart(f"{program}: does not tell its version: {error}") from error
+    return asked.stdout.decode(errors="replace").strip()
+
+
+def sandbox_problem() -> str:
+    """Why Chromium's sandbox cannot be on here, or '' when it can."""
+    if os.geteuid() == 0:
+        return "it cannot run as root"
+    # A sysctl, a seccomp filter (as of a container) or AppArmor may forbid it: only trying tells.
+    command = [sys.executable, "-I", "-S", "-c", _TRY_NAMESPACES]
+    failed = subprocess.call(command)  # noqa: S603 (nothing of it comes from outside)
+    return "user namespaces cannot be made here" if failed else ""
+
+
+def shared_memory_bytes() -> int:
+    """The size of what Chromium's processes share memory by, 0 if it is not there."""
+    try:
+        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is asked)
+    except OSError:
+        return 0
+    return shm.f_blocks * shm.f_frsize
+
+
+def remove_leftovers() -> None:
+    """Remove the profiles of browsers that were killed together with their guardian and proxy."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PROFILE}*"):
+        if guardian.is_abandoned(str(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class Chromium:
+    """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, profile: Path, devtools: DevTools, watch: Watch
+    ) -> None:
+        self._process = process
+        self._profile = profile
+        self._watch = watch
+        self.devtools = devtools
+        self.started = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"<Chromium under guardian {self._process.pid}>"
+
+    @classmethod
+    async def launch(
+        cls,
+        program: str,
+        gateway: Gateway,
+        *,
+        sandbox: bool,
+        start_seconds: float = _START_SECONDS,
+    ) -> "Chromium":
+        """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then."""
+        ours, its = socket.socketpair()
+        with its:
+            devtools = await DevTools.over(ours)
+            try:
+                profile, process = await _start(program, gateway, its, devtools, sandbox=sandbox)
+            except BaseException:
+                await devtools.close()
+                raise
+        tail = _Tail(process)
+        watch = Watch(process.pid)
+        try:
+            async with asyncio.timeout(start_seconds):
+                await _answered(devtools, process, start_seconds)
+        except BaseException as error:
+            await devtools.close()
+            await _end(process, profile, watch)
+            if isinstance(error, TimeoutError | RenderError):
+                reason = str(error) or f"not ready in {start_seconds:g} s"
+                told = CannotStart if isinstance(error, CannotStart) else BrowserGone
+                raise told(f"{program}: {reason}; {await tail.text()}") from error
+            raise
+        return cls(process, profile, devtools, watch)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what all its processes take together."""
+        return self._watch.memory_bytes
+
+    def kill_larger(self, most_bytes: int) -> None:
+        """Kill the pages that take more memory than that."""
+        self._watch.kill_larger(most_bytes)
+
+    async def look(self) -> None:
+        """Get to know all processes that the browser has at this moment."""
+        await self._watch.look()
+
+    async def gone(self) -> str:
+        """Wait until the browser is of no use any more, and say why.
+
+        From then on its calls fail, also those that it could still answer: what it has begun is
+        repeated elsewhere.
+        """
+        # At once when one of its processes dies: a page must not settle without it.
+        self._watch.died.add_done_callback(lambda _: self.devtools.abandon())
+        reason = await self._lost()
+        self.devtools.abandon()
+        return reason
+
+    async def _lost(self) -> str:
+        exited = asyncio.create_task(self._process.wait(), name="browser exit")
+        closed = asyncio.create_task(self.devtools.closed.wait(), name="browser connection")
+        try:
+            while True:
+                await asyncio.wait(
+                    {exited, closed},
+                    timeout=_PROBE_EVERY_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                answers = exited.done() or closed.done() or await self._answers()
+                if exited.done():
+                    return f"exit status {self._process.returncode}"
+                if closed.done():
+                    died = self._watch.died
+                    return died.result() if died.done() else "connection lost"
+                if not answers:
+                    return "no answer"
+        finally:
+            exited.cancel()
+            closed.cancel()
+
+    async def _answers(self) -> bool:
+        """Whether anything comes from the browser: its connection can be deaf while it looks alive."""
+        asked = time.monotonic()
+        for _ in range(_PROBES):
+            with suppress(RenderError):
+                await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
+                return True
+        return self.devtools.heard > asked
+
+    async def close(self) -> None:
+        """End the browser with everything it started. Safe to call when it is gone already.
+
+        A cancelled caller does not stop this, it is only told afterwards.
+        """
+        closing = asyncio.create_task(self._close(), name=f"close {self!r}")
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
+
+    async def _close(self) -> None:
+        await self.devtools.close()
+        await _end(self._process, self._profile, self._watch)
+
+
+async def _start(
+    program: str, gateway: Gateway, its: socket.socket, devtools: DevTools, *, sandbox: bool
+) -> tuple[Path, asyncio.subprocess.Process]:
+    """A profile, and a guardian that starts Chromium with ``its`` end of the connection."""
+    try:
+        profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
+    except OSError as error:
+        raise CannotStart(f"no folder for the profile of a browser: {error}") from error
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", guardian.__file__, str(profile),
+            program, *_FLAGS, *_own_flags(profile, gateway, sandbox=sandbox), "about:blank",
+            stdin=its.fileno(),
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=_environment(profile),
+            start_new_session=True,
+        ),
+        name="start of a guardian",
+    )  # fmt: skip
+    try:
+        return profile, await asyncio.shield(starting)
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError):
+            # Cancelled itself, the start would kill the guardian, and who cleared up then?
+            await devtools.close()
+            with suppress(OSError):
+                process = await starting
+                its.close()
+                await _end(process, profile, Watch(process.pid))
+        shutil.rmtree(profile, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise CannotStart(f"{program} cannot be started: {error}") from error
+        raise
+
+
+def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
+    flags = [
+        f"--user-data-dir={profile}",
+        f"--host-resolver-rules={gateway.resolver_rules}",
+        f"--ignore-certificate-errors-spki-list={gateway.certificate.spki_sha256}",
+    ]
+    if not sandbox:
+        flags.append("--no-sandbox")
+    if 0 < shared_memory_bytes() < LARGE_SHM_BYTES:
+        flags.append("--disable-dev-shm-usage")
+    return flags
+
+
+def _environment(profile: Path) -> dict[str, str]:
+    """What Chromium needs, and no secret of ours."""
+    kept = {
+        name: os.environ[name] for name in ("PATH", "TZ", "FONTCONFIG_PATH") if name in os.environ
+    }
+    return kept | {
+        "HOME": str(profile),
+        "TMPDIR": str(profile),
+        "LANG": "C.UTF-8",
+        "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+    }
+
+
+async def _answered(
+    devtools: DevTools, process: asyncio.subprocess.Process, seconds: float
+) -> None:
+    """Wait for the first answer of a browser. Raises CannotStart or BrowserGone if there is none."""
+    try:
+        await devtools.call("Target.setDiscoverTargets", seconds, discover=True)
+    except BrowserGone:
+        if not devtools.closed.is_set():
+            raise
+        status = await process.wait()
+        # 0 and what is told of signals are the end of a browser that had begun to work.
+        told = CannotStart if 0 < status < 128 else BrowserGone
+        raise told(f"exit status {status}") from None
+
+
+async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:
+    """Wait until the guardian has ended the session, or end it ourselves when the guardian cannot.
+
+    The connection has been closed, which tells the guardian.
+    """
+    try:
+        async with asyncio.timeout(_GUARDIAN_SECONDS):
+            status = await process.wait()
+    except TimeoutError:
+        log.warning("the guardian of a browser does not end", pid=process.pid)
+        with suppress(ProcessLookupError):
+            process.kill()
+        status = await process.wait()
+    finally:
+        await watch.stop()
+    if status < 0:
+        # It was killed itself, and its session and profile are left.
+        await asyncio.to_thread(guardian.clean_up, process.pid, str(profile))
+
+
+class _Tail:
+    """Reads the browser's standard error to its end, so that it never blocks, and keeps a little."""
+
+    _KEPT_CHARACTERS = 500
+    _LAST_SECONDS = 1.0
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._text = ""
+        self._task = asyncio.create_task(self._read(process), name="browser stderr")
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while part := await process.stderr.read(4096):
+            text = part.decode(errors="replace")
+            log.debug("chromium", text=text)
+            self._text = (self._text + text)[-self._KEPT_CHARACTERS :]
+
+    async def text(self) -> str:
+        """What a browser that has ended wrote last."""
+        await asyncio.wait([self._task], timeout=self._LAST_SECONDS)
+        return " | ".join(self._text.split("\n")).strip(" |") or "it printed nothing"

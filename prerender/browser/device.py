@@ -1,0 +1,122 @@
+"""What a page takes itself for: the kind of device, its window, and the languages of its user.
+
+A page is one of them for a render and may be another one for the next, so what differs is set before
+each render that is not like the last. The page's number travels in the user agent all the while.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from prerender.browser.devtools import DevTools, Session
+from prerender.gateway.gateway import number_user_agent
+from prerender.snapshots.variants import ORDINARY, Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window, in CSS pixels, ``scale`` of the screen's to each of them."""
+
+    width: int
+    height: int
+    scale: float = 1
+    mobile: bool = False
+
+    def metrics(self, height: int) -> dict[str, Any]:
+        """What Emulation.setDeviceMetricsOverride makes it of, with another height."""
+        return {
+            "width": self.width,
+            "height": height,
+            "deviceScaleFactor": self.scale,
+            "mobile": self.mobile,
+        }
+
+
+DESKTOP = Window(1280, 1024)
+# The phone of Lighthouse, and about that of Googlebot.
+MOBILE = Window(412, 823, 1.75, mobile=True)
+
+
+class Device:
+    """The device that page ``number`` is on."""
+
+    def __init__(self, devtools: DevTools, session: Session, number: int) -> None:
+        self._devtools = devtools
+        self._session = session
+        self._number = number
+        self._user_agent = ""
+        self.variant = ORDINARY
+
+    async def open(self) -> None:
+        """Make a new page an ordinary one."""
+        version = await self._devtools.call("Browser.getVersion")
+        self._user_agent = version["userAgent"]
+        await self._name(ORDINARY)
+
+    def window_of(self, variant: Variant) -> Window:
+        """The window that a variant is rendered in."""
+        return MOBILE if variant.device == "mobile" else DESKTOP
+
+    async def become(self, variant: Variant) -> None:
+        """Make a page, which has been cleaned and so has an ordinary window, the one for a variant."""
+        mobile = variant.device == "mobile"
+        if variant != self.variant:
+            await self._name(variant)
+            await self._session.call(
+                "Emulation.setTouchEmulationEnabled", enabled=mobile, maxTouchPoints=5
+            )
+            # Dates and numbers in the language too; none is the browser's own.
+            await self._session.call("Emulation.setLocaleOverride", locale=variant.language)
+            self.variant = variant
+        if mobile:
+            await self._session.call(
+                "Emulation.setDeviceMetricsOverride", **MOBILE.metrics(MOBILE.height)
+            )
+
+    async def _name(self, variant: Variant) -> None:
+        await self._session.call(
+            "Emulation.setUserAgentOverride",
+            **user_agent_override(self._user_agent, self._number, variant),
+        )
+
+
+def user_agent_override(
+    user_agent: str, number: int, variant: Variant = ORDINARY
+) -> dict[str, Any]:
+    """What Emulation.setUserAgentOverride makes of the browser's own user agent: an ordinary Chrome's,
+    on the device of a variant, with the number of a page in it."""
+    mobile = variant.device == "mobile"
+    reduced = _reduced(user_agent)
+    major = reduced.partition("Chrome/")[2].partition(".")[0]
+    brands = [{"brand": "Chromium", "version": major}]
+    override: dict[str, Any] = {
+        "userAgent": number_user_agent(_of_phone(reduced) if mobile else reduced, number),
+        "userAgentMetadata": {
+            "brands": brands,
+            "fullVersionList": brands,
+            "platform": "Android" if mobile else "Linux",
+            "platformVersion": "",
+            "architecture": "" if mobile else "x86",
+            "model": "",
+            "mobile": mobile,
+        },
+    }
+    if mobile:
+        override["platform"] = "Linux armv81"
+    if variant.languages:
+        # The weights in the field are Chromium's.
+        override["acceptLanguage"] = ",".join(variant.languages)
+    return override
+
+
+def _reduced(user_agent: str) -> str:
+    """The browser's own user agent as an ordinary Chrome's, which tells the major version only."""
+    honest = user_agent.replace("HeadlessChrome", "Chrome")
+    version = honest.partition("Chrome/")[2].partition(" ")[0]
+    return honest.replace(version, f"{version.partition('.')[0]}.0.0.0")
+
+
+def _of_phone(user_agent: str) -> str:
+    """The user agent that the same Chrome has on a phone."""
+    named = re.sub(r"\([^)]*\)", "(Linux; Android 10; K)", user_agent, count=1)
+    return named.replace(" Safari/", " Mobile Safari/")

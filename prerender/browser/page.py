@@ -1,0 +1,376 @@
+"""One reused page (a tab) of the browser, in a browser context of its own.
+
+A page renders one target at a time: navigate, settle, serialise. Between renders it is cleaned: what
+one render leaves (cookies, storage of every origin it touched, service workers, windows) the next one
+never sees. A page that timed out, crashed or could not be cleaned is thrown away by the pool.
+"""
+
+import asyncio
+import time
+from base64 import b64decode
+from importlib.resources import files
+from typing import Any
+
+import structlog
+
+from prerender.browser import probe
+from prerender.browser.clock import VirtualClock
+from prerender.browser.device import DESKTOP, Device
+from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
+from prerender.browser.rendered import (
+    Departed,
+    Look,
+    Rendered,
+    Resource,
+    Seen,
+    SerializeOptions,
+)
+from prerender.browser.settle import SHOWN_MS, Settled, Settler
+from prerender.errors import BrowserGone, RenderError, RenderTimeout
+from prerender.gateway.visit import Visit
+from prerender.snapshots.variants import ORDINARY, Variant
+
+# A page is replaced after so many renders: what leaks in it must not add up.
+RENDERS = 500
+# Virtual time runs ahead of the real clock and cannot be set back. From the first of these on a
+# page's Date is put right; in workers it cannot be, so beyond the second the page is replaced.
+CORRECTED_LEAD_SECONDS = 1.0
+LEAD_SECONDS = 60.0
+MAX_RELOADS = 3
+BLANK = "about:blank"
+# Of a picture, in CSS pixels.
+HIGHEST_PICTURE = 6000
+_TEXT = "document.body ? document.body.innerText.slice(0, 200000) : ''"
+# Chromium collects garbage when a page is idle, by the page's clock: which stands still then. Left to
+# itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
+_COLLECT_EVERY_RENDERS = 10
+_WORLD = "prerender"
+# A script that does not end is stopped, and what is there is serialised in this time.
+_LAST_SECONDS = 3.0
+_CLEAN_SECONDS = 5.0
+# What clearDataForOrigin is asked to clear. "all" takes five times as long, and the rest of it
+# (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
+_STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
+
+READ_SCRIPT = (files("prerender.browser") / "scripts" / "read.js").read_text("utf-8")
+SERIALIZE_SCRIPT = (files("prerender.browser") / "scripts" / "serialize.js").read_text("utf-8")
+
+log = structlog.get_logger(__name__)
+
+
+class Page:
+    """Make it with ``await Page.open(...)``. ``number`` names it to the gateway."""
+
+    def __init__(
+        self, devtools: DevTools, session: Session, context_id: str, target_id: str, number: int
+    ) -> None:
+        self.devtools = devtools
+        self._session = session
+        self._context_id = context_id
+        self._target_id = target_id
+        self._departure: asyncio.Future[str] | None = None
+        self._url = ""
+        self._reloads = 0
+        self._clock = VirtualClock(session)
+        self._lead_script = ""
+        self._device = Device(devtools, session, number)
+        self._popups: set[str] = set()
+        self._visit: Visit | None = None
+        self._resized = False
+        self.number = number
+        self.renders = 0
+        self.broken = False
+
+    def __repr__(self) -> str:
+        state = " broken" if self.broken else ""
+        return f"<Page {self.number}, {self.renders} renders{state}>"
+
+    @classmethod
+    async def open(cls, devtools: DevTools, number: int) -> "Page":
+        """A blank page in a new browser context. Raises BrowserGone or CommandFailed."""
+        context = await devtools.call("Target.createBrowserContext", disposeOnDetach=True)
+        context_id = context["browserContextId"]
+        target = await devtools.call(
+            "Target.createTarget",
+            url=BLANK,
+            browserContextId=context_id,
+            width=DESKTOP.width,
+            height=DESKTOP.height,
+        )
+        session = await devtools.attach(target["targetId"])
+        page = cls(devtools, session, context_id, target["targetId"], number)
+        await page._prepare()
+        return page
+
+    async def _prepare(self) -> None:
+        session = self._session
+        session.on("Inspector.targetCrashed", self._crashed)
+        session.on("Page.javascriptDialogOpening", self._dismiss)
+        session.on("Page.frameRequestedNavigation", self._navigation_requested)
+        self.devtools.on("Target.targetCreated", self._target_created)
+        await asyncio.gather(
+            session.call("Page.enable"),
+            session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
+            self._device.open(),
+            self.devtools.call(
+                "Browser.setDownloadBehavior", behavior="deny", browserContextId=self._context_id
+            ),
+        )
+
+    @property
+    def worn(self) -> bool:
+        """Whether the page should be replaced by a new one."""
+        return self.renders >= RENDERS or self._clock.lead_seconds > LEAD_SECONDS
+
+    async def render(
+        self,
+        url: str,
+        visit: Visit,
+        *,
+        timeout: float,
+        budget: float,
+        patience: float,
+        options: SerializeOptions,
+        variant: Variant = ORDINARY,
+    ) -> Rendered | Departed:
+        """Open ``url``, wait until the page has finished, and read its DOM.
+
+        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time, and ``patience`` how
+        long a request of the page may be silent. Raises RenderTimeout when there is nothing to show
+        at the limit, and BrowserGone.
+        """
+        self.renders += 1
+        self._visit = visit
+        self._url, self._reloads = url.partition("#")[0], 0
+        self._departure = asyncio.get_running_loop().create_future()
+        partial = False
+        window = self._device.window_of(variant)
+        settler = Settler(self._session, self._clock, visit, budget, patience, window=window)
+        try:
+            async with asyncio.timeout(timeout):
+                if variant != ORDINARY or self._device.variant != ORDINARY:
+                    await self._device.become(variant)
+                await self._clock.catch_up()
+                frame_id = await self._navigate(url, timeout)
+                settled = await self._settle(settler)
+            if self._departure.done():
+                return Departed(self._departure.result(), settled)
+        except TimeoutError:
+            partial = True
+            settled = settler.cut_off("cut off")
+            frame_id = await self._stop()
+        except BaseException:
+            self.broken = True
+            raise
+        finally:
+            self._departure = None
+            self._resized = settler.resized or window != DESKTOP
+        started = time.monotonic()
+        errors = await self._errors() if settler.complaints else ()
+        found = await self._serialize(frame_id, options)
+        return Rendered(
+            html=found["html"],
+            url=found["url"],
+            empty=found["empty"],
+            status_codes=tuple(found["statusCodes"]),
+            headers=tuple(found["headers"]),
+            cache_ttls=tuple(found["cacheTtls"]),
+            cache_tags=tuple(found["cacheTags"]),
+            resources=tuple(Resource(*resource) for resource in found["resources"]),
+            text_length=found["textLength"],
+            errors=errors,
+            partial=partial,
+            settled=settled,
+            serialize_seconds=time.monotonic() - started,
+        )
+
+    async def look(
+        self,
+        url: str,
+        visit: Visit,
+        *,
+        budget: float,
+        patience: float,
+        scripts: bool,
+        height: int = 0,
+    ) -> Look:
+        """Open ``url`` and take a picture; the caller sets a limit, and the page is not used again.
+
+        Without ``scripts`` none of the page's run. ``height`` in CSS pixels; 0: as high as the page.
+        Raises RenderError.
+        """
+        self.broken = True
+        session = self._session
+        self._departure = asyncio.get_running_loop().create_future()
+        await self._clock.catch_up()
+        if not scripts:
+            await session.call("Emulation.setScriptExecutionDisabled", value=True)
+        frame_id = await self._navigate(url, COMMAND_SECONDS)
+        await self._settle(Settler(session, self._clock, visit, budget, patience, window=DESKTOP))
+        metrics = await session.call("Page.getLayoutMetrics")
+        height = height or int(metrics["cssContentSize"]["height"])
+        height = min(max(height, DESKTOP.height // 4), HIGHEST_PICTURE)
+        # As high as the picture, so that what loads when it is seen is seen.
+        await session.call("Emulation.setDeviceMetricsOverride", **DESKTOP.metrics(height))
+        await (await self._clock.start(SHOWN_MS, wait_for_network=True))
+        picture = await session.call(
+            "Page.captureScreenshot",
+            format="png",
+            clip={"x": 0, "y": 0, "width": DESKTOP.width, "height": height, "scale": 1},
+        )
+        text = await session.evaluate(_TEXT, contextId=await self._world(frame_id))
+        return Look(b64decode(picture["data"]), str(text))
+
+    async def _navigate(self, url: str, timeout: float) -> str:
+        if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:
+            added = await self._session.call(
+                "Page.addScriptToEvaluateOnNewDocument", source=probe.lead(lead)
+            )
+            self._lead_script = added["identifier"]
+        answer = await self._session.call("Page.navigate", timeout, url=url)
+        if error := answer.get("errorText"):
+            raise RenderError(f"{url}: {error}")
+        frame_id: str = answer["frameId"]
+        return frame_id
+
+    async def _settle(self, settler: Settler) -> Settled:
+        """Wait until the page has settled or has left for another document."""
+        assert self._departure is not None
+        settling = asyncio.create_task(settler.settle(), name=f"settle {self!r}")
+        try:
+            either: set[asyncio.Future[Any]] = {settling, self._departure}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._departure.done():
+                return settler.cut_off("departed")
+            return settling.result()
+        finally:
+            settling.cancel()
+            await asyncio.gather(settling, return_exceptions=True)
+
+    async def _stop(self) -> str:
+        """Stop a page that does not end. Raises RenderTimeout when it cannot be stopped."""
+        self.broken = True
+        try:
+            await self._session.call("Runtime.terminateExecution", _LAST_SECONDS)
+        except RenderError:
+            raise RenderTimeout("the page does not answer") from None
+        return self._target_id
+
+    async def read(self) -> Seen:
+        """What there is to be read on the page as it stands after a render. Raises RenderError."""
+        found = await self._session.evaluate(
+            READ_SCRIPT, contextId=await self._world(self._target_id)
+        )
+        texts = tuple((text, shown) for text, shown in found["texts"])
+        return Seen(found["url"], found["title"], texts, tuple(found["links"]))
+
+    async def _world(self, frame_id: str) -> int:
+        """A place for scripts of ours, whose built-ins the page cannot have replaced."""
+        world = await self._session.call(
+            "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
+        )
+        context: int = world["executionContextId"]
+        return context
+
+    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+        context = await self._world(frame_id)
+        found: dict[str, Any] = await self._session.evaluate(
+            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
+        )
+        more = [
+            await self._session.evaluate(f"moreHtml[{number}]", contextId=context)
+            for number in range(found["more"])
+        ]
+        found["html"] = "".join([found["html"], *more])
+        return found
+
+    async def _errors(self) -> tuple[str, ...]:
+        """What the page's scripts complained of. The page can say what it likes here."""
+        try:
+            complaints = await self._session.evaluate(probe.ERRORS)
+        except CommandFailed:
+            return ()
+        if not isinstance(complaints, list):
+            return ()
+        return tuple(text for text in complaints if isinstance(text, str))
+
+    async def clean(self) -> None:
+        """Make the page as good as new. Raises RenderError when it cannot be trusted any more."""
+        origins = _storage_origins(self._visit) if self._visit else ()
+        try:
+            async with asyncio.timeout(_CLEAN_SECONDS):
+                if self._lead_script:
+                    await self._session.call(
+                        "Page.removeScriptToEvaluateOnNewDocument", identifier=self._lead_script
+                    )
+                    self._lead_script = ""
+                await self._session.call("Page.navigate", url=BLANK)
+                if self._resized:
+                    await self._session.call("Emulation.clearDeviceMetricsOverride")
+                await asyncio.gather(
+                    self._clock.finish(),
+                    self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
+                    *(
+                        self._session.call(
+                            "Storage.clearDataForOrigin", origin=origin, storageTypes=_STORAGE
+                        )
+                        for origin in origins
+                    ),
+                    *(
+                        self.devtools.call("Target.closeTarget", targetId=popup)
+                        for popup in self._popups
+                    ),
+                )
+                self._popups.clear()
+                if self.renders % _COLLECT_EVERY_RENDERS == 0:
+                    await self._session.call("HeapProfiler.collectGarbage")
+        except (TimeoutError, RenderError) as error:
+            self.broken = True
+            raise BrowserGone(f"the page could not be cleaned: {error!r}") from error
+
+    async def close(self) -> None:
+        """Close the page with its context. Errors do not matter: it may be gone already."""
+        self.broken = True
+        self.devtools.remove_listener("Target.targetCreated", self._target_created)
+        try:
+            await self.devtools.call(
+                "Target.disposeBrowserContext", 2.0, browserContextId=self._context_id
+            )
+        except RenderError as error:
+            log.debug("page not closed", page=repr(self), error=str(error))
+
+    def _crashed(self, _: dict[str, Any]) -> None:
+        """Its process died; if it is idle, the pool must not lend it any more."""
+        self.broken = True
+
+    def _dismiss(self, params: dict[str, Any]) -> None:
+        """Answer a dialog at once: the page stands still until somebody does."""
+        accept = params["type"] == "beforeunload"
+        answer = self._session.send("Page.handleJavaScriptDialog", {"accept": accept})
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _navigation_requested(self, params: dict[str, Any]) -> None:
+        """The page itself goes somewhere. A changed fragment alone is not told here."""
+        url: str = params["url"]
+        departure = self._departure
+        mine = params["frameId"] == self._target_id and params["disposition"] == "currentTab"
+        if departure is None or departure.done() or not mine or not url.startswith("http"):
+            return
+        if url.partition("#")[0] == self._url:
+            self._reloads += 1
+            if self._reloads <= MAX_RELOADS:
+                return
+        departure.set_result(url)
+
+    def _target_created(self, params: dict[str, Any]) -> None:
+        info = params["targetInfo"]
+        mine = info.get("browserContextId") == self._context_id
+        if mine and info["type"] == "page" and info["targetId"] != self._target_id:
+            self._popups.add(info["targetId"])
+
+
+def _storage_origins(visit: Visit) -> set[str]:
+    """The origins whose storage a render may have used: those of every request it made."""
+    # Taken from the text: a page may ask for names that cannot be decoded ("http://xn--a/").
+    asked = {"/".join(exchange.url.split("/", 3)[:3]) for exchange in visit.exchanges}
+    return asked | {str(visit.public.origin())}

@@ -1,0 +1,308 @@
+"""The pages that render: who gets one, and what becomes of it afterwards.
+
+``place()`` admits a render to the queue, ``page()`` lends it a page when its turn comes. Every place
+and every page that is lent comes back, whatever happened to it. Where the pages come from, and what
+happens to their browser, is the supervisor's (supervisor.py).
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import structlog
+
+from prerender.browser.chromium import Chromium
+from prerender.browser.page import Page
+from prerender.browser.queue import FairQueue, Place
+from prerender.browser.supervisor import Limits, Supervisor
+from prerender.browser.trial import Trial
+from prerender.errors import BrowserGone, PoolBusy, RenderError
+
+# A page's process can die while it starts, as at any other time.
+_OPEN_ATTEMPTS = 2
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Stock:
+    """A browser, its pages that nobody has, and how often any of its pages was lent."""
+
+    browser: Chromium
+    idle: deque[Page] = field(default_factory=deque)
+    lent: int = 0
+
+
+class PoolState(NamedTuple):
+    """Of the pages: how many there may be, can be had at once, and are lent or being cleaned; and how
+    many renders wait for one, of how many that may."""
+
+    size: int
+    idle: int
+    busy: int
+    waiting: int
+    queue_limit: int
+
+
+class Pool:
+    """``size`` pages of the browser that ``launch`` starts, each tried out by ``try_out``.
+
+    ``queue`` renders may wait for one. Use it with ``async with``.
+    """
+
+    def __init__(
+        self,
+        launch: Callable[[], Coroutine[Any, Any, Chromium]],
+        *,
+        size: int,
+        queue: int,
+        try_out: Trial,
+        limits: Limits,
+    ) -> None:
+        self._try_out = try_out
+        self._size = size
+        self._queue = FairQueue(queue)
+        # The browser whose pages are lent, and the one that is being made ready to follow it.
+        self._stock: _Stock | None = None
+        self._next: _Stock | None = None
+        self._busy: dict[Page, _Stock] = {}
+        self._returned = asyncio.Event()
+        self._problem = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_number = 0
+        self._supervisor = Supervisor(self, launch, limits)
+
+    def __repr__(self) -> str:
+        state = self.state
+        browser = self._stock.browser if self._stock else "no browser"
+        return (
+            f"<Pool of {state.size}: {state.idle} idle, {state.busy} busy, "
+            f"{state.waiting} waiting, {browser}>"
+        )
+
+    async def __aenter__(self) -> "Pool":
+        self.spawn(self._supervisor.run(), "browser supervisor")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.fail("the proxy is shutting down")
+        while tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._busy.clear()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a page can be had, now or when one comes back."""
+        return bool(self._stock and (self._stock.idle or self._stock in self._busy.values()))
+
+    @property
+    def state(self) -> PoolState:
+        """How it stands at this moment."""
+        idle = len(self._stock.idle) if self._stock else 0
+        return PoolState(self._size, idle, len(self._busy), len(self._queue), self._queue.size)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the browser in use takes; 0 if there is none."""
+        return self._stock.browser.memory_bytes if self._stock else 0
+
+    @property
+    def replacements(self) -> Counter[str]:
+        """How many browsers had to be replaced, by the cause."""
+        return self._supervisor.replacements
+
+    @property
+    def browsers_started(self) -> int:
+        """How many browsers there have been."""
+        return self._supervisor.browsers_started
+
+    @asynccontextmanager
+    async def place(self, section: str = "") -> AsyncIterator[Place]:
+        """Be admitted to the queue, as a render of a section of the site (queue.section_of).
+
+        Raises PoolBusy when the queue is full, also later when the place has to be given up for
+        another section, and BrowserGone when no browser can be started.
+        """
+        if self._problem:
+            raise BrowserGone(self._problem)
+        place = self._queue.enter(section, room=max(0, self._size - len(self._busy)))
+        try:
+            async with place.limit:
+                yield place
+        except TimeoutError:
+            if place.given_up:
+                raise PoolBusy("its place in the queue was needed for another section") from None
+            raise
+        finally:
+            self._queue.leave(place)
+
+    @asynccontextmanager
+    async def page(self, place: Place, timeout: float) -> AsyncIterator[Page]:
+        """Borrow a page, waiting at most ``timeout`` seconds for it; perhaps again, with the next one.
+
+        Raises PoolBusy when the wait was too long, BrowserGone when no browser can be started.
+        """
+        page = await self._borrow(place, timeout)
+        try:
+            yield page
+        finally:
+            # In the background: the snapshot does not wait until the page is clean again.
+            self.spawn(self._take_back(page), f"take back {page!r}")
+
+    async def _borrow(self, place: Place, timeout: float) -> Page:
+        if self._problem:
+            raise BrowserGone(self._problem)
+        turn = self._queue.wait(place)
+        self._lend()
+        try:
+            async with asyncio.timeout(timeout):
+                return await turn
+        except BaseException as error:
+            self._queue.leave(place)
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                # Handed over in the moment in which the caller stopped waiting.
+                self._put_back(turn.result())
+            if isinstance(error, TimeoutError):
+                raise PoolBusy(f"no page came free in {timeout:.1f} s") from None
+            raise
+
+    def _lend(self) -> None:
+        """Bring together those who wait and the pages that are free."""
+        # While a browser is replaced, the pages that are lent can be those of two.
+        while self._stock and self._stock.idle and len(self._busy) < self._size and self._queue:
+            stock = self._stock
+            page = stock.idle.pop()  # the one used last: its caches are warm
+            # The supervisor hears of a lost browser a little later.
+            page.broken = page.broken or page.devtools.closed.is_set()
+            if page.broken:
+                self._busy[page] = stock
+                self.spawn(self._take_back(page), f"replace {page!r}")
+            elif (place := self._queue.next()) is None:
+                stock.idle.append(page)
+            else:
+                assert place.turn is not None
+                stock.lent += 1
+                self._busy[page] = stock
+                place.turn.set_result(page)
+
+    async def _take_back(self, page: Page) -> None:
+        stock = self._busy.get(page)
+        if stock is None:
+            return  # its browser is gone
+        if stock is self._stock and not page.broken and not page.worn:
+            try:
+                await page.clean()
+            except RenderError as error:
+                log.info("page thrown away", page=repr(page), reason=str(error))
+            except Exception:
+                page.broken = True
+                log.exception("page not cleaned", page=repr(page))
+        if stock is not self._stock or page.broken or page.worn:
+            await self._replace(page, stock)
+        else:
+            self._put_back(page)
+
+    def _put_back(self, page: Page) -> None:
+        """A clean page is free again."""
+        if stock := self._free(page):
+            stock.idle.append(page)
+        self._lend()
+
+    async def _replace(self, page: Page, stock: _Stock) -> None:
+        """Close a page, and open another one in its place if its browser is still in use."""
+        try:
+            if stock is self._stock:
+                await page.close()
+                await self._open_page(stock)
+        finally:
+            self._free(page)
+            self._lend()
+
+    def _free(self, page: Page) -> _Stock | None:
+        """Give back the slot that a page takes."""
+        self._returned.set()
+        return self._busy.pop(page, None)
+
+    async def _open_page(self, stock: _Stock) -> None:
+        devtools = stock.browser.devtools
+        for _ in range(_OPEN_ATTEMPTS):
+            if devtools.closed.is_set():
+                return
+            self._last_number += 1
+            try:
+                page = await Page.open(devtools, self._last_number)
+                await self._try_out(page)
+                # Before the page is lent, its browser's processes have to be known.
+                await stock.browser.look()
+            except Exception as error:
+                log.warning("no page can be opened", error=repr(error))
+            else:
+                stock.idle.append(page)
+                self._lend()
+                return
+        # A browser without a page that works is not worth keeping.
+        devtools.abandon()
+
+    # What the supervisor tells.
+
+    async def take_in(self, browser: Chromium) -> None:
+        """Open the pages of a new browser, and lend those instead of another one's.
+
+        Raises BrowserGone when it does not work; then the other one's are lent as before.
+        """
+        stock = self._next = _Stock(browser)
+        if self._stock is None:
+            self._stock, self._problem = stock, ""
+        # One by itself, so that it is there soon.
+        await self._open_page(stock)
+        others = [self._open_page(stock) for _ in range(self._size - 1)]
+        if self._stock is stock:
+            for opening in others:
+                self.spawn(opening, "open a page")
+        else:
+            await asyncio.gather(*others)
+        if browser.devtools.closed.is_set():
+            raise BrowserGone("the browser died while its pages were opened")
+        self._stock, self._problem = stock, ""
+        self._lend()
+
+    def drop(self, browser: Chromium) -> None:
+        """The browser is gone: its pages are lent no more, and those that are lent take no slot."""
+        for page in [page for page, stock in self._busy.items() if stock.browser is browser]:
+            page.broken = True
+            self._free(page)
+        if self._next and self._next.browser is browser:
+            self._next = None
+        if self._stock and self._stock.browser is browser:
+            self._stock = self._next
+            self._lend()
+
+    async def drained(self, browser: Chromium) -> None:
+        """Wait until no page of this browser is lent any more. The caller sets a limit."""
+        while any(stock.browser is browser for stock in self._busy.values()):
+            self._returned.clear()
+            await self._returned.wait()
+
+    def lent(self, browser: Chromium) -> int:
+        """How often pages of this browser, which is the one in use, were lent."""
+        stock = self._stock
+        return stock.lent if stock and stock.browser is browser else 0
+
+    def fail(self, problem: str) -> None:
+        """No browser for now: whoever waits is told at once, and so is whoever asks."""
+        self._problem = problem
+        while place := self._queue.next():
+            assert place.turn is not None
+            place.turn.set_exception(BrowserGone(problem))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run work of the pool's beside it; it ends with the pool."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

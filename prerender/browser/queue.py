@@ -1,0 +1,127 @@
+"""Who gets the next page: a bounded queue in which no section of the site starves the others.
+
+The sections take turns; within one, whoever has waited longest is next. When the queue is full, the
+section with the most places gives up its newest one for a section that has fewer, so a flood of
+requests for one section finds the queue full while the others still get in.
+
+Nothing here waits: who has a place awaits ``Place.turn``.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from prerender.errors import PoolBusy
+
+if TYPE_CHECKING:
+    from prerender.browser.page import Page
+
+
+def section_of(url: str) -> str:
+    """The part of a site that a URL belongs to: the first segments of its path and of its fragment.
+
+    Queries do not count: ``/search?q=1`` and ``/search?q=2`` are of one section.
+    """
+    parts = urlsplit(url)
+    return f"{_first_segment(parts.path)}#{_first_segment(parts.fragment.removeprefix('!'))}"
+
+
+def _first_segment(path: str) -> str:
+    return path.partition("?")[0].strip("/").partition("/")[0]
+
+
+class Place:
+    """One render's place, from its admission until it has a page. ``turn`` is set while it waits.
+
+    ``limit`` ends what its holder does when the place is given up for somebody else.
+    """
+
+    __slots__ = ("given_up", "limit", "section", "turn")
+
+    def __init__(self, section: str) -> None:
+        self.section = section
+        self.limit = asyncio.timeout(None)
+        self.given_up = False
+        self.turn: asyncio.Future[Page] | None = None
+
+
+class FairQueue:
+    """Has ``size`` places. ``len()`` is how many of those in it wait for a page at this moment."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        # In the order in which they were taken.
+        self._places: OrderedDict[Place, None] = OrderedDict()
+        self._held: Counter[str] = Counter()
+        # Sections whose turn comes first stand first.
+        self._waiting: OrderedDict[str, deque[Place]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def enter(self, section: str, room: int = 0) -> Place:
+        """A place for a render of this section, ``room`` of them above the size.
+
+        Raises PoolBusy when the queue is full and no other section has more places.
+        """
+        if len(self._places) >= self.size + room and not self._give_up_for(section):
+            raise PoolBusy(f"the queue of {self.size} renders is full")
+        place = Place(section)
+        self._take(place)
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Give a place back, whatever it was doing. Safe to call twice."""
+        line = self._waiting.get(place.section)
+        if line is not None and place in line:
+            line.remove(place)
+            if not line:
+                del self._waiting[place.section]
+        if place in self._places:
+            del self._places[place]
+            self._held[place.section] -= 1
+            if not self._held[place.section]:
+                del self._held[place.section]
+
+    def wait(self, place: Place) -> "asyncio.Future[Page]":
+        """Line up for a page, whose coming the future tells.
+
+        A place that has had one already, with which nothing came of it, is first in its section.
+        """
+        place.turn = asyncio.get_running_loop().create_future()
+        line = self._waiting.setdefault(place.section, deque())
+        if place in self._places:
+            line.append(place)
+        else:
+            self._take(place)
+            line.appendleft(place)
+        return place.turn
+
+    def next(self) -> Place | None:
+        """Take the one whose turn it is out of the queue."""
+        while self._waiting:
+            section, line = next(iter(self._waiting.items()))
+            place = line[0]
+            self.leave(place)
+            if section in self._waiting:
+                self._waiting.move_to_end(section)
+            assert place.turn is not None
+            if not place.turn.done():
+                return place
+        return None
+
+    def _take(self, place: Place) -> None:
+        self._places[place] = None
+        self._held[place.section] += 1
+
+    def _give_up_for(self, section: str) -> bool:
+        """Take its newest place from the section with most, if that has more than this one will."""
+        largest, held = max(self._held.items(), key=lambda item: item[1], default=("", 0))
+        if held <= self._held[section] + 1:
+            return False
+        newest = next(place for place in reversed(self._places) if place.section == largest)
+        self.leave(newest)
+        newest.given_up = True
+        newest.limit.reschedule(asyncio.get_running_loop().time())
+        return True

@@ -1,0 +1,93 @@
+"""What a page gives: the DOM of a render, what a person reads on it, or what it looks like."""
+
+import json
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from prerender.browser.settle import Settled
+
+
+class Resource(NamedTuple):
+    """Something that a page has loaded, wherever from, as the browser lists it.
+
+    ``status`` and ``size`` (bytes) are 0 where the page may not know them. ``start``: seconds of the
+    page's time.
+    """
+
+    url: str
+    initiator: str
+    status: int
+    size: int
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit."""
+
+    html: str
+    url: str
+    empty: bool
+    status_codes: tuple[str, ...]
+    headers: tuple[str, ...]
+    cache_ttls: tuple[str, ...]
+    cache_tags: tuple[str, ...]
+    resources: tuple[Resource, ...]
+    text_length: int
+    errors: tuple[str, ...]
+    partial: bool
+    settled: Settled
+    serialize_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a person gets of a page: each text of it, and whether it is shown; where its links lead."""
+
+    url: str
+    title: str
+    texts: tuple[tuple[str, bool], ...]
+    links: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SerializeOptions:
+    """What the serialiser does beyond the necessary (see scripts/serialize.js)."""
+
+    flatten_shadow_dom: bool = False
+    remove_event_handlers: bool = False
+    canvas_images: bool = False
+    add_canonical: bool = False
+
+    def as_json(self) -> str:
+        """The options as the script takes them."""
+        return json.dumps(
+            {
+                "flattenShadowDom": self.flatten_shadow_dom,
+                "removeEventHandlers": self.remove_event_handlers,
+                "canvasImages": self.canvas_images,
+                "addCanonical": self.add_canonical,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """The page went to another document, by script or by meta refresh, as a redirect does."""
+
+    url: str
+    settled: Settled
+    serialize_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a page looks like: a PNG, and the text that is seen."""
+
+    png: bytes
+    text: str
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return len(self.png) + 4 * len(self.text)

@@ -1,0 +1,172 @@
+"""The life of the browsers: started, watched, replaced and ended.
+
+One browser is in use. When it dies another one is started at once; when starting fails, after a
+growing and jittered delay. When it has served long enough, the next one is made ready before it is
+retired: then it keeps the renders that it has, gets no new ones, and is ended.
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from prerender.browser.chromium import CannotStart, Chromium
+from prerender.errors import BrowserGone
+
+if TYPE_CHECKING:
+    from prerender.browser.pool import Pool
+
+_FIRST_DELAY_SECONDS = 0.1
+_LONGEST_DELAY_SECONDS = 5.0
+# A browser that dies before its pages are there can be bad luck. For so long the next try comes soon,
+# and those who wait for a page go on waiting.
+_PATIENCE_SECONDS = 10.0
+_PATIENT_DELAY_SECONDS = 0.4
+# Sooner than this a browser's death is like a start that failed.
+_SHORT_LIFE_SECONDS = 1.0
+_CHECK_SECONDS = 0.5
+# If even a new browser takes more memory than it may, it is not replaced more often than this.
+_MEMORY_PAUSE_SECONDS = 60.0
+# Renders have deadlines of their own; one that goes on beyond this is not waited for.
+_DRAIN_SECONDS = 60.0
+
+# Why another browser is needed. "lost": it died, or did not answer.
+_CAUSES = ("age", "lost", "memory", "not started", "renders")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a browser may be used for before it is replaced; 0 stands for no limit.
+
+    Renders, seconds since its start, and bytes of memory of all its processes; a page that takes as
+    much alone is ended.
+    """
+
+    renders: int = 0
+    age: float = 0.0
+    memory: int = 0
+
+
+class Supervisor:
+    """Supplies a pool with browsers, for as long as ``run`` is running."""
+
+    def __init__(
+        self, pool: "Pool", launch: Callable[[], Coroutine[Any, Any, Chromium]], limits: Limits
+    ) -> None:
+        self._pool = pool
+        self._launch = launch
+        self._limits = limits
+        self._current: Chromium | None = None
+        self._lives: dict[Chromium, asyncio.Task[None]] = {}
+        self._needed = asyncio.Event()  # another browser is
+        self._large_at = 0.0
+        self.browsers_started = 0
+        self.replacements = Counter(dict.fromkeys(_CAUSES, 0))
+
+    async def run(self) -> None:
+        """Keep a browser there. Ends only by being cancelled."""
+        failures, works_at = 0, time.monotonic()
+        while True:
+            longest = _PATIENT_DELAY_SECONDS
+            try:
+                await self._start()
+            except Exception as error:
+                # A fault of ours must not leave the proxy without a browser for ever either.
+                problem = str(error) or repr(error)
+                log.error("browser not started", error=problem)
+                self.replacements["not started"] += 1
+                unlucky = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
+                if not unlucky or time.monotonic() - works_at > _PATIENCE_SECONDS:
+                    longest = _LONGEST_DELAY_SECONDS
+                    if self._current is None:
+                        self._pool.fail(problem)
+                failures += 1
+            else:
+                works_at = time.monotonic()
+                self._needed.clear()
+                await self._needed.wait()
+                short = self._current is None and time.monotonic() - works_at < _SHORT_LIFE_SECONDS
+                works_at = time.monotonic()
+                failures = failures + 1 if short else 0
+            if failures:
+                await self._back_off(min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), longest))
+
+    async def _back_off(self, delay: float) -> None:
+        """Wait before the next try, but not when the browser that is there dies meanwhile."""
+        self._needed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay * random.uniform(0.8, 1.2)):  # noqa: S311 (jitter)
+                await self._needed.wait()
+
+    async def _start(self) -> None:
+        """Put a new browser in the place of the current one, if there is one."""
+        browser = await self._launch()
+        self.browsers_started += 1
+        log.info("browser started", browser=repr(browser))
+        life = self._pool.spawn(self._live(browser), f"life of {browser!r}")
+        self._lives[browser] = life
+        life.add_done_callback(lambda _: self._lives.pop(browser))
+        try:
+            await self._pool.take_in(browser)
+        except BaseException:
+            life.cancel()
+            raise
+        if self._current is not None:
+            self._pool.spawn(self._retire(self._current), f"retire {self._current!r}")
+        self._current = browser
+
+    async def _live(self, browser: Chromium) -> None:
+        """Watch a browser to its end, and clear up behind it."""
+        gone = asyncio.create_task(browser.gone(), name=f"end of {browser!r}")
+        try:
+            while not gone.done():
+                await asyncio.wait({gone}, timeout=_CHECK_SECONDS)
+                if self._limits.memory:
+                    browser.kill_larger(self._limits.memory)
+                if browser is self._current and (reason := self._worn(browser)):
+                    self._needed.set()
+                    log.info("browser is to be replaced", browser=repr(browser), reason=reason)
+            self.replacements["lost"] += 1
+            log.warning("browser gone", browser=repr(browser), reason=gone.result())
+        finally:
+            gone.cancel()
+            if self._current is browser:
+                self._current = None
+                self._needed.set()
+            self._pool.drop(browser)
+            await browser.close()
+
+    def _worn(self, browser: Chromium) -> str:
+        """Why a browser should be replaced now, or ''."""
+        limits, now = self._limits, time.monotonic()
+        if len(self._lives) > 1 or self._needed.is_set():
+            return ""  # one at a time
+        if 0 < limits.renders <= (renders := self._pool.lent(browser)):
+            self.replacements["renders"] += 1
+            return f"{renders} renders"
+        if 0 < limits.age <= (age := now - browser.started):
+            self.replacements["age"] += 1
+            return f"{age:.0f} s old"
+        large = 0 < limits.memory < browser.memory_bytes
+        if large and now - self._large_at > _MEMORY_PAUSE_SECONDS:
+            self._large_at = now
+            self.replacements["memory"] += 1
+            return f"{browser.memory_bytes >> 20} MiB"
+        return ""
+
+    async def _retire(self, browser: Chromium) -> None:
+        """Let a browser finish what it has begun, then end it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await self._pool.drained(browser)
+        log.info("browser retired", browser=repr(browser))
+        if life := self._lives.get(browser):
+            life.cancel()

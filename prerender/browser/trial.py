@@ -1,0 +1,45 @@
+"""The first render of every page: one of our own, so that no crawler waits for what comes once.
+
+A browser that cannot render it is of no use; a page that has rendered it is warm (its process, its
+fonts and its connection to the gateway are there).
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from prerender.browser.page import Page
+from prerender.browser.rendered import Rendered, SerializeOptions
+from prerender.errors import RenderError
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.visit import Document
+
+Trial = Callable[[Page], Coroutine[Any, Any, None]]
+
+_SECONDS = 20.0
+_EXPECTED = "it works"
+_PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
+<style>p {{ font: bold 16px sans-serif; transition: opacity 1s }}</style>
+<p id="out">…<i>é</i> <code>x</code> <span style="font-family: serif">y</span></p>
+<script>setTimeout(() => {{ out.textContent = "{_EXPECTED}"; }}, 10);</script>"""
+
+
+def trial(gateway: Gateway, public: URL) -> Trial:
+    """What tries a new page out. Raises RenderError when the page does not work."""
+    headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
+    # The site's own host, so that the connection is there for the first crawler; but browsers refuse
+    # some ports, and that would be the site's fault and not the browser's.
+    url = f"{public.origin() if public.is_default_port() else 'http://trial.invalid'}/"
+
+    async def run(page: Page) -> None:
+        with gateway.visit(page.number, Document(200, headers, _PAGE.encode())) as visit:
+            rendered = await page.render(
+                url, visit, timeout=_SECONDS, budget=1, patience=1, options=SerializeOptions()
+            )
+        if not isinstance(rendered, Rendered) or _EXPECTED not in rendered.html:
+            raise RenderError("a page of our own was not rendered")
+        await page.clean()
+
+    return run

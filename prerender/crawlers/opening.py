@@ -1,0 +1,73 @@
+"""The triggers that the settings ask for, and the verification of crawlers."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from prerender.config import Settings
+from prerender.crawlers.ranges import RangesFile
+from prerender.crawlers.triggers import Paths, Triggers
+from prerender.crawlers.user_agents import CLASSES, CrawlerClass, known_domains
+from prerender.crawlers.verification import Identity, Names, Verifier
+from prerender.errors import ConfigError
+from prerender.http.forwarded import address_and_port, client_address
+from prerender.proxy.request import Request
+
+
+def triggers_of(settings: Settings) -> Triggers:
+    """What the owner wants for each class of crawlers and each path."""
+    triggers = settings.triggers
+    more: dict[CrawlerClass, tuple[str, ...]] = {}
+    for known, name in triggers.more:
+        more[known] = (*more.get(known, ()), name)
+    return Triggers(
+        actions={known: getattr(triggers, known) for known in CLASSES},
+        more=more,
+        paths=Paths(triggers.include, triggers.exclude)
+        if triggers.include or triggers.exclude
+        else None,
+        accept_markdown=triggers.markdown,
+    )
+
+
+@asynccontextmanager
+async def verification(
+    settings: Settings,
+) -> AsyncIterator[Callable[[Request], Awaitable[bool]] | None]:
+    """What tells whether a request is from the crawler that it names; None if nobody wants to know.
+
+    Raises ConfigError when a file of addresses cannot be used.
+    """
+    triggers = settings.triggers
+    if not triggers.verify:
+        yield None
+        return
+    trusted = settings.server.trusted_proxies
+    try:
+        verifier = Verifier(
+            _identities(triggers.ranges), Names(tuple(map(address_and_port, triggers.nameservers)))
+        )
+    except ValueError as error:
+        raise ConfigError([f"[triggers] nameservers: {error}"]) from error
+
+    async def verify(request: Request) -> bool:
+        client = client_address(request.remote, request.headers, trusted)
+        return await verifier.is_genuine(request.headers.get("user-agent"), client)
+
+    try:
+        yield verify
+    finally:
+        await verifier.close()
+
+
+def _identities(ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:
+    found = {name: Identity(domains) for name, domains in known_domains().items()}
+    for name, file in ranges:
+        identity = found.get(name, Identity())
+        try:
+            found[name] = replace(identity, ranges=(*identity.ranges, RangesFile(Path(file))))
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigError([f"[triggers] ranges: {file}: {reason}"]) from error
+    return found

@@ -1,0 +1,95 @@
+"""The opt-out of the AJAX crawling scheme: robots.txt rules about ugly URLs.
+
+"Disallow: /*_escaped_fragment_" says that the site's owner wants no snapshots there. All other rules
+are for crawlers to heed, not for us. robots.txt is the origin's own, read again from time to time.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+from aiohttp import ClientError
+from multidict import CIMultiDict
+from protego import Protego
+from yarl import URL
+
+from prerender.errors import OriginError
+from prerender.gateway.upstream import Upstream
+from prerender.http import headers as fields
+from prerender.urls.ajax_crawling import UGLY_TOKEN
+
+PATH = "/robots.txt"
+_PARAMETER = UGLY_TOKEN.removesuffix("=")
+# RFC 9309 sections 2.4 and 2.5: at most a day, at least 500 KiB.
+FRESH_SECONDS = 3600.0
+RETRY_SECONDS = 60.0
+MAX_BYTES = 512 * 1024
+_FETCH_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+def opt_out_of(text: str) -> Protego | None:
+    """The rules of a robots.txt that are about ugly URLs; None if there are none."""
+    if _PARAMETER not in text:
+        return None
+    kept = []
+    for line in text.splitlines():
+        field = line.partition(":")[0].strip().lower()
+        if field == "user-agent" or _PARAMETER in line.partition("#")[0]:
+            kept.append(line)
+    return Protego.parse("\n".join(kept))
+
+
+class OptOut:
+    """Knows whether robots.txt forbids an ugly URL. Without a robots.txt nothing is forbidden."""
+
+    def __init__(
+        self, upstream: Upstream, public: URL, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._upstream = upstream
+        self._public = public
+        self._clock = clock
+        self._rules: Protego | None = None
+        self._reload_at = 0.0
+        self._loading = asyncio.Lock()
+
+    async def forbids(self, target: str, user_agent: str) -> bool:
+        """Whether a crawler should have no snapshot for an ugly request target."""
+        if self._clock() >= self._reload_at:
+            async with self._loading:
+                if self._clock() >= self._reload_at:
+                    await self._load()
+        if self._rules is None:
+            return False
+        return not self._rules.can_fetch(f"{self._public.origin()}{target}", user_agent)
+
+    async def _load(self) -> None:
+        try:
+            async with asyncio.timeout(_FETCH_SECONDS):
+                text = await self._fetch()
+        except (OriginError, ClientError, OSError) as error:
+            # What was known stays in force; nobody gets an error because of this.
+            log.info("robots.txt not read", reason=repr(error))
+            self._reload_at = self._clock() + RETRY_SECONDS
+            return
+        self._rules = opt_out_of(text)
+        self._reload_at = self._clock() + FRESH_SECONDS
+
+    async def _fetch(self) -> str:
+        headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
+        fields.mark(headers, self._public)
+        async with self._upstream.request("GET", PATH, headers) as response:
+            if response.status >= 500:
+                raise OriginError(f"{PATH}: status {response.status}")
+            if response.status != 200:
+                return ""
+            parts = []
+            size = 0
+            async for part in response.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size >= MAX_BYTES:
+                    break
+        return b"".join(parts)[:MAX_BYTES].decode("utf-8", "replace")

@@ -1,0 +1,91 @@
+"""Who gets a snapshot: what the owner wants for each class of crawler and for each path. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from prerender.crawlers.user_agents import CrawlerClass, UserAgents, known_names
+from prerender.urls.patterns import matches
+
+Action = Literal["forward", "render", "markdown", "refuse"]
+
+# What ends so is no page. Only a short cut: of all others the origin's Content-Type tells.
+_NO_PAGE = re.compile(
+    r"""\.(?:
+      7z | ai | apk | atom | avi | avif | bmp | br | cjs | css | csv | dat | dmg | docx? | eot | exe
+    | flac | flv | gif | gz | heic | ico | ics | ipa | iso | jpe?g | js | json | jsonld | less
+    | m3u8 | m4[av] | map | md | mjs | mov | mp[34] | mpe?g | og[gv] | opus | otf | pdf | png | pptx?
+    | psd | rar | rss
+    | svg | swf | tar | tiff? | torrent | tsx? | ttf | txt | vcf | wasm | wav | webm | webmanifest
+    | webp | wm[av] | woff2? | xlsx? | xml | ya?ml | zip
+    )$""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Which pages may be rendered: those that match ``include``, if there are any, and not ``exclude``.
+
+    Patterns describe path and query; ``*`` stands for any number of characters.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def allow(self, target: str) -> bool:
+        """Whether the page with this request target may be rendered."""
+        if any(matches(pattern, target) for pattern in self.exclude):
+            return False
+        return not self.include or any(matches(pattern, target) for pattern in self.include)
+
+
+class Triggers:
+    """``actions`` for the crawlers of each class; ``more`` names of crawlers beside the known ones.
+
+    ``accept_markdown``: who asks for Markdown gets it.
+    """
+
+    def __init__(
+        self,
+        actions: Mapping[CrawlerClass, Action] | None = None,
+        more: Mapping[CrawlerClass, tuple[str, ...]] | None = None,
+        paths: Paths | None = None,
+        *,
+        accept_markdown: bool = False,
+    ) -> None:
+        self._actions = dict(actions or {})
+        known = known_names()
+        self._user_agents = UserAgents(
+            {name: known[name] + (more or {}).get(name, ()) for name in known}
+        )
+        self._paths = paths
+        self.by_user_agent = any(action != "forward" for action in self._actions.values())
+        self.markdown_by_user_agent = "markdown" in self._actions.values()
+        self.accept_markdown = accept_markdown
+
+    def action(self, user_agent: str) -> Action:
+        """What the owner wants to be done with the requests of a client."""
+        if not self.by_user_agent:
+            return "forward"
+        crawler = self._user_agents.class_of(user_agent)
+        return "forward" if crawler is None else self._actions.get(crawler, "forward")
+
+    def class_of(self, user_agent: str) -> CrawlerClass | None:
+        """Which class of crawlers a client is of, whatever the owner wants; None for people."""
+        return self._user_agents.class_of(user_agent)
+
+    def vary(self, *, ugly: bool = False) -> tuple[str, ...]:
+        """The fields of a request that decide what there is under an ordinary or an ``ugly`` URL."""
+        by_user_agent = self.markdown_by_user_agent if ugly else self.by_user_agent
+        return ("User-Agent",) * by_user_agent + ("Accept",) * self.accept_markdown
+
+    def may_render(self, target: str) -> bool:
+        """Whether the page at a request target, in pretty form, may be rendered at all."""
+        return self._paths is None or self._paths.allow(target)
+
+
+def may_be_page(target: str) -> bool:
+    """Whether a request target may be that of a page, as far as its path tells."""
+    return not _NO_PAGE.search(target.partition("?")[0])

@@ -1,0 +1,60 @@
+"""Which class of crawler a User-Agent belongs to. Pure; the names are in user_agents.toml."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Literal, get_args
+
+CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social", "seo_tool"]
+CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
+
+# Longer ones come from nobody in earnest, and must not fill the memory.
+_LONGEST = 1024
+
+
+def known_names() -> dict[CrawlerClass, tuple[str, ...]]:
+    """The names that come with this version, by class."""
+    names = _data()
+    return {known: tuple(names[known]) for known in CLASSES}
+
+
+def known_domains() -> dict[str, tuple[str, ...]]:
+    """The domains in which the addresses of crawlers have their names, by the crawler's own name."""
+    return {name: tuple(domains) for name, domains in _data()["domains"].items()}
+
+
+def _data() -> dict[str, Any]:
+    text = (files("prerender.crawlers") / "user_agents.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+class UserAgents:
+    """Knows crawlers by ``names``: words of a User-Agent, in any case; ``^`` is for its beginning."""
+
+    def __init__(self, names: Mapping[CrawlerClass, Iterable[str]]) -> None:
+        self._patterns = {known: words_of(names[known]) for known in CLASSES if names.get(known)}
+        self._remembered = lru_cache(maxsize=1024)(self._search)
+
+    def class_of(self, user_agent: str) -> CrawlerClass | None:
+        """The class of a crawler; None for people, and for everybody who is not known."""
+        return self._remembered(user_agent[:_LONGEST])
+
+    def _search(self, user_agent: str) -> CrawlerClass | None:
+        for known, pattern in self._patterns.items():
+            if pattern.search(user_agent):
+                return known
+        return None
+
+
+def words_of(names: Iterable[str]) -> re.Pattern[str]:
+    """What finds one of these names in a User-Agent."""
+    return re.compile("|".join(_word(name) for name in names), re.ASCII | re.IGNORECASE)
+
+
+def _word(name: str) -> str:
+    word = name.removeprefix("^")
+    before = "^" if name.startswith("^") else r"(?<!\w)"
+    after = r"(?!\w)" if re.fullmatch(r"\w", word[-1], re.ASCII) else ""
+    return f"{before}{re.escape(word)}{after}"

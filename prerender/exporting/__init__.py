@@ -1,1 +1,0 @@
-"""Snapshots as files: made, served by nginx alone, and given to a running proxy."""

@@ -1,0 +1,1 @@
+"""The browser's only network: what a page may ask for, and where it goes."""

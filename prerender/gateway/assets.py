@@ -1,0 +1,236 @@
+"""The cache between pages and the origin: what one render fetched, the next ones need not.
+
+It is a shared cache in memory (RFC 9111), bounded in bytes, and nobody but the gateway sees it. What
+may be kept is decided in http/caching.py. Several pages that want an asset at once cause one request.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from functools import partial
+
+from aiohttp import ClientError, ClientResponse
+from aiohttp.web import StreamResponse
+
+from prerender.errors import OriginError
+from prerender.gateway.egress import Ask, Egress
+from prerender.gateway.plain import Plain
+from prerender.gateway.upstream import relay
+from prerender.gateway.visit import LimitReached
+from prerender.http import caching, conditional
+from prerender.http import headers as fields
+from prerender.http.caching import Stored, Terms
+from prerender.http.conditional import Outcome, parse_http_date
+
+_MOST_VARIANTS = 8
+# One answer may take this part of the room: a film must not drive all scripts out.
+_LARGEST_PART = 8
+# Of an entry without its body: its key, its header fields and the objects around them.
+_OVERHEAD_BYTES = 2000
+# What applications are made of: others that want the same wait for the first. Data is not here: an
+# answer to a question may take long, and nobody should wait for another one's.
+_WAITED_FOR = frozenset(
+    {"script", "style", "image", "font", "manifest", "worker", "sharedworker", "serviceworker"}
+)
+_UNSAFE = frozenset({"POST", "PUT", "DELETE", "PATCH"})
+
+
+class AssetStore:
+    """Kept answers by URL, the least recently used of which go first above ``max_bytes``."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._variants: OrderedDict[str, list[Stored]] = OrderedDict()
+        self.size_bytes = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<AssetStore {len(self._variants)} URLs, {self.size_bytes} of {self._max_bytes} bytes>"
+        )
+
+    def __contains__(self, url: str) -> bool:
+        return url in self._variants
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether a body of this size could be kept at all."""
+        return size + _OVERHEAD_BYTES <= self._max_bytes // _LARGEST_PART
+
+    def find(self, url: str, request: caching.Headers) -> Stored | None:
+        """The kept answer to a request, fresh or not."""
+        for stored in self._variants.get(url, ()):
+            if stored.answers(request):
+                self._variants.move_to_end(url)
+                return stored
+        return None
+
+    def put(self, url: str, stored: Stored) -> None:
+        """Keep an answer in place of the one that was selected by the same fields."""
+        if not self.has_room_for(len(stored.body)):
+            return
+        others = [it for it in self._remove(url) if it.selecting != stored.selecting]
+        self._variants[url] = variants = [stored, *others][:_MOST_VARIANTS]
+        self.size_bytes += _size(variants)
+        while self.size_bytes > self._max_bytes:
+            self._remove(next(iter(self._variants)))
+
+    def forget(self, url: str) -> None:
+        """Drop what is kept of a URL."""
+        self._remove(url)
+
+    def _remove(self, url: str) -> list[Stored]:
+        variants = self._variants.pop(url, [])
+        self.size_bytes -= _size(variants)
+        return variants
+
+
+def _size(variants: list[Stored]) -> int:
+    return sum(len(stored.body) + _OVERHEAD_BYTES for stored in variants)
+
+
+class Assets:
+    """Answers the requests of pages, from what is kept or through ``egress``.
+
+    ``max_bytes`` bounds what is kept; 0 keeps nothing.
+    """
+
+    def __init__(self, egress: Egress, max_bytes: int) -> None:
+        self._egress = egress
+        self.store = AssetStore(max_bytes)
+        # What is being fetched, by URL and the page's origin.
+        self._under_way: dict[tuple[str, str], asyncio.Future[Stored | None]] = {}
+
+    async def answer(self, ask: Ask) -> StreamResponse:
+        """Answer a request. Raises Forbidden, OriginError and LimitReached."""
+        if not caching.may_be_shared(ask.request.method, ask.headers):
+            return await self._pass(ask)
+        fresh_wanted = caching.demands_validation(ask.headers)
+        stored = self.store.find(ask.url, ask.headers)
+        if stored and not fresh_wanted and stored.is_fresh(time.monotonic()):
+            ask.exchange.cached = True
+            return _give(ask, stored)
+        if fresh_wanted or ask.exchange.destination not in _WAITED_FOR:
+            return await self._fetch(ask, stored, None)
+        key = (ask.url, ask.headers.get("Origin", ""))
+        if (first := self._under_way.get(key)) is not None:
+            stored = await asyncio.shield(first)
+            if stored and stored.answers(ask.headers):
+                ask.exchange.cached = True
+                return _give(ask, stored)
+            return await self._fetch(ask, None, None)
+        self._under_way[key] = first = asyncio.get_running_loop().create_future()
+        try:
+            return await self._fetch(ask, stored, first)
+        finally:
+            del self._under_way[key]
+            if not first.done():
+                first.set_result(None)
+
+    async def _pass(self, ask: Ask) -> StreamResponse:
+        """Pass a request on whose answer is nobody else's business."""
+        async with self._egress.ask(ask, ask.headers) as response:
+            if ask.request.method in _UNSAFE and response.status < 400:
+                self.store.forget(ask.url)  # RFC 9111 section 4.4
+            return await self._stream(ask, response, personal=True)
+
+    async def _fetch(
+        self, ask: Ask, stored: Stored | None, told: asyncio.Future[Stored | None] | None
+    ) -> StreamResponse:
+        """Ask the origin, whether what is kept is still valid or for the whole, and keep the answer.
+
+        ``told`` hears as soon as it is known whether there is something for others.
+        """
+        headers = ask.headers
+        if stored and (conditions := stored.conditions()):
+            # The browser's own conditions are answered here.
+            headers = headers.copy()
+            for name in ("If-None-Match", "If-Modified-Since"):
+                headers.popall(name, None)
+            headers.update(conditions)
+        async with self._egress.ask(ask, headers) as response:
+            if stored and response.status == 304:
+                kept = self._renewed(ask, stored, response)
+            else:
+                on = caching.terms(response.status, response.headers, time.time())
+                if on is None or not self.store.has_room_for(response.content_length or 0):
+                    if told:
+                        told.set_result(None)
+                    personal = caching.is_personal(response.headers)
+                    return await self._stream(ask, response, personal=personal, on=on)
+                kept = await self._read(ask, response, on)
+        if told:
+            told.set_result(kept)
+        return _give(ask, kept)
+
+    def _renewed(self, ask: Ask, stored: Stored, response: ClientResponse) -> Stored:
+        """What is kept, after its origin said that it is still valid."""
+        kept = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
+        if caching.is_personal(response.headers):
+            self.store.forget(ask.url)
+        else:
+            self.store.put(ask.url, kept)
+        return kept
+
+    async def _read(self, ask: Ask, response: ClientResponse, on: Terms) -> Stored:
+        """Take the whole answer and keep it."""
+        ask.visit.expect(response.content_length or 0)
+        arrived = time.monotonic()
+        parts = []
+        try:
+            async for part in response.content.iter_any():
+                ask.visit.received(ask.exchange, len(part))
+                parts.append(part)
+        except LimitReached:
+            raise
+        except (ClientError, OSError, TimeoutError) as error:
+            raise OriginError(f"{ask.url}: {error!r}") from error
+        headers = fields.end_to_end(response.headers)
+        self._egress.publish(ask, headers)
+        kept = caching.stored(ask.headers, headers, b"".join(parts), on, arrived)
+        self.store.put(ask.url, kept)
+        return kept
+
+    async def _stream(
+        self, ask: Ask, response: ClientResponse, *, personal: bool, on: Terms | None = None
+    ) -> StreamResponse:
+        headers = fields.end_to_end(response.headers)
+        self._egress.publish(ask, headers)
+        if on is None or on.lifetime <= 0:
+            caching.forbid_reuse(headers, personal=personal)
+        exchange = ask.exchange
+        exchange.status = response.status
+        if response.content_type == "text/event-stream":
+            exchange.expect_no_end()
+        ask.visit.expect(response.content_length or 0)
+        return await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
+
+
+def _give(ask: Ask, stored: Stored) -> Plain:
+    """A kept answer, or a 304 if the browser has it."""
+    headers = stored.headers.copy()
+    headers.popall("Content-Length", None)
+    if stored.lifetime > 0:
+        headers["Age"] = str(int(stored.age(time.monotonic())))
+    else:
+        caching.forbid_reuse(headers, personal=False)
+    if _is_held_already(ask, stored):
+        ask.exchange.status = 304
+        return Plain(status=304, headers=headers)
+    if not ask.exchange.received_bytes:
+        ask.visit.expect(len(stored.body))
+        ask.visit.received(ask.exchange, len(stored.body))
+    ask.exchange.status = 200
+    return Plain(headers=headers, body=stored.body)
+
+
+def _is_held_already(ask: Ask, stored: Stored) -> bool:
+    now = time.time()
+    changed = parse_http_date(stored.headers.get("Last-Modified", ""), now=now)
+    outcome = conditional.evaluate(
+        "GET",
+        ask.request.headers,
+        etag=stored.headers.get("ETag", ""),
+        # Without a date it counts as changed just now.
+        last_modified=int(now) if changed is None else changed,
+        now=now,
+    )
+    return outcome is Outcome.NOT_MODIFIED

@@ -1,0 +1,49 @@
+"""Which requests of a page are left out because a snapshot does not need them. Pure.
+
+This is about what is wanted; what may be reached at all address_policy.py decides.
+"""
+
+from collections.abc import Iterable
+from importlib.resources import files
+
+from prerender.gateway.destination import TYPES
+from prerender.urls.hosts import Hosts
+
+
+def trackers() -> Hosts:
+    """The hosts of trackers.txt."""
+    text = (files("prerender.gateway") / "trackers.txt").read_text(encoding="utf-8")
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return Hosts(f"*.{line}" for line in lines if line)
+
+
+class Policy:
+    """Leaves out the hosts of ``deny``, trackers that are not in ``allow``, and types of resources.
+
+    ``block_types`` are names of ``destination.TYPES``.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Hosts | None = None,
+        deny: Hosts | None = None,
+        block_trackers: bool = True,
+        block_types: Iterable[str] = (),
+    ) -> None:
+        self._allow = allow or Hosts()
+        self._deny = deny or Hosts()
+        self._trackers = trackers() if block_trackers else Hosts()
+        self._destinations = frozenset(kind for name in block_types for kind in TYPES[name])
+
+    def unwanted_type(self, destination: str) -> str:
+        """Why a resource of this destination is left out, whoever serves it, or ''."""
+        return f"block_types has {destination}" if destination in self._destinations else ""
+
+    def unwanted_host(self, host: str, port: int) -> str:
+        """Why a third party is left out, or ''."""
+        if self._deny.named(host, port):
+            return "deny has its host"
+        if self._trackers.named(host, port) and not self._allow.named(host, port):
+            return "a tracker"
+        return ""

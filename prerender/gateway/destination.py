@@ -1,0 +1,38 @@
+"""What a request of a page is for. Pure.
+
+Browsers say so in Sec-Fetch-Dest (W3C Fetch Metadata, section 2.1), but to secure sites only. Elsewhere
+it is told from what Chromium accepts for each kind, and from the ending of the path.
+"""
+
+from prerender.http.headers import Headers
+
+MEDIA = ("audio", "video", "track")
+# Code that the page runs.
+PROGRAMS = ("script", "worker", "sharedworker")
+# What [network] block_types can name.
+TYPES = {"image": ("image",), "font": ("font",), "media": MEDIA}
+
+_BY_ACCEPT = {"text/html": "document", "image/": "image", "text/css": "style"}
+_BY_ENDING = {
+    "script": ("js", "mjs"),
+    "style": ("css",),
+    "font": ("woff2", "woff", "ttf", "otf"),
+    "video": ("mp4", "webm", "m4v", "mov", "ogv"),
+    "audio": ("mp3", "m4a", "ogg", "oga", "opus", "wav", "flac"),
+}
+_ENDINGS = {ending: kind for kind, endings in _BY_ENDING.items() for ending in endings}
+
+
+def destination(method: str, headers: Headers, target: str) -> str:
+    """The destination of a request, as Sec-Fetch-Dest has it, or '' when it cannot be told."""
+    said = headers.get("Sec-Fetch-Dest")
+    if said is not None:
+        return said
+    if method != "GET":
+        return ""
+    accept = headers.get("Accept", "")
+    for start, kind in _BY_ACCEPT.items():
+        if accept.startswith(start):
+            return kind
+    path = target.partition("?")[0]
+    return _ENDINGS.get(path.rpartition("/")[2].rpartition(".")[2].lower(), "")

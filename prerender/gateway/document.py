@@ -1,0 +1,136 @@
+"""The target's document, fetched by ourselves before any page is taken (the origin is asked first).
+
+A redirect, an error of the origin, or something that is not HTML needs no browser.
+"""
+
+import zlib
+from collections.abc import AsyncIterator
+
+from aiohttp import ClientError, ClientResponse
+from multidict import CIMultiDict
+from yarl import URL
+
+from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
+from prerender.gateway.upstream import Upstream
+from prerender.gateway.visit import Document
+from prerender.http import headers as fields
+from prerender.http.trace_context import CURRENT
+from prerender.snapshots.variants import ORDINARY, Variant
+
+_HTML = ("text/html", "application/xhtml+xml")
+_REDIRECTS = (301, 302, 303, 307, 308)
+# Nothing is known of the crawler here but the variant: that must be the same for all who get it.
+_REQUEST = (
+    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+    ("Accept-Encoding", "gzip, deflate"),
+    ("Accept-Language", "en-US,en;q=0.9"),
+)
+# As Chrome on a phone names itself, but for its version, which is not known before there is a page.
+_MOBILE = (
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Safari/537.36"
+)
+# They describe the bytes as they were sent, and the browser gets others.
+_OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
+
+
+# What a person's browser sends, whose page is compared with the crawlers'.
+_OF_A_PERSON = (
+    *_REQUEST,
+    ("Upgrade-Insecure-Requests", "1"),
+    (
+        "User-Agent",
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+        "Chrome/140.0.0.0 Safari/537.36",
+    ),
+)
+
+
+async def fetch(
+    upstream: Upstream,
+    public: URL,
+    target: str,
+    max_bytes: int,
+    variant: Variant = ORDINARY,
+    *,
+    for_a_person: bool = False,
+) -> Document:
+    """The document of a request target, or the redirect in its place (status 3xx, an empty body).
+
+    Raises NotRenderable when the origin's own answer should be passed on instead, SnapshotTooLarge
+    above ``max_bytes`` of decoded body, OriginError and OriginTimeout. ``for_a_person``: the origin is
+    not told that a renderer asks.
+    """
+    headers: CIMultiDict[str] = CIMultiDict(_OF_A_PERSON if for_a_person else _REQUEST)
+    if variant.device == "mobile":
+        headers["User-Agent"] = _MOBILE
+    if variant.language:
+        headers["Accept-Language"] = variant.accept_language
+    if for_a_person:
+        fields.direct(headers, public)
+    else:
+        fields.mark(headers, public)
+    fields.add_trace(headers, CURRENT.get())
+    async with upstream.request("GET", target, headers) as response:
+        kept = fields.end_to_end(response.headers)
+        for name in _OF_THE_TRANSFER:
+            kept.popall(name, None)
+        fields.publish_all(kept, upstream.base, public)
+        if response.status in _REDIRECTS and "Location" in kept:
+            return Document(response.status, kept, b"")
+        if reason := _not_a_page(response):
+            raise NotRenderable(reason, origin_failed=response.status >= 500)
+        try:
+            body = await _read(response, max_bytes)
+        except TimeoutError as error:
+            raise OriginTimeout(f"{target}: {error!r}") from error
+        except (ClientError, OSError, zlib.error) as error:
+            raise OriginError(f"{target}: {error!r}") from error
+        return Document(response.status, kept, body)
+
+
+def _not_a_page(response: ClientResponse) -> str:
+    """Why there is nothing to render, or ''."""
+    status = response.status
+    # A missing page may be the application's own, drawn by its scripts; other errors are not pages.
+    if status != 200 and status not in (404, 410):
+        return f"status {status}"
+    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type not in _HTML:
+        return f"media type {media_type or 'unknown'}"
+    if response.headers.get("Content-Disposition", "").lower().startswith("attachment"):
+        return "a download"
+    if response.headers.get("Content-Encoding", "identity").lower() not in (
+        "identity",
+        "gzip",
+        "x-gzip",
+        "deflate",
+    ):
+        return "a content coding that was not asked for"
+    return ""
+
+
+async def _read(response: ClientResponse, max_bytes: int) -> bytes:
+    parts = []
+    size = 0
+    async for part in _decoded(response, max_bytes):
+        size += len(part)
+        if size > max_bytes:
+            raise SnapshotTooLarge(f"{response.url.path}: the document is over {max_bytes} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _decoded(response: ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
+    """The body without its content coding. A bomb stops at ``max_bytes`` and a little."""
+    coding = response.headers.get("Content-Encoding", "identity").lower()
+    if coding == "identity":
+        async for part in response.content.iter_any():
+            yield part
+        return
+    # 32 + 15: gzip and zlib are told apart by their first bytes.
+    decoder = zlib.decompressobj(32 + zlib.MAX_WBITS)
+    async for part in response.content.iter_any():
+        yield decoder.decompress(part, max_bytes + 1)
+    yield decoder.flush()
+    if not decoder.eof:
+        raise OriginError("the compressed document is cut short")

@@ -1,0 +1,117 @@
+"""The way out of the gateway: to the origin for the site's own host, else to a guarded third party."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from aiohttp import ClientResponse, ClientSession
+from aiohttp.web import BaseRequest, StreamResponse
+from multidict import CIMultiDict
+from yarl import URL
+
+from prerender.gateway import address_policy, websocket
+from prerender.gateway.address_policy import Guard
+from prerender.gateway.upstream import Upstream, send
+from prerender.gateway.visit import Exchange, Visit
+from prerender.http import headers as fields
+from prerender.urls.hosts import normalized
+
+_WEB_PORTS = (80, 443)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a page on its way out. ``headers`` are its end-to-end fields.
+
+    ``own``: it is for the site itself. Otherwise ``host`` and ``port`` name a third party.
+    """
+
+    request: BaseRequest
+    url: str
+    host: str
+    port: int
+    own: bool
+    headers: CIMultiDict[str]
+    visit: Visit
+    exchange: Exchange
+
+
+class Egress:
+    """``public`` is the site's public URL, ``upstream`` leads to its origin.
+
+    ``marked``: requests to the site tell that a renderer makes them.
+    """
+
+    def __init__(
+        self,
+        public: URL,
+        upstream: Upstream,
+        third_parties: ClientSession,
+        guard: Guard,
+        *,
+        marked: bool = True,
+    ) -> None:
+        self._public = public
+        self._address = fields.mark if marked else fields.direct
+        self._upstream = upstream
+        self._third_parties = third_parties
+        self._guard = guard
+
+    def is_own(self, host: str, port: int) -> bool:
+        """Whether a host is the site's. Plain and TLS are the same site: what its http:// URLs would
+        get from outside is the way to where we are already."""
+        ports = (*_WEB_PORTS, self._public.port)
+        return normalized(host) == normalized(self._public.raw_host or "") and port in ports
+
+    @asynccontextmanager
+    async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:
+        """Send a request with these header fields. Raises address_policy.Forbidden and OriginError."""
+        async with self._send(ask, headers.copy()) as response:
+            yield response
+
+    def _send(
+        self, ask: Ask, headers: CIMultiDict[str]
+    ) -> AbstractAsyncContextManager[ClientResponse]:
+        request = ask.request
+        target = fields.origin_form(request.raw_path)
+        body = request.content if request.body_exists else None
+        if ask.own:
+            self._address(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
+            return self._upstream.request(request.method, target, headers, body)
+        url = self._checked(ask, target)
+        return send(self._third_parties, request.method, url, headers, body)
+
+    async def relay_websocket(self, ask: Ask) -> StreamResponse:
+        """Connect a page's WebSocket. Raises address_policy.Forbidden and OriginError."""
+        target = fields.origin_form(ask.request.raw_path)
+        headers = ask.headers.copy()
+        received = partial(ask.visit.received, ask.exchange)
+        if ask.own:
+            self._address(headers, self._public)
+            fields.add_trace(headers, ask.visit.trace)
+            return await self._upstream.relay_websocket(ask.request, target, headers, received)
+        url = self._checked(ask, target)
+        return await websocket.relay(ask.request, self._third_parties, url, headers, received)
+
+    def publish(self, ask: Ask, headers: CIMultiDict[str]) -> None:
+        """Take the origin's internal host out of what leads the browser on."""
+        if ask.own:
+            fields.publish_all(headers, self._upstream.base, self._public)
+
+    def _checked(self, ask: Ask, target: str) -> URL:
+        self._guard.check(ask.host, ask.port)
+        return URL(f"{ask.request.scheme}://{ask.request.host}/#{target}", encoded=True)
+
+
+def host_and_port(request: BaseRequest) -> tuple[str, int]:
+    """The host and port that a request is for. Raises Forbidden when its Host header names none."""
+    try:
+        url = URL(f"{request.scheme}://{request.host}/", encoded=True)
+        host, port = url.host, url.port
+    except ValueError as error:
+        raise address_policy.Forbidden(f"{request.host!r} is not a host: {error}") from error
+    if not host or port is None:
+        raise address_policy.Forbidden(f"{request.host!r} is not a host")
+    return host, port

@@ -1,0 +1,260 @@
+"""The browser's only way to any network: two listeners on loopback, plain and TLS.
+
+Chromium resolves every host name to one of them (``Gateway.resolver_rules``). A request is left out
+(blocklist.py), answered from what is kept (assets.py), or goes on through egress.py: for the site's own
+host to the origin, to third parties only where address_policy.py allows it. The page lives at its
+public URL all the while, so nothing internal can get into a snapshot.
+
+A request tells which page it is from by a number in the User-Agent, in a place where browsers
+always have a zero; it is taken out before the request goes on.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import structlog
+from aiohttp import ClientSession
+from aiohttp.web import BaseRequest, ServerRunner, StreamResponse, TCPSite
+from yarl import URL
+
+from prerender.errors import OriginError
+from prerender.gateway import websocket
+from prerender.gateway.address_policy import Forbidden, Guard
+from prerender.gateway.assets import Assets
+from prerender.gateway.blocklist import Policy
+from prerender.gateway.certificate import Certificate
+from prerender.gateway.destination import destination
+from prerender.gateway.egress import Ask, Egress, host_and_port
+from prerender.gateway.listener import http_server
+from prerender.gateway.peer import Peers
+from prerender.gateway.plain import Plain
+from prerender.gateway.stubs import stand_in
+from prerender.gateway.upstream import Upstream
+from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
+from prerender.http import headers as fields
+from prerender.http.trace_context import CURRENT
+
+_HOST = "127.0.0.1"
+_IDLE_SECONDS = 300
+_SHUTDOWN_SECONDS = 0.5
+# "Chrome/156.0.0.N": reduced user agents have 0 for N, ours has the number of the page.
+_PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
+# Shared workers call the browser by its full name, other requests by the one with the number.
+_OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
+
+log = structlog.get_logger(__name__)
+
+
+def number_user_agent(user_agent: str, number: int) -> str:
+    """A reduced Chrome user agent that carries the number of a page (from 1)."""
+    return _PAGE_NUMBER.sub(rf"\g<1>{number}", user_agent)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRules:
+    """What pages may reach, what they do without, how much they may ask for, and how many bytes of
+    answers are kept for the next render (0: none). ``marked``: the site can tell who asks."""
+
+    guard: Guard = field(default_factory=Guard)
+    policy: Policy = field(default_factory=Policy)
+    limits: VisitLimits = field(default_factory=VisitLimits)
+    cache_bytes: int = 0
+    marked: bool = True
+
+
+class Gateway:
+    """Answers the requests of all pages of a browser. Make it with ``async with Gateway.open(...)``.
+
+    ``public`` is the site's public URL, ``upstream`` leads to its origin. ``third_parties`` has to
+    resolve names by way of the guard of ``rules`` (GuardedResolver).
+    """
+
+    def __init__(
+        self, public: URL, upstream: Upstream, third_parties: ClientSession, rules: NetworkRules
+    ) -> None:
+        self._public = public
+        self._rules = rules
+        self._egress = Egress(public, upstream, third_parties, rules.guard, marked=rules.marked)
+        self.assets = Assets(self._egress, rules.cache_bytes)
+        self.traffic = Traffic()
+        self._visits: dict[int, Visit] = {}
+        self._peers: Peers | None = None
+        self.certificate = Certificate()
+        self.plain_port = 0
+        self.tls_port = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        public: URL,
+        upstream: Upstream,
+        third_parties: ClientSession,
+        rules: NetworkRules | None = None,
+    ) -> AsyncIterator["Gateway"]:
+        """A gateway that listens."""
+        gateway = cls(public, upstream, third_parties, rules or NetworkRules())
+        runner = ServerRunner(
+            http_server(gateway._handle, _IDLE_SECONDS), shutdown_timeout=_SHUTDOWN_SECONDS
+        )
+        await runner.setup()
+        gateway._peers = peers = Peers()
+        try:
+            tls = gateway.certificate.server_context()
+            await TCPSite(runner, _HOST, 0).start()
+            await TCPSite(runner, _HOST, 0, ssl_context=tls).start()
+            gateway.plain_port, gateway.tls_port = (address[1] for address in runner.addresses)
+            yield gateway
+        finally:
+            await runner.cleanup()
+            peers.close()
+
+    @property
+    def resolver_rules(self) -> str:
+        """The value of Chromium's ``--host-resolver-rules`` that leads everything here."""
+        ports = {"http": self.plain_port, "https": self.tls_port}
+        # The first rule that fits counts, so those for one host come before those for all.
+        rules = {
+            origin.authority: ports[origin.scheme] for origin in self._rules.guard.allow.origins
+        }
+        rules |= {
+            f"*:{self._public.port}": ports[self._public.scheme],
+            "*:443": self.tls_port,
+            "*:80": self.plain_port,
+        }
+        mapped = [f"MAP {pattern} {_HOST}:{port}" for pattern, port in rules.items()]
+        return ", ".join([*mapped, "MAP * ~NOTFOUND"])
+
+    @contextmanager
+    def visit(
+        self, page_number: int, document: Document | None, accept_language: str = ""
+    ) -> Iterator[Visit]:
+        """Serve a page while it renders: its first navigation gets ``document``, if there is one.
+
+        ``accept_language``: what requests say that have no such field.
+        """
+        visit = self._visits[page_number] = Visit(
+            self._public,
+            document,
+            self._rules.limits,
+            accept_language,
+            CURRENT.get(),
+            self.traffic,
+        )
+        try:
+            yield visit
+        finally:
+            del self._visits[page_number]
+
+    async def _handle(self, request: BaseRequest) -> StreamResponse:
+        if not self._is_ours(request):
+            log.warning("a process of another user was refused", host=request.host)
+            return _refusal()
+        visit, user_agent = self._whose(request)
+        target = fields.origin_form(request.raw_path)
+        url = f"{request.scheme}://{request.host}{target}"
+        wanted = destination(request.method, request.headers, target)
+        with visit.exchange(request.method, url, wanted) as exchange:
+            if wanted == "document" and (document := visit.take_document()):
+                exchange.status = document.status
+                exchange.received_bytes = len(document.body)
+                return _handed_over(document)
+            try:
+                visit.check_requests()
+                async with asyncio.timeout(self._rules.limits.request_timeout) as exchange.deadline:
+                    return await self._answer(request, url, user_agent, visit, exchange)
+            except (Forbidden, LimitReached) as error:
+                return _refused(visit, exchange, error)
+            except TimeoutError:
+                # Its server's failure, which makes a doubtful snapshot; no decision of ours.
+                exchange.status = HTTPStatus.GATEWAY_TIMEOUT
+                return Plain(status=exchange.status)
+            except OriginError as error:
+                if isinstance(cause := _root_cause(error), Forbidden):
+                    return _refused(visit, exchange, cause)
+                exchange.status = error.status
+                return Plain(status=error.status)
+
+    async def _answer(
+        self, request: BaseRequest, url: str, user_agent: str, visit: Visit, exchange: Exchange
+    ) -> StreamResponse:
+        host, port = host_and_port(request)
+        own = self._egress.is_own(host, port)
+        reason = self._rules.policy.unwanted_type(exchange.destination)
+        if not own:
+            reason = reason or self._rules.policy.unwanted_host(host, port)
+        if reason:
+            return _left_out(request, exchange, reason)
+        headers = fields.end_to_end(request.headers)
+        headers["User-Agent"] = user_agent
+        if visit.accept_language:
+            # Chromium lets frames speak the page's language, but not their workers.
+            headers.setdefault("Accept-Language", visit.accept_language)
+        ask = Ask(request, url, host, port, own, headers, visit, exchange)
+        if websocket.is_upgrade(request):
+            exchange.expect_no_end()
+            return await self._egress.relay_websocket(ask)
+        return await self.assets.answer(ask)
+
+    def _is_ours(self, request: BaseRequest) -> bool:
+        """Whether it may be our browser that asks: other users of this machine are nobody's pages."""
+        if request.transport is None or self._peers is None:
+            return True  # it has left already
+        theirs, mine = map(request.transport.get_extra_info, ("peername", "sockname"))
+        return self._peers.is_ours(theirs, mine)
+
+    def _whose(self, request: BaseRequest) -> tuple[Visit, str]:
+        """The visit that a request belongs to, and its User-Agent without the number.
+
+        Requests of shared workers carry no number, and those of a page that has just been taken
+        away come too late: they get a visit of their own that nobody looks at.
+        """
+        user_agent = request.headers.get("User-Agent", "")
+        match = _PAGE_NUMBER.search(user_agent)
+        visit = self._visits.get(int(match[2])) if match else None
+        if visit is None:
+            visit = Visit(self._public, None, self._rules.limits, traffic=self.traffic)
+        return visit, _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
+
+
+def _handed_over(document: Document) -> Plain:
+    headers = document.headers.copy()
+    # Every navigation has to come here, where the next document waits.
+    headers["Cache-Control"] = "no-store"
+    return Plain(status=document.status, headers=headers, body=document.body)
+
+
+def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
+    exchange.blocked = True
+    exchange.reason = str(error)
+    exchange.status = HTTPStatus.FORBIDDEN
+    if not visit.flooded:
+        # A limit that is too low for the site costs content.
+        write = log.warning if isinstance(error, LimitReached) else log.info
+        write("request of a page refused", url=exchange.url, reason=str(error))
+    return _refusal()
+
+
+def _refusal() -> Plain:
+    return Plain(status=HTTPStatus.FORBIDDEN, headers={"Cache-Control": "no-store"})
+
+
+def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
+    exchange.blocked = True
+    exchange.reason = reason
+    log.debug("request of a page left out", url=exchange.url, reason=reason)
+    answer = (
+        _refusal() if websocket.is_upgrade(request) else stand_in(request, exchange.destination)
+    )
+    exchange.status = answer.status
+    return answer
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return error

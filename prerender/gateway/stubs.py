@@ -1,0 +1,59 @@
+"""What a page gets for a request that was left out: something harmless of the kind that it asked for.
+
+A refusal would be an error to the page, and pages act on errors: they put placeholders in, try again
+or wait. An empty script loads, and the queue that it would have worked through stays an array.
+"""
+
+import base64
+import struct
+
+from aiohttp.web import BaseRequest
+
+from prerender.gateway.plain import Plain
+
+# One transparent pixel: the smallest GIF.
+_PIXEL = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+_RATE = 8000
+# A second of silence: players of sound and of pictures take it (WAVE, 8 bits, mono).
+_SILENCE = (
+    struct.pack(
+        "<4sI4s4sIHHIIHH4sI",
+        b"RIFF", 36 + _RATE, b"WAVE", b"fmt ", 16, 1, 1, _RATE, _RATE, 1, 8, b"data", _RATE,
+    )
+    + b"\x80" * _RATE
+)  # fmt: skip
+_SCRIPT = ("text/javascript", b"")
+_BY_DESTINATION = {
+    "script": _SCRIPT,
+    "worker": _SCRIPT,
+    "sharedworker": _SCRIPT,
+    "serviceworker": _SCRIPT,
+    "style": ("text/css", b""),
+    "image": ("image/gif", _PIXEL),
+    "audio": ("audio/wav", _SILENCE),
+    "video": ("audio/wav", _SILENCE),
+    "track": ("text/vtt", b"WEBVTT\n"),
+    "iframe": ("text/html", b""),
+    "frame": ("text/html", b""),
+    "document": ("text/html", b""),
+}
+# What pages of other origins ask for is granted: there is nothing to protect (CORS protocol).
+_GRANTED = {
+    "Origin": "Access-Control-Allow-Origin",
+    "Access-Control-Request-Method": "Access-Control-Allow-Methods",
+    "Access-Control-Request-Headers": "Access-Control-Allow-Headers",
+}
+
+
+def stand_in(request: BaseRequest, destination: str) -> Plain:
+    """The answer to a request that was left out, readable for every origin."""
+    headers = {"Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "cross-origin"}
+    for asked, granted in _GRANTED.items():
+        if value := request.headers.get(asked):
+            headers[granted] = value
+    if "Origin" in request.headers:
+        headers["Access-Control-Allow-Credentials"] = "true"
+    if destination not in _BY_DESTINATION:
+        return Plain(status=204, headers=headers)
+    media_type, body = _BY_DESTINATION[destination]
+    return Plain(headers=headers | {"Content-Type": media_type}, body=body)

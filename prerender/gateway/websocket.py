@@ -1,0 +1,130 @@
+"""WebSockets of the browser, relayed message by message (those of clients: proxy/tunnel.py).
+
+The origin is asked before the client gets its 101, so subprotocol, cookies and refusals are the
+origin's own (RFC 6455 section 4.2).
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+from aiohttp import (
+    ClientError,
+    ClientSession,
+    ClientWebSocketResponse,
+    WSMessage,
+    WSMsgType,
+    WSServerHandshakeError,
+)
+from aiohttp.web import BaseRequest, Response, StreamResponse, WebSocketResponse
+from multidict import CIMultiDict
+from yarl import URL
+
+from prerender.errors import OriginError
+
+MAX_MESSAGE_BYTES = 64 * 1024**2
+CLOSE_SECONDS = 2.0
+GOING_AWAY = 1001
+
+# The client library makes its own.
+_HANDSHAKE = frozenset(
+    {
+        "sec-websocket-key",
+        "sec-websocket-version",
+        "sec-websocket-extensions",
+        "sec-websocket-protocol",
+    }
+)
+
+log = structlog.get_logger(__name__)
+
+Socket = ClientWebSocketResponse | WebSocketResponse
+# Hears the length of each message from the origin; an OSError of it ends the connection.
+OnMessage = Callable[[int], None]
+
+
+def is_upgrade(request: BaseRequest) -> bool:
+    """Whether a request asks for a WebSocket (RFC 6455 section 4.2.1)."""
+    return request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+
+
+async def relay(
+    request: BaseRequest,
+    session: ClientSession,
+    url: URL,
+    headers: CIMultiDict[str],
+    on_message: OnMessage | None = None,
+) -> StreamResponse:
+    """Connect the client's WebSocket with the one at ``url`` until either side closes.
+
+    Raises OriginError when the origin cannot be reached; its refusal is passed on.
+    """
+    protocols = [
+        protocol.strip()
+        for value in request.headers.getall("Sec-WebSocket-Protocol", ())
+        for protocol in value.split(",")
+    ]
+    sent = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _HANDSHAKE)
+    try:
+        origin = await session.ws_connect(
+            url,
+            protocols=protocols,
+            headers=sent,
+            autoping=False,
+            autoclose=False,
+            max_msg_size=MAX_MESSAGE_BYTES,
+        )
+    except WSServerHandshakeError as refusal:
+        return Response(status=refusal.status if refusal.status != 101 else 502)
+    except (ClientError, OSError, TimeoutError) as error:
+        raise OriginError(f"WebSocket {url.host}: {error!r}") from error
+    client = WebSocketResponse(
+        protocols=[origin.protocol] if origin.protocol else (),
+        autoping=False,
+        autoclose=False,
+        compress=False,
+        max_msg_size=MAX_MESSAGE_BYTES,
+    )
+    try:
+        await client.prepare(request)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(_pump(client, origin), name="websocket to origin")
+            both.create_task(_pump(origin, client, on_message), name="websocket to client")
+    finally:
+        with suppress(ClientError, OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await client.close(code=GOING_AWAY)
+                await origin.close(code=GOING_AWAY)
+    return client
+
+
+async def _pump(source: Socket, sink: Socket, on_message: OnMessage | None = None) -> None:
+    """Copy messages until ``source`` closes, then close ``sink`` with the same code and reason."""
+    code = GOING_AWAY
+    reason = b""
+    try:
+        while True:
+            message: WSMessage = await source.receive()
+            if on_message and message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+                on_message(len(message.data))
+            match message.type:
+                case WSMsgType.TEXT:
+                    await sink.send_str(message.data)
+                case WSMsgType.BINARY:
+                    await sink.send_bytes(message.data)
+                case WSMsgType.PING:
+                    await sink.ping(message.data)
+                case WSMsgType.PONG:
+                    await sink.pong(message.data)
+                case WSMsgType.CLOSE:
+                    code, reason = message.data or 1000, (message.extra or "").encode()
+                    return
+                case _:
+                    return
+    except (ClientError, OSError) as error:
+        log.debug("websocket lost", error=repr(error))
+    finally:
+        with suppress(ClientError, OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await sink.close(code=code, message=reason)

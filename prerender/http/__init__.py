@@ -1,0 +1,1 @@
+"""HTTP as a protocol: heads, bodies, conditions, negotiation, caching. Pure, but for connection.py."""

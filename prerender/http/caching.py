@@ -1,0 +1,198 @@
+"""What the gateway may keep of the answers to pages, and for how long. Pure; RFC 9111.
+
+Stricter than a shared cache has to be: nothing is kept by guesswork (section 4.2.2), nothing stale is
+used (4.2.4), and documents and data only if they say that they are for everybody.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from prerender.http.conditional import parse_http_date
+
+Headers = CIMultiDict[str] | CIMultiDictProxy[str]
+
+# Fields that the browser itself sends. Any other one was put there by the page's scripts, and what an
+# origin answers to it must not be what others get.
+_BROWSERS_OWN = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "connection",
+        "cookie",
+        "dnt",
+        "host",
+        "if-modified-since",
+        "if-none-match",
+        "origin",
+        "pragma",
+        "priority",
+        "purpose",
+        "referer",
+        "save-data",
+        "upgrade-insecure-requests",
+        "user-agent",
+    }
+)
+# These can be set by scripts all the same, so answers are told apart by them whatever Vary says.
+_ALWAYS_SELECTING = ("Accept", "Accept-Encoding", "Accept-Language", "Origin", "User-Agent")
+# Media types of what applications are made of. Documents and data are not here.
+_ASSET = re.compile(
+    r"(?:image|font|audio|video)/.*|text/css|(?:text|application)/(?:x-)?(?:java|ecma)script"
+    r"|application/(?:wasm|manifest\+json|vnd\.ms-fontobject|(?:x-)?font-.*)",
+    re.IGNORECASE,
+)
+_DIRECTIVE = re.compile(r'([^\s=,;"]+)(?:=("(?:[^"\\]|\\.)*"|[^\s,;]*))?')
+_LONGEST_SECONDS = 2**31  # section 1.2.2
+# Those of the answer that a 304 belongs to stay (section 3.2).
+_NOT_REFRESHED = frozenset({"content-encoding", "content-length", "content-range", "content-type"})
+
+Selecting = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms an answer may be kept: seconds it is fresh in all, and its age on arrival."""
+
+    lifetime: float
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A kept answer (status 200). ``born``: monotonic seconds when its age was 0."""
+
+    selecting: Selecting
+    headers: CIMultiDict[str]
+    body: bytes
+    lifetime: float
+    born: float
+
+    def age(self, now: float) -> float:
+        """Seconds since its origin made it or last confirmed it (section 4.2.3)."""
+        return max(0.0, now - self.born)
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether it may be used without asking (section 4.2)."""
+        return self.age(now) < self.lifetime
+
+    def answers(self, request: Headers) -> bool:
+        """Whether it was selected by the same fields as ``request`` (section 4.1)."""
+        return all(_line(request, name) == value for name, value in self.selecting)
+
+    def conditions(self) -> dict[str, str]:
+        """The fields that ask whether it is still valid (section 4.3.1)."""
+        pairs = (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified"))
+        return {ask: self.headers[have] for ask, have in pairs if have in self.headers}
+
+
+def directives(headers: Headers) -> dict[str, str]:
+    """Cache-Control: names in lower case with their values; of a repeated one the first counts."""
+    found: dict[str, str] = {}
+    for name, value in _DIRECTIVE.findall(_line(headers, "Cache-Control")):
+        found.setdefault(name.lower(), value.strip('"'))
+    return found
+
+
+def may_be_shared(method: str, request: Headers) -> bool:
+    """Whether a request is one whose answer others may get, or that may get another's answer."""
+    if method != "GET" or "no-store" in directives(request):
+        return False
+    return all(name.lower() in _BROWSERS_OWN or name.lower().startswith("sec-") for name in request)
+
+
+def demands_validation(request: Headers) -> bool:
+    """Whether the page wants to hear it from the origin (section 5.2.1)."""
+    wanted = directives(request)
+    if not wanted:
+        return "no-cache" in request.get("Pragma", "").lower()
+    return bool(wanted.keys() & {"no-cache", "max-age", "min-fresh"})
+
+
+def is_personal(response: Headers) -> bool:
+    """Whether an answer is for one visitor only."""
+    return bool(directives(response).keys() & {"private", "no-store"}) or "Set-Cookie" in response
+
+
+def terms(status: int, response: Headers, now: float) -> Terms | None:
+    """On what terms an answer to a request that may be shared can be kept; None if it cannot.
+
+    ``now`` in Unix seconds, of the arrival.
+    """
+    said = directives(response)
+    if status != 200 or is_personal(response) or "*" in _vary(response):
+        return None
+    media_type = response.get("Content-Type", "").partition(";")[0].strip()
+    if not _ASSET.fullmatch(media_type) and not said.keys() & {"public", "s-maxage"}:
+        return None
+    lifetime = 0.0 if "no-cache" in said else _lifetime(said, response, now)
+    if lifetime <= 0 and not ("ETag" in response or "Last-Modified" in response):
+        return None
+    return Terms(lifetime, _age(response, now))
+
+
+def stored(
+    request: Headers, headers: CIMultiDict[str], body: bytes, on: Terms, now: float
+) -> Stored:
+    """What is kept of an answer; ``now`` in monotonic seconds."""
+    kept = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in ("age", "date"))
+    names = dict.fromkeys(name.lower() for name in (*_ALWAYS_SELECTING, *_vary(headers)))
+    selecting = tuple((name, _line(request, name)) for name in names)
+    return Stored(selecting, kept, body, on.lifetime, now - on.age)
+
+
+def refreshed(old: Stored, response: Headers, wall: float, now: float) -> Stored:
+    """A kept answer after a 304 (section 4.3.4); ``wall`` in Unix, ``now`` in monotonic seconds."""
+    headers = old.headers.copy()
+    update = [
+        (k, v) for k, v in response.items() if k.lower() not in (*_NOT_REFRESHED, "age", "date")
+    ]
+    for name, _ in update:
+        headers.popall(name, None)
+    headers.extend(update)
+    dated = headers.copy()
+    dated.extend((k, v) for k, v in response.items() if k.lower() in ("age", "date"))
+    on = terms(200, dated, wall) or Terms(0.0, 0.0)
+    return replace(old, headers=headers, lifetime=on.lifetime, born=now - on.age)
+
+
+def forbid_reuse(headers: CIMultiDict[str], *, personal: bool) -> None:
+    """Keep the browser's own cache from using an answer again unasked: pages are used for one render
+    after another, and each has to see what a new visitor would."""
+    headers["Cache-Control"] = "no-store" if personal else "no-cache"
+    headers.popall("Expires", None)
+    headers.popall("Pragma", None)
+
+
+def _lifetime(said: dict[str, str], response: Headers, now: float) -> float:
+    """Explicit freshness in seconds (section 4.2.1); 0 when there is none or it makes no sense."""
+    for name in ("s-maxage", "max-age"):
+        if name in said:
+            text = said[name]
+            is_number = text.isascii() and text.isdigit()
+            return float(min(int(text[:12]), _LONGEST_SECONDS)) if is_number else 0.0
+    expires = parse_http_date(_line(response, "Expires"), now=now)
+    if expires is None:
+        return 0.0
+    date = parse_http_date(_line(response, "Date"), now=now)
+    return float(expires - (now if date is None else date))
+
+
+def _age(response: Headers, now: float) -> float:
+    date = parse_http_date(_line(response, "Date"), now=now)
+    said = response.get("Age", "")
+    age = int(said[:12]) if said.isascii() and said.isdigit() else 0
+    return max(0.0, float(age), 0.0 if date is None else now - date)
+
+
+def _vary(response: Headers) -> Iterable[str]:
+    return {name.strip().lower() for name in _line(response, "Vary").split(",") if name.strip()}
+
+
+def _line(headers: Headers, name: str) -> str:
+    """The combined value of a field (RFC 9110 section 5.2), '' if there is none."""
+    return ", ".join(headers.getall(name, ()))

@@ -1,0 +1,256 @@
+"""A socket with deadlines: bytes in, bytes out, and no wait without an end."""
+
+import asyncio
+import socket
+import struct
+from math import inf
+from typing import cast
+
+from prerender.http.body import CutShort, Decoder
+from prerender.http.head import MAX_HEAD_BYTES, BadMessage
+
+# Received and not yet taken: above the first reading stops, below the second it goes on.
+_PAUSE_BYTES = 262144
+_RESUME_BYTES = 65536
+_SWEEP_SECONDS = 0.2
+_PROBES = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Connection(asyncio.Protocol):
+    """One TCP connection, either side's. One task may read while another one writes.
+
+    Deadlines are kept by a sweep over all connections (``Sweeper``): a timer for each wait would be
+    the largest part of the cost of a small request. They are exact to ``_SWEEP_SECONDS``.
+    """
+
+    def __init__(self, sweeper: "Sweeper") -> None:
+        self.buffer = bytearray()
+        self.ended = False
+        self.lost = False
+        self._sweeper = sweeper
+        self._loop = sweeper.loop
+        self._transport: asyncio.Transport | None = None
+        self._reading_paused = False
+        self._reader: asyncio.Future[None] | None = None
+        self._read_deadline = inf
+        self._expected_by = inf
+        self._failure: BaseException | None = None
+        self._writing_paused = False
+        self._writer: asyncio.Future[None] | None = None
+        self._write_deadline = inf
+        self._write_timeout = inf
+        self._unsent_bytes = 0
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._sweeper.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        if len(self.buffer) > _PAUSE_BYTES and not self._reading_paused:
+            self._reading_paused = True
+            self.transport.pause_reading()
+        self.wake_reader()
+
+    def eof_received(self) -> bool | None:
+        self.ended = True
+        self.wake_reader()
+        return None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended = self.lost = True
+        self._sweeper.connections.discard(self)
+        self.wake_reader()
+        self._wake_writer()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._wake_writer()
+
+    # What the rest of the project calls.
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    async def receive(self, deadline: float) -> bool:
+        """Wait for more bytes in ``buffer``; False when there will be none.
+
+        Raises TimeoutError at ``deadline``, a time of the loop. ``inf`` is for waits that end with
+        another one; ``expect_by`` can give them a deadline later.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self.ended:
+            return False
+        if self._reading_paused and len(self.buffer) < _RESUME_BYTES:
+            self._reading_paused = False
+            self.transport.resume_reading()
+        self._reader = self._loop.create_future()
+        self._read_deadline = min(deadline, self._expected_by)
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+            self._read_deadline = inf
+        return bool(self.buffer) or not self.ended
+
+    async def receive_head(self, deadline: float) -> bytes | None:
+        """A message's head without the empty line after it; None if the input ends before it begins.
+
+        Raises BadMessage when it is too long, CutShort and TimeoutError.
+        """
+        searched = 0
+        while (end := self.buffer.find(b"\r\n\r\n", searched)) < 0:
+            if len(self.buffer) > MAX_HEAD_BYTES:
+                raise BadMessage("the head is too long", 431)
+            searched = max(0, len(self.buffer) - 3)
+            if not await self.receive(deadline):
+                if self.buffer:
+                    raise CutShort("the head is cut short")
+                return None
+        if end > MAX_HEAD_BYTES:
+            raise BadMessage("the head is too long", 431)
+        self._expected_by = inf
+        with memoryview(self.buffer) as view:
+            head = bytes(view[:end])
+        del self.buffer[: end + 4]
+        return head
+
+    async def receive_body(self, decoder: Decoder, timeout: float) -> bytes:
+        """The next piece of a body, b"" at its end.
+
+        Raises BadMessage, CutShort, and TimeoutError after ``timeout`` seconds without a byte.
+        """
+        while not decoder.done:
+            if self.buffer and (piece := decoder.decode(self.buffer)):
+                if self.buffer:
+                    await asyncio.sleep(0)  # tiny chunks: others have their turn
+                return piece
+            if not decoder.done and not await self.receive(self._loop.time() + timeout):
+                decoder.end_of_input()
+        return b""
+
+    def wait_until(self, deadline: float) -> None:
+        """Give the wait for bytes that is under way another deadline."""
+        self._read_deadline = deadline
+
+    def expect_by(self, deadline: float) -> None:
+        """Give the wait for a head that is under way a deadline."""
+        self._read_deadline = self._expected_by = deadline
+
+    def wake_reader(self) -> None:
+        """End the wait for bytes that is under way."""
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def fail_reader(self, error: BaseException) -> None:
+        """Let the wait for bytes that is under way, or else the next one, raise an error."""
+        self._failure = error
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_exception(error)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes. Ask ``drain`` before there are more."""
+        if not self.lost:
+            self.transport.write(data)
+
+    @property
+    def congested(self) -> bool:
+        """Whether the other side takes less than is written."""
+        return self._writing_paused and not self.lost
+
+    async def drain(self, timeout: float) -> None:
+        """Wait until the other side has taken most of what was written.
+
+        Raises TimeoutError when it took nothing for ``timeout`` seconds, ConnectionError when it left.
+        """
+        while self._writing_paused and not self.lost:
+            self._writer = self._loop.create_future()
+            self._watch_writing(timeout)
+            try:
+                await self._writer
+            finally:
+                self._writer = None
+                self._write_deadline = inf
+        if self.lost:
+            raise ConnectionResetError("the connection is gone")
+
+    def close(self, timeout: float) -> None:
+        """Close when all has been sent, or nothing more of it for ``timeout`` seconds."""
+        if self._transport is not None and not self.lost:
+            self._watch_writing(timeout)
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, in a way that cannot be taken for an ordinary end (by a TCP reset)."""
+        if self._transport is not None and not self.lost:
+            connection: socket.socket | None = self._transport.get_extra_info("socket")
+            if connection is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._transport.abort()
+
+    def sweep(self, now: float) -> None:
+        """End the waits whose deadlines have passed."""
+        if now >= self._read_deadline:
+            self._read_deadline = inf
+            if self._reader is not None and not self._reader.done():
+                self._reader.set_exception(TimeoutError("nothing was received in time"))
+        if now >= self._write_deadline:
+            unsent = self.transport.get_write_buffer_size()
+            if unsent < self._unsent_bytes:
+                self._watch_writing(self._write_timeout)
+            else:
+                self._write_deadline = inf
+                if self._writer is None:
+                    self.abort()
+                elif not self._writer.done():
+                    self._writer.set_exception(TimeoutError("nothing was taken in time"))
+
+    def _watch_writing(self, timeout: float) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._write_timeout = timeout
+        self._write_deadline = self._loop.time() + timeout
+
+    def notice_death(self) -> None:
+        """Find out within two minutes that the other side's machine is gone, by probes of TCP."""
+        connection: socket.socket = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _PROBES:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    def _wake_writer(self) -> None:
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_result(None)
+
+
+class Sweeper:
+    """Holds all connections and looks at their deadlines, while used as a context manager."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.connections: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> "Sweeper":
+        self._sweep()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _sweep(self) -> None:
+        self._timer = self.loop.call_later(_SWEEP_SECONDS, self._sweep)
+        now = self.loop.time()
+        for connection in tuple(self.connections):
+            connection.sweep(now)

@@ -1,0 +1,94 @@
+"""Who a request is from when proxies stand in front of us. Pure."""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from prerender.http.head import Fields
+
+if TYPE_CHECKING:
+    from prerender.config.places import Network
+    from prerender.proxy.request import Request
+
+# RFC 7239 section 4: for=192.0.2.1, for="[2001:db8::1]:4711".
+_FOR = re.compile(r'(?:^|;)\s*for\s*=\s*"?([^";]+)"?', re.IGNORECASE)
+_FORWARDED_FOR = "x-forwarded-for"
+_FORWARDED = "forwarded"
+_REMEMBERED = 1024
+_LONGEST_REMEMBERED = 1024
+_WITH_PORT = re.compile(r"\[([^\]]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
+
+
+def client_address(
+    remote: str, headers: Fields, trusted: tuple["Network", ...]
+) -> IPv4Address | IPv6Address | None:
+    """The address of the first client that is no trusted proxy, counted from us; None if unknown.
+
+    ``remote`` is who is connected to us. Only what trusted proxies say counts: X-Forwarded-For, or
+    Forwarded where there is none.
+    """
+    said = ", ".join(headers.getall(_FORWARDED_FOR)).split(",")
+    if _FORWARDED_FOR not in headers:
+        elements = ",".join(headers.getall(_FORWARDED)).split(",")
+        said = [found[1] if (found := _FOR.search(element)) else "" for element in elements]
+        if _FORWARDED not in headers:
+            said = []
+    address = _address(remote)
+    for text in reversed(said):
+        if address is None or not is_trusted(address, trusted):
+            return address
+        address = _address(text)
+    return address
+
+
+class Clients:
+    """Knows who requests are from, which come by way of ``trusted`` networks or from anywhere."""
+
+    def __init__(self, trusted: tuple["Network", ...]) -> None:
+        self._trusted = trusted
+        self._known = lru_cache(maxsize=_REMEMBERED)(self._read)
+
+    def address_of(self, request: "Request") -> str:
+        """The client's address; that of the last proxy that is known if what it says is no address."""
+        remote, fields = request.remote, request.headers
+        if not request.trusted or (
+            _FORWARDED_FOR not in fields.names and _FORWARDED not in fields.names
+        ):
+            return remote
+        said = (fields.get(_FORWARDED_FOR), fields.get(_FORWARDED))
+        known = self._known if sum(map(len, said)) <= _LONGEST_REMEMBERED else self._read
+        return known(remote, *said)
+
+    def _read(self, remote: str, forwarded_for: str, forwarded: str) -> str:
+        lines = [
+            (name, f"{name}: {value}".encode("latin-1"))
+            for name, value in ((_FORWARDED_FOR, forwarded_for), (_FORWARDED, forwarded))
+            if value
+        ]
+        return str(client_address(remote, Fields(lines), self._trusted) or remote)
+
+
+def address_and_port(text: str, default: int = 53) -> tuple[str, int]:
+    """A server's address and its port, ``default`` if none is named. Raises ValueError."""
+    alone = text.count(":") > 1 and "[" not in text
+    url = urlsplit(f"//[{text}]" if alone else f"//{text}")
+    return str(ip_address(url.hostname or "")), url.port or default
+
+
+def is_trusted(address: IPv4Address | IPv6Address, trusted: tuple["Network", ...]) -> bool:
+    """Whether an address is in one of the networks."""
+    return any(address in network for network in trusted)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    text = text.strip()
+    if found := _WITH_PORT.fullmatch(text):
+        text = found[1] or found[2]
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

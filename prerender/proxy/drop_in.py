@@ -1,0 +1,111 @@
+"""In the place of Prerender and Rendertron: pages that a middleware asks for by their whole URLs.
+
+Such a request is made one for the page itself, as the crawler sent it to the site, and from there on is
+like any other. The forms, with the names of those who send them:
+
+    /https://www.example.com/a?b=c            prerender-node, prerender_rails, Cloudflare workers
+    /https:/www.example.com/a?b=c             the same by way of a server that merges slashes
+    /https://www.example.com/a%3Fb=c          nginx's rewrite, which escapes ? and % once more
+    /https%3A%2F%2Fwww.example.com%2Fa        all of it escaped; a query behind it is the renderer's
+    /render/https%3A%2F%2F...                 Rendertron's middlewares
+    /render?url=https%3A%2F%2F...             people, and Prerender's newer interface
+"""
+
+import hmac
+import re
+from urllib.parse import unquote_to_bytes
+
+from yarl import URL
+
+from prerender.errors import ForeignPage, MalformedPage, TokenMissing, TokenWrong
+from prerender.http import headers as fields
+from prerender.http.head import Fields
+from prerender.proxy.request import Request
+from prerender.urls.addresses import parts_of
+from prerender.urls.ajax_crawling import pretty_to_ugly
+from prerender.urls.hosts import Hosts, normalized
+
+TOKEN = "x-prerender-token"  # noqa: S105 - the name of a field
+
+_WHOLE = re.compile(r"/(?:render/)?(https?)(://?|%3A%2F%2F?)(.+)", re.IGNORECASE | re.DOTALL)
+_AS_PARAMETER = re.compile(
+    r"/render/?\?(?:[^&]*&)*?url=(https?(?::|%3A)[^&]+)(?:&.*)?", re.IGNORECASE
+)
+# What nginx makes of a URL's path and query together (ngx_escape_uri): every ? and % is escaped, and
+# there is no escape but those and the ones for octets that cannot stand in a URL.
+_BY_NGINX = re.compile(r"(?:[^%?]|%(?:25[0-9A-Fa-f]{2}|3F|2[03]|7F|[0189A-F][0-9A-F]))*")
+_ESCAPED_AGAIN = re.compile(r"%25|%3F")
+_WEB_PORTS = (80, 443)
+
+
+def page_url(target: str) -> str | None:
+    """The whole URL of the page that a request target in one of the forms asks for, else None.
+
+    A URL that is only put behind the host stays byte for byte, as far as that can be told: what looks
+    as nginx would have escaped it is unescaped once. A ``+`` is a plus sign.
+    """
+    if found := _AS_PARAMETER.fullmatch(target):
+        return _unescaped(found[1])
+    found = _WHOLE.fullmatch(target)
+    if found is None:
+        return None
+    scheme, separator, rest = found.groups()
+    if "%" in separator:
+        rest = _unescaped(rest.partition("?")[0])
+    elif _BY_NGINX.fullmatch(rest) and _ESCAPED_AGAIN.search(rest):
+        rest = _unescaped(rest)
+    return f"{scheme.lower()}://{rest.lstrip('/')}"
+
+
+def _unescaped(text: str) -> str:
+    return unquote_to_bytes(text).decode("utf-8", "surrogateescape")
+
+
+class DropIn:
+    """Takes requests for pages of the site at ``public``, which may have other names (``hosts``).
+
+    With a ``token`` only from those who know it.
+    """
+
+    def __init__(self, public: URL, hosts: Hosts, token: str) -> None:
+        self._public = public
+        self._host = normalized(public.raw_host or "")
+        self._ports = (*_WEB_PORTS, public.port)
+        self._hosts = hosts
+        self._token = token.encode()
+
+    def take(self, request: Request) -> bool:
+        """Make a request in one of the forms one for the page itself; whether it was in one of them.
+
+        It is marked as a renderer's: the site may be the one whose middleware asks. Raises Refused.
+        """
+        tokens = request.headers.values(TOKEN)
+        url = page_url(request.target) if request.method in ("GET", "HEAD") else None
+        if tokens or url is not None:
+            # The token is nobody's business but ours.
+            lines = [line for line in request.headers.lines if line[0] != TOKEN]
+            if url is not None:
+                lines.append((fields.MARK.lower(), f"{fields.MARK}: 1".encode()))
+            request.headers = Fields(lines)
+        if url is None:
+            return False
+        if self._token and not tokens:
+            raise TokenMissing
+        if self._token and not hmac.compare_digest(tokens[0], self._token):
+            raise TokenWrong
+        request.target = self._target(url)
+        request.host = fields.authority(self._public)
+        return True
+
+    def _target(self, url: str) -> str:
+        try:
+            path, fragment = parts_of(url)
+        except ValueError as error:
+            raise MalformedPage(url) from error
+        parsed = URL(url, encoded=True)
+        host, port = normalized(parsed.raw_host or ""), parsed.port or 0
+        if not (host == self._host and port in self._ports) and not self._hosts.named(host, port):
+            raise ForeignPage(url)
+        if fragment.startswith("!"):
+            return pretty_to_ugly(f"{path}#{fragment}") or path
+        return path

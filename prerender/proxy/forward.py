@@ -1,0 +1,247 @@
+"""One request to the origin and its answer back, streamed both ways, byte for byte.
+
+What changes on the way: hop-by-hop fields and framing, which belong to each connection, and the fields
+that tell the origin for whom we ask. Interim answers pass (RFC 9110 section 15.2).
+"""
+
+import asyncio
+import time
+from math import inf
+
+import structlog
+
+from prerender.errors import LoopDetected, OriginError, OriginTimeout
+from prerender.http.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
+from prerender.http.head import BadMessage, Fields, ResponseHead, members, parse_response
+from prerender.http.headers import Forwarding, end_to_end_lines
+from prerender.proxy.origin_connections import OriginConnection, OriginConnections
+from prerender.proxy.request import Request
+from prerender.proxy.responses import date_line
+from prerender.proxy.tunnel import is_upgrade, tunnel
+
+# RFC 9110 section 9.2.2, and the registry's other methods that read.
+_IDEMPOTENT = frozenset(
+    {"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH", "QUERY"}
+)
+
+log = structlog.get_logger(__name__)
+
+
+class _Stale(Exception):
+    """A kept connection had been closed before the request came."""
+
+
+class _UploadFailed(Exception):
+    """The request's body could not be read to its end."""
+
+    def __init__(self, reason: BadMessage) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Forwarder:
+    """Forwards to the origin, for whose answers there is ``timeout`` seconds from piece to piece.
+
+    ``pages_vary``: a line for pages, which others get otherwise; caches in front have to know it.
+    """
+
+    def __init__(
+        self,
+        connections: OriginConnections,
+        forwarding: Forwarding,
+        timeout: float,
+        *,
+        pages_vary: bytes = b"",
+    ) -> None:
+        self._connections = connections
+        self._forwarding = forwarding
+        self._timeout = timeout
+        self._pages_vary = pages_vary.rstrip(b"\r\n")
+
+    async def forward(self, request: Request, target: str | None = None) -> None:
+        """Answer ``request`` with what the origin says, to its own target or to another.
+
+        Raises OriginError and OriginTimeout as long as nothing of an answer has been sent, BadMessage
+        for a wrong body of the request, CutShort when the client's connection is to be aborted.
+        """
+        upgrade = is_upgrade(request)
+        if self._forwarding.is_loop(request.headers):
+            raise LoopDetected(f"{request.target}: came back to this proxy")
+        if request.headers.get("expect", "100-continue").lower() != "100-continue":
+            raise BadMessage("nobody knows that expectation", 417)  # RFC 9110 section 10.1.1
+        head = self._request_head(request, target or request.target, upgrade=upgrade)
+        # The origin may be closing a kept connection just now. So only what may be sent a second time
+        # goes over one (RFC 9110 section 9.2.2); all else would be lost, or be done twice.
+        if request.method in _IDEMPOTENT and request.body.done and not upgrade:
+            kept = self._connections.kept()
+            if kept is not None:
+                try:
+                    await self._exchange(request, head, kept, upgrade=False, kept=True)
+                    return
+                except _Stale:
+                    log.debug("kept connection was closed", target=request.target)
+        connection = await self._connections.connect()
+        await self._exchange(request, head, connection, upgrade=upgrade, kept=False)
+
+    def _request_head(self, request: Request, target: str, *, upgrade: bool) -> bytes:
+        lines = [
+            f"{request.method} {target} HTTP/1.1".encode(),
+            *self._forwarding.request_lines(
+                request.headers,
+                host=request.host,
+                remote=request.remote,
+                trusted=request.trusted,
+                minor=request.minor,
+                traceparent=request.traceparent,
+            ),
+        ]
+        if isinstance(request.body, Chunked):
+            lines.append(b"Transfer-Encoding: chunked")
+        if upgrade:
+            lines += (b"Connection: Upgrade", b"Upgrade: websocket")
+        lines += (b"", b"")
+        return b"\r\n".join(lines)
+
+    async def _exchange(
+        self,
+        request: Request,
+        head: bytes,
+        connection: OriginConnection,
+        *,
+        upgrade: bool,
+        kept: bool,
+    ) -> None:
+        complete = False
+        upload = None
+        asked = time.perf_counter()
+        connection.write(head)
+        if not request.body.done:
+            # Beside the answer, which may come before the body's end.
+            upload = asyncio.create_task(self._upload(request, connection), name="upload")
+        try:
+            answer = await self._answer_head(request, connection, upgrade=upgrade, kept=kept)
+            request.status = answer.status
+            request.origin_seconds = time.perf_counter() - asked
+            if answer.status == 101:
+                await self._switch(request, connection, answer)
+            else:
+                await self._answer(request, connection, answer)
+            complete = True
+        except _UploadFailed as error:
+            raise error.reason from None
+        finally:
+            if upload is not None:
+                upload.cancel()
+                await asyncio.wait([upload])
+            if not complete:
+                connection.abort()
+            elif answer.keep_alive and answer.status != 101 and request.body.done:
+                self._connections.keep(connection)
+            else:
+                connection.close(0)
+
+    async def _upload(self, request: Request, connection: OriginConnection) -> None:
+        chunked = isinstance(request.body, Chunked)
+        try:
+            while piece := await request.receive():
+                connection.write(chunk(piece) if chunked else piece)
+                if connection.congested:
+                    await connection.drain(self._timeout)
+            if chunked:
+                connection.write(last_chunk())
+            connection.expect_by(asyncio.get_running_loop().time() + self._timeout)
+        except BadMessage as error:
+            connection.fail_reader(_UploadFailed(error))
+        except TimeoutError as error:
+            connection.fail_reader(error)
+        except ConnectionError:
+            pass  # what the origin said before it left may be read still
+
+    async def _answer_head(
+        self, request: Request, connection: OriginConnection, *, upgrade: bool, kept: bool
+    ) -> ResponseHead:
+        """The head of the final answer; interim ones are passed on."""
+        while True:
+            now = asyncio.get_running_loop().time()
+            try:
+                raw = await connection.receive_head(
+                    now + self._timeout if request.body.done else inf
+                )
+                if raw is None:
+                    if kept:
+                        raise _Stale
+                    raise OriginError(f"{request.target}: closed without an answer")
+                answer = parse_response(raw, request.method)
+            except TimeoutError as error:
+                raise OriginTimeout(f"{request.target}: no answer in time") from error
+            except (BadMessage, CutShort) as error:
+                raise OriginError(f"{request.target}: {error}") from error
+            if answer.status >= 200 or (answer.status == 101 and upgrade):
+                return answer
+            if answer.status == 101:
+                raise OriginError(f"{request.target}: another protocol, for which nobody asked")
+            kept = False
+            if request.minor == 1:
+                request.connection.write(_head(answer, end_to_end_lines(answer.fields)) + b"\r\n")
+
+    async def _answer(
+        self, request: Request, connection: OriginConnection, answer: ResponseHead
+    ) -> None:
+        lines = end_to_end_lines(answer.fields)
+        body: Decoder
+        chunked = False
+        if answer.body_bytes is not None:
+            body = Sized(answer.body_bytes)
+            if answer.status == 204:
+                lines = [line for line in lines if line[0] != "content-length"]
+        else:
+            body = Chunked() if answer.chunked else UntilClose()
+            chunked = request.minor == 1
+            if chunked:
+                lines.append(("transfer-encoding", b"Transfer-Encoding: chunked"))
+            else:
+                request.keep_alive = False
+        if "date" not in answer.fields:
+            lines.append(("date", date_line()))  # RFC 9110 section 6.6.1
+        if self._pages_vary and answer.fields.get("content-type").startswith("text/html"):
+            lines.append(("vary", self._pages_vary))
+        # What has come with the head goes with the head.
+        try:
+            first = body.decode(connection.buffer)
+        except BadMessage as error:
+            raise OriginError(f"{request.target}: {error}") from error
+        await request.begin(_head(answer, lines), chunk(first) if first and chunked else first)
+        while piece := await self._piece(request, connection, body):
+            await request.write(chunk(piece) if chunked else piece)
+        if chunked:
+            await request.write(last_chunk(_trailers(request, body)))
+
+    async def _piece(self, request: Request, connection: OriginConnection, body: Decoder) -> bytes:
+        try:
+            return await connection.receive_body(body, self._timeout)
+        except (BadMessage, CutShort, TimeoutError) as error:
+            log.warning("transfer cut short", target=request.target, reason=str(error))
+            # Anything else would end the body as if it were whole, or put a second answer into it.
+            raise CutShort("the origin died in the middle of its answer") from error
+
+    async def _switch(
+        self, request: Request, connection: OriginConnection, answer: ResponseHead
+    ) -> None:
+        lines = end_to_end_lines(answer.fields)
+        lines += (("connection", b"Connection: Upgrade"), ("upgrade", b"Upgrade: websocket"))
+        request.started = True
+        request.keep_alive = False
+        request.connection.write(_head(answer, lines) + b"\r\n")
+        await tunnel(request, connection)
+
+
+def _head(answer: ResponseHead, lines: list[tuple[str, bytes]]) -> bytes:
+    first = b"HTTP/1.1 %d %b" % (answer.status, answer.reason)
+    return b"\r\n".join([first, *(line for _, line in lines), b""])
+
+
+def _trailers(request: Request, body: Decoder) -> Fields | None:
+    """The trailer fields that the client has asked to get (RFC 9110 section 6.5.1)."""
+    if isinstance(body, Chunked) and "trailers" in members(request.headers.get("te")):
+        return body.trailers
+    return None

@@ -1,0 +1,239 @@
+"""The life of one request on the public listener, top to bottom."""
+
+import time
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
+
+import structlog
+
+from prerender.crawlers.robots import OptOut
+from prerender.crawlers.triggers import Triggers
+from prerender.crawlers.user_agents import CrawlerClass
+from prerender.errors import NotRenderable, PrerenderError, Refused
+from prerender.http import headers as fields
+from prerender.http.body import CutShort
+from prerender.http.forwarded import Clients
+from prerender.http.head import BadMessage, Fields, value_of
+from prerender.http.negotiation import prefers_markdown
+from prerender.http.trace_context import CURRENT, TraceContext, trace_of
+from prerender.proxy.decision import OPTED_OUT, UNVERIFIED, Decision, Refuse, Render, decide
+from prerender.proxy.drop_in import DropIn
+from prerender.proxy.forward import Forwarder
+from prerender.proxy.request import Request
+from prerender.proxy.responses import error_response, snapshot_response, vary_line
+from prerender.proxy.server import Rest
+from prerender.snapshots.cached import CachedSnapshots
+from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
+from prerender.snapshots.snapshot import Target
+from prerender.snapshots.variants import Vary
+from prerender.telemetry.records import Channel, Course, RequestRecord
+
+_REMEMBERED_TARGETS = 1024
+_REMEMBERED_CLIENTS = 1024
+_LONGEST_REMEMBERED = 1024
+
+BeginSpan = Callable[[TraceContext | None], TraceContext]
+
+log = structlog.get_logger(__name__)
+
+
+class Handler:
+    """Answers a request with a snapshot, with what the origin says, or with an error of ours.
+
+    ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
+    ``verify`` tells whether a request is from the crawler that it names. ``clients`` knows who it is
+    from. What came of it is told to ``records``. ``begin_span`` makes a span for it, in the trace that
+    it may belong to already; without it traces pass as they are.
+    """
+
+    def __init__(
+        self,
+        target_of: Callable[..., Target],
+        triggers: Triggers,
+        opt_out: OptOut | None,
+        snapshots: CachedSnapshots,
+        forwarder: Forwarder,
+        *,
+        records: Channel[RequestRecord],
+        clients: Clients,
+        markdown: MarkdownSnapshots,
+        vary: Vary | None = None,
+        drop_in: DropIn | None = None,
+        verify: Callable[[Request], Awaitable[bool]] | None = None,
+        begin_span: BeginSpan | None = None,
+    ) -> None:
+        # Crawlers ask again for the same pages: a target is worked out once.
+        self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
+        self._triggers = triggers
+        self._opt_out = opt_out
+        self._snapshots = snapshots
+        self._forwarder = forwarder
+        self._records = records
+        self._clients = clients
+        self._vary = vary
+        self._markdown = markdown
+        variants = vary.fields if vary else ()
+        self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
+        # A middleware gives the answer to the crawler, under a URL where people get the page itself.
+        by_middleware = ("User-Agent",) if drop_in else ()
+        self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
+        self._drop_in = drop_in
+        self._verify = verify
+        self._begin_span = begin_span
+        # Nor is it read anew who asks.
+        self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
+
+    def __call__(self, request: Request) -> Rest:
+        """Answer it if a fresh snapshot is at hand; otherwise what has to be awaited for its answer.
+
+        That raises BadMessage and CutShort, after which the connection cannot be used.
+        """
+        began = time.perf_counter()
+        user_agent, crawler = self._client(request.headers)
+        decision = self._decide(request, user_agent)
+        remote = self._clients.address_of(request)
+        trace = self._trace(request)
+        course = Course(began, remote, user_agent, crawler, trace=trace, decision=decision)
+        try:
+            if isinstance(decision, Render) and self._answer_at_once(request, course, decision):
+                return None
+        except Exception:
+            if request.started:
+                raise
+            # It will happen again, where such things are seen to.
+        return partial(self._see_to, request, course)
+
+    def _answer_at_once(self, request: Request, course: Course, decision: Render) -> bool:
+        if self._verify is not None if decision.by_user_agent else self._opt_out is not None:
+            return False
+        course.target = self._target_of(request, decision)
+        snapshots = self._markdown if decision.markdown else self._snapshots
+        answer = course.answer = snapshots.fresh(course.target)
+        if answer is None:
+            return False
+        vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
+        request.answer_at_once(snapshot_response(request, answer, vary))
+        self._records(course.record(request))
+        return True
+
+    async def _see_to(self, request: Request, course: Course) -> None:
+        """Answer a request that takes some waiting."""
+        CURRENT.set(course.trace)
+        try:
+            await self._answer(request, course)
+        except (BadMessage, CutShort, CancelledError) as error:
+            course.error = error
+            raise
+        except Refused as error:
+            course.error = error
+            log.debug("refused", target=request.target, user_agent=course.user_agent)
+            await request.answer(error_response(error))
+        except PrerenderError as error:
+            course.error = error
+            log.warning("request failed", target=request.target, error=str(error))
+            await request.answer(error_response(error))
+        except Exception as error:
+            course.error = error
+            log.exception("request failed by a mistake of ours", target=request.target)
+            if request.started:
+                raise CutShort("a mistake of ours") from None
+            await request.answer(error_response(PrerenderError()))
+        finally:
+            self._records(course.record(request))
+
+    async def considered(self, request: Request) -> Course:
+        """What would be done with a request, as far as it is decided here. Nothing is."""
+        user_agent, crawler = self._client(request.headers)
+        decision = self._decide(request, user_agent)
+        remote = self._clients.address_of(request)
+        course = Course(
+            time.perf_counter(), remote, user_agent, crawler, trace=None, decision=decision
+        )
+        if isinstance(decision, Render):
+            course.decision = decision = await self._second_look(request, decision)
+        if isinstance(decision, Render):
+            course.target = self._target_of(request, decision)
+        return course
+
+    def _trace(self, request: Request) -> TraceContext | None:
+        """The trace that the request belongs to, with a span for it if spans are made."""
+        trace = trace_of(request.headers)
+        if self._begin_span is not None:
+            trace = self._begin_span(trace)
+            request.traceparent = str(trace).encode()
+        return trace
+
+    def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
+        """The User-Agent, and the class of crawlers it belongs to."""
+        line = headers.names.get("user-agent", b"")
+        return (self._known_client if len(line) <= _LONGEST_REMEMBERED else self._read_client)(line)
+
+    def _read_client(self, line: bytes) -> tuple[str, CrawlerClass | None]:
+        user_agent = value_of(line).decode("latin-1")
+        return user_agent, self._triggers.class_of(user_agent)
+
+    def _decide(self, request: Request, user_agent: str) -> Decision:
+        marked = fields.is_marked(request.headers)
+        drop_in = False
+        if self._drop_in is not None:
+            try:
+                drop_in = self._drop_in.take(request)
+            except Refused as error:
+                return Refuse(type(error), "a middleware that may not ask")
+        return decide(
+            request.method,
+            request.target,
+            triggers=self._triggers,
+            user_agent=user_agent,
+            marked=marked,
+            upgrade="upgrade" in request.headers,
+            wants_markdown=self._triggers.accept_markdown
+            and prefers_markdown(request.headers.get("accept")),
+            drop_in=drop_in,
+        )
+
+    async def _answer(self, request: Request, course: Course) -> None:
+        if isinstance(course.decision, Render):
+            course.decision = await self._second_look(request, course.decision)
+        match course.decision:
+            case Render() as decision:
+                await self._snapshot(request, decision, course)
+            case Refuse(error):
+                raise error
+            case _:
+                await self._forwarder.forward(request)
+
+    async def _second_look(self, request: Request, decision: Render) -> Decision:
+        """The decision after what takes time: robots.txt for ugly URLs, DNS for crawlers by name."""
+        if decision.by_user_agent:
+            if (
+                self._verify is not None
+                and not decision.drop_in
+                and not await self._verify(request)
+            ):
+                return UNVERIFIED
+        elif self._opt_out is not None:
+            user_agent = request.headers.get("user-agent")
+            if await self._opt_out.forbids(request.target, user_agent):
+                return OPTED_OUT
+        return decision
+
+    async def _snapshot(self, request: Request, decision: Render, course: Course) -> None:
+        target = course.target = self._target_of(request, decision)
+        try:
+            snapshots = self._markdown if decision.markdown else self._snapshots
+            course.answer = answer = await snapshots.snapshot(target)
+        except NotRenderable as reason:
+            # An image, an error of the origin: its own answer, for the pretty URL.
+            course.detail = str(reason)
+            log.debug("not rendered", url=target.url, reason=course.detail)
+            await self._forwarder.forward(request, target.path)
+        else:
+            vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
+            await request.answer(snapshot_response(request, answer, vary))
+
+    def _target_of(self, request: Request, decision: Render) -> Target:
+        if self._vary is None:
+            return self._target(decision.pretty)
+        return self._target(decision.pretty, variant=self._vary.variant_of(request.headers))

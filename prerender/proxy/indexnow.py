@@ -1,0 +1,228 @@
+"""Tells search engines which pages have changed (https://www.indexnow.org/documentation).
+
+A page has changed when the snapshot that replaces another one has another entity-tag. What has changed
+is collected and sent from time to time, many pages at once, and again if it was not taken. The engines
+know that it is the site who tells by a file with the key, which is served here (``KeyFile``).
+"""
+
+import asyncio
+import json
+import re
+import string
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import quote
+
+import structlog
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from yarl import URL
+
+from prerender.http import headers
+from prerender.proxy.request import Request
+from prerender.proxy.responses import WholeResponse
+from prerender.proxy.server import Handler, Rest
+from prerender.snapshots.snapshot import Target
+
+MOST_AT_ONCE = 10_000
+# A page that changes at every look would be told of at every look.
+SAME_PAGE_SECONDS = 600.0
+_MOST_WAITING = 100_000
+_MOST_REMEMBERED = 100_000
+_LONGEST_PAUSE_SECONDS = 3600.0
+_TIMEOUT_SECONDS = 30.0
+# At the end there is one try more, if it is a short one.
+_LAST_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class IndexNow:
+    """Tells ``endpoint`` about pages of the site at ``public``, at most every ``interval`` seconds.
+
+    Use it with ``async with IndexNow.open(...)``.
+    """
+
+    def __init__(
+        self,
+        session: ClientSession,
+        public: URL,
+        key: str,
+        endpoint: str,
+        interval: float,
+        *,
+        same_page: float = SAME_PAGE_SECONDS,
+    ) -> None:
+        self._session = session
+        self._site = str(public.origin())
+        self._host = headers.authority(public)
+        self._key = key
+        self._endpoint = URL(endpoint, encoded=True)
+        self._interval = interval
+        self._same_page = same_page
+        # By URL: when it may be told of.
+        self._waiting: OrderedDict[str, float] = OrderedDict()
+        self._told: OrderedDict[str, float] = OrderedDict()
+        self._etags: OrderedDict[str, str] = OrderedDict()
+        self._changed = asyncio.Event()
+        self._failures = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        public: URL,
+        key: str,
+        endpoint: str,
+        interval: float,
+        *,
+        same_page: float = SAME_PAGE_SECONDS,
+    ) -> AsyncIterator["IndexNow"]:
+        """One that is at work. At the end it tells what is waiting, if that takes no time."""
+        async with ClientSession(
+            cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=_TIMEOUT_SECONDS)
+        ) as session:
+            told = cls(session, public, key, endpoint, interval, same_page=same_page)
+            work = asyncio.create_task(told._work(), name="indexnow")
+            try:
+                yield told
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                await told._finish()
+
+    def kept(self, target: Target, before: str, etag: str) -> None:
+        """A snapshot of a target with this entity-tag is kept now, in the place of one with ``before``.
+
+        ``before`` is '' if there was none: then what was kept last is remembered, because a purge
+        does not leave anything to compare with.
+        """
+        before = before or self._etags.get(target.key, "")
+        self._etags[target.key] = etag
+        self._etags.move_to_end(target.key)
+        _shorten(self._etags, _MOST_REMEMBERED)
+        if before and before != etag:
+            self._wait_for_turn(quote(target.url, string.punctuation, errors="surrogateescape"))
+
+    @property
+    def waiting(self) -> int:
+        """How many pages are to be told of."""
+        return len(self._waiting)
+
+    def _wait_for_turn(self, url: str) -> None:
+        now = time.monotonic()
+        due = max(now, self._told.get(url, -self._same_page) + self._same_page)
+        self._waiting.setdefault(url, due)
+        if _shorten(self._waiting, _MOST_WAITING):
+            log.warning("too many changed pages for IndexNow, the oldest are left out")
+        self._changed.set()
+
+    async def _work(self) -> None:
+        pause = self._interval
+        while True:
+            await self._some_due()
+            # So that what changes at about the same time goes together, and nobody is flooded.
+            await asyncio.sleep(pause)
+            retry = await self._tell(self._due())
+            pause = self._interval if retry is None else max(self._interval, retry)
+
+    async def _some_due(self) -> None:
+        """Wait until a page may be told of."""
+        while not self._due():
+            self._changed.clear()
+            soonest = min(self._waiting.values(), default=None)
+            timeout = None if soonest is None else max(0.0, soonest - time.monotonic())
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _due(self) -> list[str]:
+        now = time.monotonic()
+        return [url for url, due in self._waiting.items() if due <= now][:MOST_AT_ONCE]
+
+    async def _tell(self, urls: list[str]) -> float | None:
+        """Send one batch; after how many seconds it has to be tried again, None if it need not be."""
+        # Taken before they are sent: what changes meanwhile waits for the next message.
+        now = time.monotonic()
+        for url in urls:
+            self._waiting.pop(url, None)
+            self._told[url] = now
+            self._told.move_to_end(url)
+        _shorten(self._told, _MOST_REMEMBERED)
+        pause: float | None = 0.0
+        try:
+            pause = await self._send(urls)
+        finally:
+            if pause is not None:
+                self._waiting = OrderedDict.fromkeys(urls, now) | self._waiting
+        return pause
+
+    async def _send(self, urls: list[str]) -> float | None:
+        body = {
+            "host": self._host,
+            "key": self._key,
+            "keyLocation": f"{self._site}/{self._key}.txt",
+            "urlList": urls,
+        }
+        fields = {"Content-Type": "application/json; charset=utf-8"}
+        try:
+            async with self._session.post(
+                self._endpoint, data=json.dumps(body), headers=fields, allow_redirects=False
+            ) as answer:
+                status, after = answer.status, answer.headers.get("Retry-After", "")
+        except (ClientError, OSError, TimeoutError, ValueError) as error:
+            return self._again(repr(error), "")
+        if status == 429 or status >= 500:
+            return self._again(f"status {status}", after)
+        self._failures = 0
+        if status in (200, 202):
+            log.info("changed pages told to IndexNow", count=len(urls), status=status)
+        else:
+            # 400, 403, 422: it will be no better the next time.
+            log.warning("IndexNow refuses", status=status, count=len(urls), first=urls[0])
+        return None
+
+    def _again(self, reason: str, after: str) -> float:
+        self._failures += 1
+        pause = self._interval * 2.0 ** min(self._failures, 20)
+        if re.fullmatch(r"[0-9]{1,6}", after, re.ASCII):
+            pause = max(self._interval, float(after))
+        pause = min(pause, _LONGEST_PAUSE_SECONDS)
+        log.warning("IndexNow not reached", reason=reason, again_in_seconds=round(pause, 1))
+        return pause
+
+    async def _finish(self) -> None:
+        if urls := self._due():
+            try:
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self._tell(urls)
+            except TimeoutError:
+                log.warning("changed pages not told to IndexNow", count=len(urls))
+
+
+def _shorten(items: OrderedDict[str, float] | OrderedDict[str, str], most: int) -> bool:
+    """Take the oldest away beyond ``most``; whether there were any."""
+    longer = len(items) > most
+    while len(items) > most:
+        items.popitem(last=False)
+    return longer
+
+
+class KeyFile:
+    """Answers requests for the file with the key, and leaves all others to ``handler``."""
+
+    def __init__(self, key: str, handler: Handler) -> None:
+        self._target = f"/{key}.txt"
+        self._body = key.encode()
+        self._handler = handler
+
+    def __call__(self, request: Request) -> Rest:
+        """Answer it, or what has to be awaited for its answer."""
+        if request.target != self._target or request.method not in ("GET", "HEAD"):
+            return self._handler(request)
+        fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: max-age=3600\r\n"
+        request.answer_at_once(WholeResponse(200, fields, self._body))
+        return None

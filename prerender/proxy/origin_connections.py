@@ -1,0 +1,103 @@
+"""Connections to the origin: made in time, kept for the next request, never trusted when kept."""
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from contextlib import suppress
+from math import inf
+
+import aiohappyeyeballs
+from yarl import URL
+
+from prerender.errors import OriginError, OriginTimeout
+from prerender.http.connection import Connection, Sweeper
+
+# Node closes a connection that was idle for 5 s, others later: after this one is not used again.
+_KEPT_SECONDS = 4.0
+_MOST_KEPT = 256
+# RFC 8305 section 5: the next address is tried when the first one has not answered by then.
+_NEXT_ADDRESS_SECONDS = 0.25
+
+
+class OriginConnection(Connection):
+    """A connection to the origin. While it is kept, anything it receives makes it useless."""
+
+    def __init__(self, sweeper: Sweeper) -> None:
+        super().__init__(sweeper)
+        self.kept_until = inf
+
+    @property
+    def usable(self) -> bool:
+        """Whether the next request may go over it, as far as one can know."""
+        return not self.ended and not self.buffer and not self.transport.is_closing()
+
+    def sweep(self, now: float) -> None:
+        """Close it, too, when it was kept for long enough."""
+        super().sweep(now)
+        if now > self.kept_until:
+            self.close(0)
+
+
+class OriginConnections:
+    """Makes connections to the origin at ``url``, and keeps those that can be used again."""
+
+    def __init__(self, url: URL, connect_timeout: float, sweeper: Sweeper) -> None:
+        assert url.host is not None
+        self._host = url.host
+        self._port = url.port
+        self._tls = ssl.create_default_context() if url.scheme == "https" else None
+        self._connect_timeout = connect_timeout
+        self._sweeper = sweeper
+        self._loop = sweeper.loop
+        self._kept: deque[OriginConnection] = deque()
+
+    def kept(self) -> OriginConnection | None:
+        """The connection that was used last, if there is one that can be used again."""
+        while self._kept:
+            connection = self._kept.pop()
+            connection.kept_until = inf
+            if connection.usable:
+                return connection
+            connection.close(0)
+        return None
+
+    def keep(self, connection: OriginConnection) -> None:
+        """Keep a connection whose exchange is over for the next one."""
+        if not connection.usable:
+            connection.close(0)
+            return
+        connection.kept_until = self._loop.time() + _KEPT_SECONDS
+        self._kept.append(connection)
+        while len(self._kept) > _MOST_KEPT or not self._kept[0].usable:
+            self._kept.popleft().close(0)
+
+    async def connect(self) -> OriginConnection:
+        """A new connection. Raises OriginTimeout and OriginError."""
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                return await self._connect()
+        except TimeoutError as error:
+            raise OriginTimeout(f"{self._host}:{self._port}: no connection in time") from error
+        except (OSError, UnicodeError) as error:
+            raise OriginError(f"{self._host}:{self._port}: {error}") from error
+
+    async def _connect(self) -> OriginConnection:
+        # Asked each time: kept connections make that rare, and an address that moved is found.
+        found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        connected = await aiohappyeyeballs.start_connection(
+            found, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, interleave=1, loop=self._loop
+        )
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _, connection = await self._loop.create_connection(
+                lambda: OriginConnection(self._sweeper),
+                sock=connected,
+                ssl=self._tls,
+                server_hostname=self._host if self._tls else None,
+            )
+        except BaseException:
+            with suppress(OSError):
+                connected.close()
+            raise
+        return connection

@@ -1,0 +1,155 @@
+"""Our own answers: snapshots, 304s and errors, with exactly the header fields they are given."""
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from prerender.errors import PrerenderError, RenderError
+from prerender.http import conditional
+from prerender.http.conditional import Outcome, format_http_date
+from prerender.http.encodings import accepted
+from prerender.snapshots.snapshot import Answer, Timings
+
+if TYPE_CHECKING:
+    from prerender.proxy.request import Request
+
+# The fields of RFC 9110 section 13.1 that have a meaning for snapshots.
+_CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
+CACHE_NAME = "prerender"
+RETRY_AFTER_SECONDS = 10
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WholeResponse:
+    """A response whose bytes are all there.
+
+    ``fields`` are complete header lines but for Date, Connection and Content-Length; a ``body`` of
+    None stands for a response without one (304).
+    """
+
+    status: int
+    fields: bytes
+    body: bytes | None
+
+
+def head_of(response: WholeResponse) -> bytes:
+    """The head, without what it says about the connection and without the line that ends it."""
+    status = response.status
+    parts = [
+        _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status,
+        response.fields,
+        date_line(),
+        b"\r\n",
+    ]
+    if response.body is not None:
+        parts.append(b"Content-Length: %d\r\n" % len(response.body))
+    return b"".join(parts)
+
+
+def date_line() -> bytes:
+    """The Date field of now, without a line end."""
+    return _date_line(int(time.time()))
+
+
+@lru_cache(maxsize=2)
+def _date_line(seconds: int) -> bytes:
+    return f"Date: {format_http_date(seconds)}".encode()
+
+
+def vary_line(names: Iterable[str]) -> bytes:
+    """A line that says on which fields of a request an answer depends, beside others that may be there
+    (RFC 9110 section 12.5.5); b"" if there are none."""
+    fields = ", ".join(dict.fromkeys(names))
+    return f"Vary: {fields}\r\n".encode() if fields else b""
+
+
+def snapshot_response(request: "Request", answer: Answer, vary: bytes = b"") -> WholeResponse:
+    """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so.
+
+    ``vary``: a line of vary_line().
+    """
+    snapshot = answer.snapshot
+    chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
+    fields = chosen.fields + _fields_of(answer) + vary
+    # Conditions are about successful answers only (RFC 9110 section 13.2.1).
+    if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
+        outcome = conditional.evaluate(
+            request.method,
+            request.headers,
+            etag=chosen.etag,
+            last_modified=snapshot.last_modified,
+            now=time.time(),
+        )
+        if outcome is Outcome.NOT_MODIFIED:
+            return WholeResponse(304, fields, None)
+        if outcome is Outcome.PRECONDITION_FAILED:
+            return WholeResponse(412, fields, b"")
+    return WholeResponse(snapshot.status, fields + chosen.content_fields, chosen.body)
+
+
+def _fields_of(answer: Answer) -> bytes:
+    lines = _lines_of_cache(
+        answer.how, answer.stored, math.floor(answer.ttl), math.floor(answer.age), answer.detail
+    )
+    if answer.how == "hit":
+        return lines
+    return lines + f"Server-Timing: {server_timing(answer.timings)}\r\n".encode()
+
+
+@lru_cache(maxsize=1024)
+def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> bytes:
+    """What caches have to know, which is the same for all that was kept in the same second."""
+    freshness = f"max-age={ttl}" if ttl > 0 else "no-cache"
+    return (
+        f"Cache-Control: {freshness}\r\n"
+        f"Cache-Status: {cache_status(how, stored, ttl, detail)}\r\n"
+        f"Age: {age}\r\n"
+    ).encode()
+
+
+def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
+    """The Cache-Status field of an answer (RFC 9211)."""
+    if how == "hit":
+        return f"{CACHE_NAME}; hit; ttl={ttl}{f'; detail={detail}' if detail else ''}"
+    parts = [CACHE_NAME, "fwd=stale" if how == "kept" else "fwd=miss"]
+    details = [detail] if detail else []
+    if how == "coalesced":
+        parts.append("collapsed")
+        details.append("coalesced")
+    if stored:
+        parts += ["stored", f"ttl={ttl}"]
+    if details:
+        parts.append(f"detail={'-'.join(details)}")
+    return "; ".join(parts)
+
+
+def server_timing(timings: Timings) -> str:
+    """The Server-Timing field: milliseconds of each phase (W3C Server Timing, section 3)."""
+    phases = {
+        "queue": timings.queue,
+        "document": timings.document,
+        "settle": timings.settle,
+        "serialize": timings.serialize,
+    }
+    return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in phases.items())
+
+
+def error_response(error: PrerenderError) -> WholeResponse:
+    """A failure in plain words, with nothing internal in it, kept by nobody."""
+    fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
+    if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        fields += b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        fields += b'WWW-Authenticate: X-Prerender-Token realm="snapshots"\r\n'
+    if isinstance(error, RenderError):
+        fields += b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
+        fields += f"Cache-Status: {CACHE_NAME}; fwd=miss; detail=failed\r\n".encode()
+    return WholeResponse(error.status, fields, f"{error.public}\n".encode())

@@ -1,0 +1,195 @@
+"""What a rendered page amounts to: a snapshot, a redirect, or nothing that may be shown. Pure.
+
+Here the page's own word counts (``prerender-status-code``, ``prerender-header`` and Rendertron's forms
+of them), the internal host is taken out, and what went wrong is noted.
+"""
+
+import re
+from collections.abc import Iterable
+
+from yarl import URL
+
+from prerender.browser.rendered import Departed, Rendered
+from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
+from prerender.gateway.visit import Document, Exchange, Visit
+from prerender.http import headers as fields
+from prerender.snapshots.asset_fingerprint import shell_of
+from prerender.snapshots.freshness import page_ttl
+from prerender.snapshots.purges import tags_of
+from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target, etag_of
+from prerender.urls.ajax_crawling import ugly_to_pretty
+
+# What a page may say about itself with <meta name="prerender-header">. Anything else would let what
+# got into the page speak for the server.
+_PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robots-Tag"}
+_BODILESS = (204, 205, 206, 304)
+# Requests whose failure shows in the content, by Sec-Fetch-Dest; pictures and the like do not count.
+_CONTENT_DESTINATIONS = ("", "empty", "script", "style", "worker", "iframe")
+
+
+class Judge:
+    """Judges the pages of the site at ``public``, whose origin is at ``origin``.
+
+    ``max_bytes`` is the size of the largest snapshot; ``volatile`` are regular expressions of what
+    differs between two loads of a page that is the same.
+    """
+
+    def __init__(
+        self, public: URL, origin: URL, max_bytes: int, volatile: Iterable[str] = ()
+    ) -> None:
+        self._site = str(public.origin())
+        self._public = public
+        self._max_bytes = max_bytes
+        self._volatile = [re.compile(pattern) for pattern in volatile]
+        self._internal = _absolute_urls_of(origin) if origin.origin() != public.origin() else None
+
+    def snapshot(
+        self, target: Target, document: Document, visit: Visit, rendered: Rendered, now: float
+    ) -> Snapshot:
+        """The snapshot that a rendered page makes; ``now`` in Unix seconds. Raises RenderError."""
+        facts = self._facts(visit, rendered)
+        if rendered.empty or (not rendered.text_length and facts.failed_requests):
+            raise (RenderTimeout if rendered.partial else EmptyPage)(f"{target.url}: empty")
+        if not rendered.url.startswith(f"{self._site}/"):
+            # A blob: or about: URL. What the crawler asked for is not there.
+            raise RenderError(f"{target.url}: left the site for {rendered.url[:80]}")
+        html = rendered.html
+        if self._internal is not None:
+            html = self._internal.sub(lambda found: _like(found[0], self._site), html)
+        body = html.encode("utf-8")
+        if len(body) > self._max_bytes:
+            raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
+        status, headers = self._said(document, rendered)
+        return Snapshot(
+            status=status,
+            headers=headers,
+            body=body,
+            etag=self._etag(status, headers, html, body),
+            last_modified=int(now),
+            storable=may_be_stored(document),
+            facts=facts,
+            ttl=page_ttl(rendered.cache_ttls),
+            tags=tags_of([*document.headers.getall("Cache-Tag", ()), *rendered.cache_tags]),
+            shell=shell_of(document.body),
+        )
+
+    def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:
+        """A strong entity-tag of the bytes, or a weak one of what matters in them."""
+        if not self._volatile:
+            return etag_of(status, headers, body)
+        for pattern in self._volatile:
+            html = pattern.sub("", html)
+        return f"W/{etag_of(status, headers, html.encode())}"
+
+    def departure(self, target: Target, departed: Departed, now: float) -> Snapshot:
+        """The redirect that a page makes which goes elsewhere. Raises RenderError."""
+        if departed.url.partition("#")[0] == target.url.partition("#")[0]:
+            raise RenderError(f"{target.url}: reloads itself without end")
+        return self.redirect(302, departed.url, now)
+
+    def redirect(self, status: int, location: str, now: float) -> Snapshot:
+        """A redirect, in pretty form. It is not kept: asking the origin again is cheap."""
+        headers: tuple[Header, ...] = (("Location", self._pretty(location)),)
+        return Snapshot(status, headers, b"", etag_of(status, headers, b""), int(now), False)
+
+    def _said(self, document: Document, rendered: Rendered) -> tuple[int, tuple[Header, ...]]:
+        """Status and header fields: the document's, and over them the page's own word."""
+        status = _status(document.status, rendered.status_codes)
+        headers = dict(fields.kept_on_snapshot(document.headers.items()))
+        location = None
+        for line in rendered.headers:
+            name, _, value = line.partition(":")
+            name, value = name.strip().lower(), value.strip()
+            if not (value.isprintable() and value.isascii()):
+                continue
+            if name == "location":
+                location = location or self._own_location(value)
+            elif name in _PAGE_HEADERS:
+                headers[_PAGE_HEADERS[name]] = value
+        if status // 100 == 3:
+            if location is None:
+                return document.status, tuple(headers.items())
+            headers["Location"] = location
+        return status, tuple(headers.items())
+
+    def _own_location(self, value: str) -> str | None:
+        """A Location on the same site, or None: a page must not send crawlers elsewhere."""
+        try:
+            location = self._public.join(URL(value, encoded=True))
+            own = location.origin() == self._public.origin()
+        except ValueError:
+            return None
+        return self._pretty(str(location)) if own else None
+
+    def _pretty(self, location: str) -> str:
+        """A Location without the ugly form: users and crawlers see pretty URLs only."""
+        own = location.startswith(f"{self._site}/")
+        if not own and not location.startswith("/"):
+            return location
+        pretty = ugly_to_pretty(location[len(self._site) :] if own else location)
+        return location if pretty is None else f"{self._site if own else ''}{pretty}"
+
+    def _is_content(self, exchange: Exchange) -> bool:
+        own = exchange.url.startswith(f"{self._site}/")
+        return own and exchange.destination in _CONTENT_DESTINATIONS
+
+    def _facts(self, visit: Visit, rendered: Rendered) -> Facts:
+        failed = []
+        blocked = []
+        unanswered = []
+        for exchange in visit.exchanges:
+            if exchange.blocked:
+                blocked.append(exchange.url)
+            elif not exchange.finished and not exchange.endless:
+                unanswered.append(exchange.url)
+            elif self._is_content(exchange) and _is_failure(exchange):
+                failed.append(exchange.url)
+        settled = rendered.settled
+        return Facts(
+            partial=rendered.partial,
+            settled=settled.reason,
+            virtual_seconds=settled.virtual_seconds,
+            real_seconds=settled.real_seconds,
+            text_length=rendered.text_length,
+            failed_requests=tuple(failed),
+            blocked_requests=tuple(blocked),
+            unanswered_requests=tuple(unanswered),
+            errors=rendered.errors,
+        )
+
+
+def _is_failure(exchange: Exchange) -> bool:
+    """Whether an answer is a failure of the site: a script that is missing is one (an old page asks
+    for the files of the last release), something that was looked up and is not there is none."""
+    return exchange.status >= (400 if exchange.is_program else 500)
+
+
+def _status(origin: int, wanted: tuple[str, ...]) -> int:
+    """The page's own status if it is one of a page (200 to 599 with a body), else the origin's."""
+    for text in wanted:
+        if len(text) == 3 and text.isascii() and text.isdigit():
+            status = int(text)
+            if 200 <= status <= 599 and status not in _BODILESS:
+                return status
+    return origin
+
+
+def may_be_stored(document: Document) -> bool:
+    """Whether the origin lets a shared cache keep its document (RFC 9111 section 5.2.2)."""
+    directives = {
+        directive.strip().partition("=")[0].lower()
+        for value in document.headers.getall("Cache-Control", ())
+        for directive in value.split(",")
+    }
+    return not directives & {"no-store", "private"}
+
+
+def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
+    """Finds the beginning of absolute URLs of the origin, as they stand in HTML and in JSON."""
+    host = re.escape(fields.authority(origin))
+    return re.compile(rf"{origin.scheme}:(?://|\\/\\/){host}(?![\w.:-])", re.IGNORECASE)
+
+
+def _like(found: str, site: str) -> str:
+    """``site``, with its slashes escaped if those of ``found`` are."""
+    return site.replace("/", "\\/") if "\\/" in found else site

@@ -1,0 +1,134 @@
+"""What is written to standard error: one line an event, for people or as JSON.
+
+A thread of its own does the writing. Whoever reads standard error may be slow or have stopped
+reading, and requests must be answered all the same.
+"""
+
+import logging
+import os
+import queue
+import sys
+import threading
+from contextlib import suppress
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from prerender.config.settings import Log
+from prerender.http.trace_context import CURRENT
+from prerender.telemetry.redaction import Redaction
+
+_STANDARD_ERROR = 2
+_QUEUED_BYTES = 16 * 1024**2
+_LAST_LINES_SECONDS = 1.0
+
+
+class _StandardError(logging.Handler):
+    """Queues lines for the thread that writes them; what does not fit into the queue is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._queued_bytes = 0
+        self._counting = threading.Lock()
+        threading.Thread(target=self._write, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.write(f"{self.format(record)}\n")
+
+    def write(self, lines: str) -> None:
+        """Queue what is complete already: one line or several."""
+        data = lines.encode("utf-8", "backslashreplace")
+        with self._counting:
+            if self._queued_bytes + len(data) > _QUEUED_BYTES:
+                return
+            self._queued_bytes += len(data)
+        self._lines.put(data)
+
+    def _write(self) -> None:
+        # Not with sys.stderr, whose lock would still be held when the interpreter wants to exit.
+        while True:
+            lines = memoryview(self._lines.get())
+            size = len(lines)
+            with suppress(OSError):
+                while lines:
+                    lines = lines[os.write(_STANDARD_ERROR, lines) :]
+            with self._counting:
+                self._queued_bytes -= size
+            self._lines.task_done()
+
+    def flush(self) -> None:
+        """Wait, but not for ever, until everything is written. The logging module asks at exit."""
+        with self._lines.all_tasks_done:
+            self._lines.all_tasks_done.wait_for(
+                lambda: not self._lines.unfinished_tasks, _LAST_LINES_SECONDS
+            )
+
+
+def write(lines: str) -> None:
+    """Write lines as they are, in their turn."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _StandardError):
+            handler.write(lines)
+
+
+def flush() -> None:
+    """Let what was logged come before what is printed next."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
+def _add_trace(_: object, __: str, event: EventDict) -> EventDict:
+    if trace := CURRENT.get():
+        event["trace_id"] = trace.trace_id
+    return event
+
+
+def _without_secrets(redaction: Redaction) -> Processor:
+    def processor(_: object, __: str, event: EventDict) -> EventDict:
+        return {
+            name: redaction(value) if isinstance(value, str) else value
+            for name, value in event.items()
+        }
+
+    return processor
+
+
+def configure(settings: Log) -> None:
+    """Set up structlog, and lead the logging of the libraries through it."""
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        _add_trace,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: Processor = (
+        structlog.processors.JSONRenderer()
+        if settings.format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = _StandardError()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                _without_secrets(Redaction(settings.secrets)),
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    # They tell every message of the protocol at debug level.
+    for name in ("pyppeteer", "websockets"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,1 @@
+"""Acting as a crawler, for the command line: check, warm, export, doctor."""

@@ -1,0 +1,63 @@
+"""What a person sees of a page: a browser opens its pretty URL on the site itself, and reads."""
+
+import asyncio
+from dataclasses import dataclass
+
+from prerender.browser.pool import Pool
+from prerender.browser.rendered import Departed, Seen, SerializeOptions
+from prerender.config.settings import Render
+from prerender.errors import BrowserGone, RenderError
+from prerender.gateway.gateway import Gateway
+
+_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``status`` of the document; ``seen`` is None when the page went to ``url`` instead."""
+
+    url: str
+    status: int
+    seen: Seen | None
+
+
+class Person:
+    """Looks at pages of the site of ``gateway`` with the pages of ``pool``."""
+
+    def __init__(self, gateway: Gateway, pool: Pool, limits: Render) -> None:
+        self._gateway = gateway
+        self._pool = pool
+        self._limits = limits
+
+    async def look(self, url: str) -> Look:
+        """Open a URL and read it when it has settled. Raises RenderError."""
+        attempt = 1
+        while True:
+            try:
+                return await self._look(url)
+            except BrowserGone:
+                if attempt == _ATTEMPTS:
+                    raise
+                attempt += 1
+                await asyncio.sleep(0.2)
+
+    async def _look(self, url: str) -> Look:
+        limits = self._limits
+        async with self._pool.place() as place, self._pool.page(place, limits.timeout) as page:
+            with self._gateway.visit(page.number, None) as visit:
+                rendered = await page.render(
+                    url,
+                    visit,
+                    timeout=limits.timeout,
+                    budget=limits.budget,
+                    patience=limits.patience,
+                    options=SerializeOptions(),
+                )
+                documents = [one for one in visit.exchanges if one.destination == "document"]
+                status = documents[-1].status if documents else 0
+                if isinstance(rendered, Departed):
+                    return Look(rendered.url, status, None)
+                if rendered.partial:
+                    raise RenderError(f"{url}: does not come to rest")
+                seen = await page.read()
+                return Look(seen.url, status, seen)

@@ -1,0 +1,120 @@
+"""Checks a site: its pages one after the other, and what only all of them together show."""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from prerender.errors import FetchFailed
+from prerender.tools.check.findings import Finding, Report
+from prerender.tools.check.page import Pages, check_page
+from prerender.tools.check.person import Person
+from prerender.tools.crawler import USER_AGENT, Crawler
+from prerender.tools.html import read_page
+from prerender.tools.visiting import Visitor, own_pages, read_robots
+from prerender.tools.work import Frontier, work_through
+from prerender.urls.ajax_crawling import UGLY_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A page to check."""
+
+    url: str
+
+
+@dataclass(slots=True)
+class Result:
+    """All reports, what was found of the site as a whole, and how many pages were left out."""
+
+    pages: list[Report] = field(default_factory=list)
+    site: list[Finding] = field(default_factory=list)
+    left_out: int = 0
+
+
+class SiteCheck:
+    """Checks the pages of one ``site`` (scheme and host). ``told`` gets each report when it is there.
+
+    ``follow``: also the pages that pages link to. ``most`` pages in all.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        crawler: Crawler,
+        person: Person | None,
+        *,
+        follow: bool,
+        most: int,
+        concurrency: int,
+        user_agent: str = USER_AGENT,
+        told: Callable[[Report], None] = lambda _: None,
+        found: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._site = site
+        self._crawler = crawler
+        self._follow = follow
+        self._concurrency = concurrency
+        self._user_agent = user_agent
+        self._told = told
+        self._found = found
+        self._pages = Pages(Visitor(crawler), person)
+        self._frontier: Frontier[Wanted] = Frontier(most)
+        self.result = Result()
+
+    async def run(self, urls: Iterable[str]) -> Result:
+        """Check these pages, and those they lead to."""
+        self._pages.allowed = await read_robots(self._crawler, self._site, self._user_agent)
+        first = self._new(urls)
+        try:
+            await work_through(first, self._check, concurrency=self._concurrency)
+        finally:
+            await self._pages.visitor.close()
+        self.result.left_out = self._frontier.left_out
+        self._duplicates("title", "title-duplicate", lambda report: report.title)
+        self._duplicates("description", "description-duplicate", lambda report: report.description)
+        await self._missing()
+        return self.result
+
+    def _new(self, urls: Iterable[str]) -> list[Wanted]:
+        new = self._frontier.new(map(Wanted, own_pages(urls, self._site)))
+        self._found(len(new))
+        return new
+
+    async def _check(self, wanted: Wanted) -> list[Wanted]:
+        report, page = await check_page(wanted.url, self._pages)
+        self.result.pages.append(report)
+        self._told(report)
+        if not self._follow:
+            return []
+        return self._new([*(page.links if page else ()), report.location])
+
+    def _duplicates(self, name: str, code: str, said: Callable[[Report], str]) -> None:
+        by_text: dict[str, list[Report]] = defaultdict(list)
+        for report in self.result.pages:
+            # What names another page as its canonical is that page.
+            elsewhere = any(found.code.startswith("canonical-") for found in report.findings)
+            if report.status == 200 and said(report) and not elsewhere:
+                by_text[said(report)].append(report)
+        for text, reports in by_text.items():
+            if len(reports) > 1:
+                urls = ", ".join(report.url for report in reports[:5])
+                more = f" and {len(reports) - 5} more" if len(reports) > 5 else ""
+                self.result.site.append(
+                    Finding(code, f"{len(reports)} pages have the {name} “{text}”: {urls}{more}")
+                )
+
+    async def _missing(self) -> None:
+        """Whether a state that nobody has made up is answered with 404."""
+        ugly = next((r.asked for r in self.result.pages if "#!" in r.url and r.status == 200), "")
+        if not ugly:
+            return
+        made_up = f"{ugly.partition('?')[0]}?{UGLY_TOKEN}/{secrets.token_hex(8)}"
+        try:
+            answer = await self._crawler.get(made_up)
+        except FetchFailed:
+            return
+        if answer.status == 200 and answer.is_html:
+            title = next(iter(read_page(answer.body, made_up).titles), "")
+            text = f"a state that does not exist is answered with 200 (“{title}”): {made_up}"
+            self.result.site.append(Finding("soft-404", text))

@@ -1,0 +1,117 @@
+"""Asks sites for pages as a crawler does: no scripts, no cookies, and no redirect is followed.
+
+What comes back is read whole, up to a limit. A site can be asked by way of a proxy of it (``via``),
+which gets the requests with the site's own Host.
+"""
+
+import asyncio
+import time
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from prerender import __version__
+from prerender.errors import FetchFailed
+from prerender.http import headers
+from prerender.urls.addresses import after_host
+
+# Without the word that middlewares for prerender servers take for a renderer.
+USER_AGENT = f"Mozilla/5.0 (compatible; HashbangCrawler/{__version__})"
+MAX_BYTES = 64 * 1024**2
+_IDLE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An answer that has been read. ``seconds``: from the request to its last byte."""
+
+    url: str
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+    seconds: float
+
+    @property
+    def media_type(self) -> str:
+        """The Content-Type without parameters, in lower case."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def is_html(self) -> bool:
+        """Whether there is a page to be read."""
+        return self.media_type in ("text/html", "application/xhtml+xml")
+
+    @property
+    def charset(self) -> str | None:
+        """The charset that the Content-Type names."""
+        for parameter in self.headers.get("Content-Type", "").split(";")[1:]:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset":
+                return value.strip().strip('"') or None
+        return None
+
+
+class Crawler:
+    """Make it with ``async with Crawler.open(...)``."""
+
+    def __init__(
+        self, session: ClientSession, via: URL | None, fields: Mapping[str, str], timeout: float
+    ) -> None:
+        self._session = session
+        self._via = via
+        self._fields = dict(fields)
+        self._timeout = timeout
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        via: URL | None = None,
+        user_agent: str = USER_AGENT,
+        timeout: float = 60.0,
+        connections: int = 0,
+    ) -> AsyncIterator["Crawler"]:
+        """A crawler; ``timeout`` in seconds is for one whole answer."""
+        fields = {"User-Agent": user_agent, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+        async with ClientSession(
+            connector=TCPConnector(limit=connections, keepalive_timeout=_IDLE_SECONDS),
+            cookie_jar=DummyCookieJar(),
+            timeout=ClientTimeout(total=None),
+            trust_env=False,
+        ) as session:
+            yield cls(session, via, fields, timeout)
+
+    async def get(self, url: str) -> Fetched:
+        """GET an absolute URL, byte for byte, without its fragment. Raises FetchFailed."""
+        url = url.partition("#")[0]
+        fields = dict(self._fields)
+        asked = url
+        started = time.monotonic()
+        try:
+            if self._via is not None:
+                site = URL(url, encoded=True).origin()
+                fields["Host"] = headers.authority(site)
+                fields["X-Forwarded-Proto"] = site.scheme
+                asked = f"{self._via.origin()}{after_host(url)}"
+            async with (
+                asyncio.timeout(self._timeout),
+                self._session.get(
+                    URL(asked, encoded=True), headers=fields, allow_redirects=False
+                ) as response,
+            ):
+                body = bytearray()
+                async for part in response.content.iter_any():
+                    body += part
+                    if len(body) > MAX_BYTES:
+                        raise FetchFailed(f"{url}: more than {MAX_BYTES // 1024**2} MiB")
+        except TimeoutError:
+            raise FetchFailed(f"{url}: no answer within {self._timeout:g} s") from None
+        except (ClientError, OSError, ValueError, zlib.error) as error:
+            raise FetchFailed(f"{url}: {error or type(error).__name__}") from error
+        seconds = time.monotonic() - started
+        return Fetched(url, response.status, response.headers, bytes(body), seconds)

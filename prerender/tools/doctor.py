@@ -1,0 +1,244 @@
+"""What has to be there for the proxy to work, looked at one by one: ``prerender doctor``.
+
+Each look gives lines that are "ok", a "warning" (it works, but worse than it could) or a "problem",
+the latter two with what to do about it. Nothing here changes anything.
+"""
+
+import asyncio
+import errno
+import os
+import resource
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+import psutil
+from multidict import CIMultiDict
+
+from prerender.browser import chromium
+from prerender.config import Settings
+from prerender.errors import NotRenderable, OriginError, PrerenderError, StoreError
+from prerender.gateway.upstream import Upstream, open_session
+from prerender.http import headers
+from prerender.rendering import opening
+from prerender.snapshots.snapshot import Target
+from prerender.snapshots.stores.opening import namespace
+from prerender.snapshots.stores.redis import RedisCache
+from prerender.urls.ajax_crawling import PrettyURL
+
+_LEAST_FILES = 4096
+_LEAST_DISK_BYTES = 512 * 1024**2
+_SECONDS = 10.0
+_MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that was looked at; ``remedy`` is '' when it is all right."""
+
+    name: str
+    state: Literal["ok", "warning", "problem"]
+    text: str
+    remedy: str = ""
+
+
+async def examine(settings: Settings) -> AsyncGenerator[Line]:
+    """Look at everything, the quick things first."""
+    for line in (*_machine(settings), *_ports(settings)):
+        yield line
+    yield await _store(settings)
+    origin = await _origin(settings)
+    yield origin
+    browser = await asyncio.to_thread(_browser, settings)
+    for line in browser:
+        yield line
+    if all(line.state != "problem" for line in browser):
+        async for line in _renders(settings, origin_answers=origin.state != "problem"):
+            yield line
+
+
+def _machine(settings: Settings) -> Iterator[Line]:
+    needed, free = opening.memory_needed(settings), _free_bytes()
+    text = f"{free // _MIB} MiB free, the browser may take {needed // _MIB} MiB"
+    if needed and free < needed:
+        remedy = "give it more memory, or lower [browser] pages or max_memory"
+        yield Line("memory", "warning", text, remedy)
+    else:
+        yield Line("memory", "ok", text)
+    yield _shm()
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = files == resource.RLIM_INFINITY
+    text = f"{'any number of' if unlimited else files} files may be open"
+    if not unlimited and files < _LEAST_FILES:
+        remedy = f"raise the hard limit to {_LEAST_FILES} or more (ulimit -Hn, LimitNOFILE=)"
+        yield Line("files", "warning", text, remedy)
+    else:
+        yield Line("files", "ok", text)
+    folder = tempfile.gettempdir()
+    disk = shutil.disk_usage(folder).free
+    text = f"{disk // _MIB} MiB free in {folder}, where browsers have their profiles"
+    if disk < _LEAST_DISK_BYTES:
+        yield Line("disk", "warning", text, "make room there, or set TMPDIR to another folder")
+    else:
+        yield Line("disk", "ok", text)
+
+
+def _shm() -> Line:
+    size = chromium.shared_memory_bytes()
+    text = f"{size // _MIB} MiB"
+    if size < chromium.LARGE_SHM_BYTES:
+        text += ", so Chromium uses files instead, which is slower"
+        remedy = "docker run --shm-size=256m, or a larger tmpfs at that place"
+        return Line("shm", "warning", text, remedy)
+    return Line("shm", "ok", text)
+
+
+def _free_bytes() -> int:
+    """Memory that can still be had: the machine's, or what is left of the cgroup's limit."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text("ascii"))
+    except (OSError, ValueError):
+        return free
+    return min(free, max(0, limit - used))
+
+
+def _ports(settings: Settings) -> Iterator[Line]:
+    for name, part in (("server", settings.server), ("admin", settings.admin)):
+        where = f"{part.host}:{part.port}"
+        setting = f"[{name}] host, port"
+        try:
+            with socket.create_server((part.host, part.port), family=_family(part.host), backlog=1):
+                yield Line(f"{name} port", "ok", f"{where} can be listened on")
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            reason = "somebody listens there already" if taken else os.strerror(error.errno or 0)
+            yield Line(
+                f"{name} port",
+                "warning" if taken else "problem",
+                f"{where}: {reason}",
+                f"if that is not this proxy, change {setting}" if taken else f"change {setting}",
+            )
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+async def _store(settings: Settings) -> Line:
+    url = settings.cache.url
+    scheme = url.partition(":")[0]
+    if scheme == "memory":
+        return Line("store", "ok", "memory: snapshots are gone after a restart")
+    if scheme == "file":
+        return _folder(Path(unquote(urlsplit(url).path)))
+    redis = RedisCache(url, namespace(settings), max(settings.cache.timeout, 2.0))
+    try:
+        await redis.check()
+        policy = await redis.eviction()
+    except StoreError as error:
+        remedy = "start it, or mend [cache] url; until then snapshots are kept in memory only"
+        return Line("store", "problem", f"{scheme}: {error}", remedy)
+    finally:
+        await redis.close()
+    if policy not in ("", "volatile-lru"):
+        text = f"{scheme}: answers; its maxmemory-policy is {policy}"
+        return Line("store", "warning", text, "set maxmemory-policy to volatile-lru")
+    return Line("store", "ok", f"{scheme}: answers")
+
+
+def _folder(folder: Path) -> Line:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+        remedy = f"let user {os.geteuid()} write there, or change [cache] url"
+        return Line("store", "problem", f"{folder}: cannot be written to", remedy)
+    free = shutil.disk_usage(there).free
+    return Line("store", "ok", f"file: {folder} can be written to, {free // _MIB} MiB free")
+
+
+async def _origin(settings: Settings) -> Line:
+    fields = CIMultiDict({"Accept": "text/html,*/*;q=0.8", "Accept-Encoding": "identity"})
+    headers.mark(fields, settings.public_url)
+    started = time.monotonic()
+    where = settings.origin.url
+    remedy = "start the site's server, or mend [origin] url"
+    async with open_session(settings.origin.connect_timeout, _SECONDS) as session:
+        try:
+            async with (
+                asyncio.timeout(_SECONDS),
+                Upstream(session, settings.origin_url).request("GET", "/", fields) as answer,
+            ):
+                status, kind = answer.status, answer.headers.get("Content-Type", "no type")
+        except (OriginError, TimeoutError) as error:
+            reason = str(error.__cause__ or error) or "no answer in time"
+            return Line("origin", "problem", f"{where}: {reason}", remedy)
+    text = f"{where}/: status {status}, {kind}, {_milliseconds(started)}"
+    if status >= 500:
+        return Line("origin", "problem", text, "mend the site's server")
+    if status >= 400:
+        return Line("origin", "warning", text, "is [site] url the host that it expects?")
+    return Line("origin", "ok", text)
+
+
+def _browser(settings: Settings) -> list[Line]:
+    lines = []
+    try:
+        program = chromium.find(settings.browser.path)
+        version = chromium.version(program)
+    except PrerenderError as error:
+        remedy = "install chromium-headless-shell (Debian), or set [browser] path"
+        return [Line("browser", "problem", str(error), remedy)]
+    lines.append(Line("browser", "ok", f"{program}: {version}"))
+    wanted, problem = settings.browser.sandbox, chromium.sandbox_problem()
+    if wanted == "off":
+        lines.append(Line("sandbox", "warning", "off", 'set [browser] sandbox to "auto"'))
+    elif problem:
+        remedy = "run it as another user than root, where user namespaces are allowed"
+        state: Literal["warning", "problem"] = "problem" if wanted == "on" else "warning"
+        lines.append(Line("sandbox", state, f"cannot be on: {problem}", remedy))
+    else:
+        lines.append(Line("sandbox", "ok", "on"))
+    return lines
+
+
+async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator[Line]:
+    """A browser is started, tries out a page of our own, and then renders the site's first page."""
+    one = settings.browser.model_copy(update={"pages": 1})
+    started = time.monotonic()
+    remedy = 'see the log above, or try [log] level = "debug"'
+    try:
+        async with opening.rendering(settings.model_copy(update={"browser": one})) as rendering:
+            pool = rendering.pool
+            async with pool.place() as place, pool.page(place, settings.render.timeout):
+                yield Line("rendering", "ok", f"a page of our own, {_milliseconds(started)}")
+            if not origin_answers:
+                return
+            started = time.monotonic()
+            target = Target.of(settings.public_url, PrettyURL("/", ""))
+            try:
+                snapshot = (await rendering.renderer.snapshot(target)).snapshot
+            except NotRenderable as reason:
+                text = f"{target.url}: no HTML page: {reason}"
+                yield Line("first page", "warning", text, "is it the site's origin?")
+                return
+            text = f"{target.url}: status {snapshot.status}, "
+            text += f"{snapshot.facts.text_length} characters of text, {_milliseconds(started)}"
+            failed = snapshot.facts.failed_requests
+            if failed:
+                text += f"; {len(failed)} of its requests failed: {failed[0]}"
+                yield Line("first page", "warning", text, "look at what the origin answers there")
+            else:
+                yield Line("first page", "ok", text)
+    except PrerenderError as error:
+        yield Line("rendering", "problem", " ".join(str(error).split()), remedy)
+
+
+def _milliseconds(started: float) -> str:
+    return f"{(time.monotonic() - started) * 1000:.0f} ms"

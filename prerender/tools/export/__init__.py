@@ -1,0 +1,1 @@
+"""Snapshots as files that nginx serves by itself."""

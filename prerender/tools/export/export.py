@@ -1,0 +1,113 @@
+"""Makes an export: renders pages, each once more if it came out doubtful, and writes them down."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from yarl import URL
+
+from prerender.errors import NotRenderable, OriginError, RenderError
+from prerender.snapshots.archive import Archive
+from prerender.snapshots.snapshot import Snapshot, Snapshots, Target
+from prerender.tools.work import work_through
+from prerender.urls.addresses import pretty_of
+
+_ATTEMPTS = 2
+_EXPORTED = (200, 404, 410)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no snapshot of a page in an export, or not a good one."""
+
+    url: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Exported:
+    """How it went. ``doubtful`` are there, but some of what they asked for failed."""
+
+    pages: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    doubtful: list[Failure] = field(default_factory=list)
+
+
+class Export:
+    """Renders with ``snapshots``, which must not keep any; pages that may not be stored are left out if
+    ``obey_origin``."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        archive: Archive,
+        *,
+        obey_origin: bool,
+        told: Callable[[Failure | None], None] = lambda _: None,
+    ) -> None:
+        self._snapshots = snapshots
+        self._archive = archive
+        self._public = URL(archive.site)
+        self._obey_origin = obey_origin
+        self._told = told
+        self.result = Exported()
+
+    async def run(self, urls: Iterable[str], concurrency: int) -> Exported:
+        """Render these pages of the site and write them down."""
+        await work_through(dict.fromkeys(urls), self._export, concurrency=concurrency)
+        return self.result
+
+    async def _export(self, url: str) -> tuple[str, ...]:
+        target = Target.of(self._public, pretty_of(url))
+        reason = ""
+        try:
+            snapshot, made = await self._rendered(target)
+            reason = self._refused(snapshot)
+            lasting = not snapshot.facts.partial and snapshot.status < 500
+        except (RenderError, OriginError, NotRenderable) as error:
+            reason = " ".join(str(error).split())
+            lasting = isinstance(error, NotRenderable) and not error.origin_failed
+        if reason and not lasting and self._archive.keep(target.page):
+            reason += "; the snapshot of the last export stays"
+        failure = None
+        if reason:
+            failure = Failure(target.url, reason)
+            self.result.failures.append(failure)
+        else:
+            self._archive.add(target, snapshot, made)
+            self.result.pages += 1
+            if lacking := _lacking(snapshot):
+                failure = Failure(target.url, f"in doubt: {lacking[0]} did not come")
+                self.result.doubtful.append(failure)
+        self._told(failure)
+        return ()
+
+    async def _rendered(self, target: Target) -> tuple[Snapshot, float]:
+        for attempt in range(1, _ATTEMPTS + 1):
+            made = time.time()
+            try:
+                snapshot = (await self._snapshots.snapshot(target)).snapshot
+            except (RenderError, OriginError):
+                if attempt == _ATTEMPTS:
+                    raise
+                continue
+            if attempt == _ATTEMPTS or not (snapshot.facts.partial or _lacking(snapshot)):
+                return snapshot, made
+        raise AssertionError("the last attempt returns or raises")
+
+    def _refused(self, snapshot: Snapshot) -> str:
+        """Why a snapshot is not exported, or ''."""
+        if snapshot.status // 100 == 3:
+            location = dict(snapshot.headers).get("Location", "")
+            return f"status {snapshot.status} to {location}: list that instead"
+        if snapshot.status not in _EXPORTED:
+            return f"status {snapshot.status}"
+        if snapshot.facts.partial:
+            return "it was cut off"
+        if self._obey_origin and not snapshot.storable:
+            return "its Cache-Control says that it must not be stored"
+        return ""
+
+
+def _lacking(snapshot: Snapshot) -> tuple[str, ...]:
+    return snapshot.facts.failed_requests or snapshot.facts.unanswered_requests

@@ -1,0 +1,113 @@
+"""What an HTML page says to a crawler: its title, links, canonical, opt-in and text. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin
+
+from lxml import etree
+
+from prerender.snapshots.reading import parse
+
+_SPACE = re.compile(r"\s+")
+_UNREAD = frozenset({"script", "style", "noscript", "head"})
+_SHADOW = "shadowrootmode"
+_LOWER = "translate(%s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was found. ``links`` and ``canonicals`` are absolute, in the order of the page.
+
+    ``opted_in``: it has ``<meta name="fragment" content="!">``. ``texts``: what stands between tags,
+    but for scripts and the like. ``scripts``: how many it has that run.
+    """
+
+    titles: tuple[str, ...]
+    descriptions: tuple[str, ...]
+    canonicals: tuple[str, ...]
+    links: tuple[str, ...]
+    opted_in: bool
+    noindex: bool
+    scripts: int
+    texts: tuple[str, ...]
+
+
+def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
+    """Read the page at an absolute URL. Never raises for what stands in it."""
+    root = _parse(body, charset)
+    if root is None:
+        return Page((), (), (), (), False, False, 0, ())
+    base = urljoin(url, next(iter(root.xpath("//base/@href")), "").strip())
+    robots = ",".join(_metas(root, "robots")).lower()
+    return Page(
+        titles=tuple(
+            _plain("".join(title.itertext()))
+            for title in root.xpath("//title[not(ancestor::svg) and not(ancestor::template)]")
+        ),
+        descriptions=tuple(map(_plain, _metas(root, "description"))),
+        canonicals=tuple(
+            _absolute(base, link.get("href", ""))
+            for link in root.xpath("//link[@rel]")
+            if "canonical" in link.get("rel", "").lower().split()
+        ),
+        links=tuple(_absolute(base, href) for href in root.xpath("//a/@href | //area/@href")),
+        opted_in="!" in (content.strip() for content in _metas(root, "fragment")),
+        noindex="noindex" in robots or "none" in robots.replace(" ", "").split(","),
+        scripts=sum(map(_runs, root.xpath("//script"))),
+        texts=tuple(_texts(root)),
+    )
+
+
+def _parse(body: bytes, charset: str | None) -> Any:
+    # Who names none means UTF-8.
+    return parse(body, charset or ("utf-8" if b"charset" not in body[:2048].lower() else None))
+
+
+def _metas(root: Any, name: str) -> list[str]:
+    found = root.xpath(f"//meta[{_LOWER % '@name'} = '{name}']/@content")
+    return [str(content) for content in found]
+
+
+def _runs(script: Any) -> bool:
+    kind = (script.get("type") or "").strip().lower()
+    return kind in ("", "module") or "javascript" in kind or "ecmascript" in kind
+
+
+def _absolute(base: str, reference: str) -> str:
+    try:
+        return urljoin(base, reference.strip())
+    except ValueError:
+        return reference.strip()
+
+
+def _plain(text: str) -> str:
+    return _SPACE.sub(" ", text).strip()
+
+
+def _texts(root: Any) -> list[str]:
+    """The texts of a document in its order. An element ends a text, a comment does not."""
+    texts: list[str] = []
+    current: list[str] = []
+
+    def end() -> None:
+        if text := _plain("".join(current)):
+            texts.append(text)
+        current.clear()
+
+    # No recursion: pages nest as deep as they like.
+    unread = 0
+    for event, node in etree.iterwalk(root, events=("start", "end", "comment", "pi")):
+        if event in ("comment", "pi"):
+            current.append((node.tail or "") if not unread else "")
+            continue
+        skipped = node.tag in _UNREAD or (node.tag == "template" and node.get(_SHADOW) is None)
+        end()
+        if event == "start":
+            unread += skipped
+            current.append("" if unread else node.text or "")
+        else:
+            unread -= skipped
+            current.append("" if unread else node.tail or "")
+    end()
+    return texts

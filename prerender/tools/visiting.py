@@ -1,0 +1,182 @@
+"""What a crawler of the AJAX crawling scheme gets for a page, and which pages of a site it finds."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+from protego import Protego
+
+from prerender.errors import FetchFailed
+from prerender.http.conditional import parse_http_date
+from prerender.tools.crawler import USER_AGENT, Crawler, Fetched
+from prerender.tools.html import Page, read_page
+from prerender.tools.sitemaps import Listed
+from prerender.tools.work import Frontier, work_through
+from prerender.urls.addresses import page_of, same_page, site_of
+from prerender.urls.ajax_crawling import pretty_to_ugly
+
+_REMEMBERED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """The crawler's ``answer`` for a page, and the ``document`` as it is without a snapshot, if it is
+    one that can be read."""
+
+    answer: Fetched
+    document: Page | None
+
+
+class Visitor:
+    """Visits pages with ``crawler``. ``close`` ends what is still under way."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._answers: dict[str, asyncio.Task[Fetched]] = {}
+
+    async def visit(self, url: str) -> Visit:
+        """Get a page by its pretty URL: its snapshot if it has one. Raises FetchFailed."""
+        answer = await self.once(url.partition("#")[0])
+        document = None
+        if answer.status == 200 and answer.is_html:
+            document = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
+        ugly = pretty_to_ugly(url, opted_in=document is not None and document.opted_in)
+        if ugly is not None:
+            answer = await self._crawler.get(ugly)
+        return Visit(answer, document)
+
+    async def once(self, url: str) -> Fetched:
+        """The answer to a URL, which is asked for once: all states of a page have one document."""
+        task = self._answers.get(url)
+        if task is None:
+            if len(self._answers) >= _REMEMBERED:
+                self._answers = {
+                    url: task for url, task in self._answers.items() if not task.done()
+                }
+            task = self._answers[url] = asyncio.create_task(self._crawler.get(url), name=url)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Give up what nobody waits for any more."""
+        tasks = list(self._answers.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def read_robots(crawler: Crawler, site: str, user_agent: str) -> Callable[[str], bool]:
+    """Whether a site's robots.txt lets somebody ask for a URL; without one all may be asked for."""
+    text = ""
+    with suppress(FetchFailed):
+        answer = await crawler.get(f"{site}/robots.txt")
+        text = answer.body.decode("utf-8", "replace") if answer.status == 200 else ""
+    rules = Protego.parse(text)
+    return lambda url: bool(rules.can_fetch(url, user_agent))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A page that a link leads to."""
+
+    url: str
+
+
+class States:
+    """Finds the pages of a site by following links, at most ``most`` of them.
+
+    What crawlers keep is listed: pages that are there, that may be asked for and kept, and that are
+    their own canonical. ``left_out`` are all others, with the reason.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        crawler: Crawler,
+        *,
+        most: int,
+        concurrency: int,
+        rate: float = 0.0,
+        user_agent: str = USER_AGENT,
+        done: Callable[[], None] = lambda: None,
+        found: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._site = site
+        self._crawler = crawler
+        self._visitor = Visitor(crawler)
+        self._concurrency = concurrency
+        self._rate = rate
+        self._user_agent = user_agent
+        self._done = done
+        self._found = found
+        self._allowed: Callable[[str], bool] = lambda _: True
+        self._frontier: Frontier[_Found] = Frontier(most)
+        self.listed: dict[str, Listed] = {}
+        self.left_out: dict[str, str] = {}
+
+    async def find(self, urls: Iterable[str]) -> list[Listed]:
+        """All pages that can be reached from some, sorted by their URLs."""
+        self._allowed = await read_robots(self._crawler, self._site, self._user_agent)
+        try:
+            await work_through(
+                self._new(urls), self._look, concurrency=self._concurrency, rate=self._rate
+            )
+        finally:
+            await self._visitor.close()
+        return [self.listed[url] for url in sorted(self.listed)]
+
+    @property
+    def beyond(self) -> int:
+        """How many pages were found beyond the limit, and not looked at."""
+        return self._frontier.left_out
+
+    def _new(self, urls: Iterable[str]) -> list[_Found]:
+        new = self._frontier.new(map(_Found, own_pages(urls, self._site)))
+        self._found(len(new))
+        return new
+
+    async def _look(self, wanted: _Found) -> list[_Found]:
+        try:
+            visit = await self._visitor.visit(wanted.url)
+        except FetchFailed as error:
+            self.left_out[wanted.url] = str(error)
+            return []
+        finally:
+            self._done()
+        answer = visit.answer
+        if answer.status != 200 or not answer.is_html:
+            self.left_out[wanted.url] = f"status {answer.status}, {answer.media_type or 'no type'}"
+            return self._new([urljoin(wanted.url, answer.headers.get("Location", ""))])
+        page = await asyncio.to_thread(read_page, answer.body, wanted.url, answer.charset)
+        if reason := self._reason(wanted.url, answer, page):
+            self.left_out[wanted.url] = reason
+        else:
+            changed = parse_http_date(answer.headers.get("Last-Modified", ""), now=time.time())
+            self.listed[wanted.url] = Listed(wanted.url, changed)
+        return self._new([*page.links, *page.canonicals])
+
+    def _reason(self, url: str, answer: Fetched, page: Page) -> str:
+        """Why a page that is there is no page for crawlers, or ''."""
+        if page.noindex or "noindex" in answer.headers.get("X-Robots-Tag", "").lower():
+            return "noindex"
+        if not self._allowed(answer.url):
+            return "robots.txt"
+        canonical = next(iter(page.canonicals), "")
+        if canonical and not same_page(canonical, url):
+            return f"its canonical is {canonical}"
+        return ""
+
+
+def own_pages(urls: Iterable[str], site: str) -> list[str]:
+    """Those of some URLs that are pages of a site, in pretty form."""
+    own = []
+    for url in urls:
+        if site_of(url) != site_of(site):
+            continue
+        try:
+            own.append(page_of(url))
+        except ValueError:
+            continue
+    return own

@@ -1,0 +1,1 @@
+"""URLs and what names them: the AJAX crawling scheme, addresses, hosts, patterns. Pure values."""

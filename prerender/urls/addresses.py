@@ -1,0 +1,64 @@
+"""Pages as people write them: on the command line, to the admin listener, in links and sitemaps."""
+
+import string
+from urllib.parse import quote, urlsplit
+
+from yarl import URL
+
+from prerender.urls.ajax_crawling import PrettyURL, ugly_to_pretty
+
+
+def pretty_of(text: str) -> PrettyURL:
+    """The pretty URL, without its host, of an absolute pretty or ugly URL. Raises ValueError."""
+    path, fragment = parts_of(text)
+    if ugly := ugly_to_pretty(path):
+        return ugly
+    return PrettyURL(path, fragment.removeprefix("!") if fragment.startswith("!") else "")
+
+
+def parts_of(text: str) -> tuple[str, str]:
+    """Path with query, as in a request, and fragment of an absolute URL. Raises ValueError."""
+    try:
+        url = URL(text, encoded=True)
+        absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
+    except ValueError:
+        absolute = False
+    if not absolute or not text.isprintable() or "@" in url.raw_authority:
+        raise ValueError(
+            "give the absolute URL of a page, http or https, without user and password"
+        )
+    path, _, fragment = after_host(text).partition("#")
+    # What cannot stand in a request is escaped as browsers do it; all else stays as it was given.
+    return quote(path, safe=string.punctuation), fragment
+
+
+def after_host(text: str) -> str:
+    """Path, query and fragment of an absolute URL, as they were given."""
+    rest = text.partition("://")[2]
+    start = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
+    return rest[start:] if rest[start:].startswith("/") else f"/{rest[start:]}"
+
+
+def page_of(url: str) -> str:
+    """An absolute URL in pretty form. Raises ValueError."""
+    pretty = pretty_of(url)
+    return f"{URL(url, encoded=True).origin()}{pretty}"
+
+
+def same_page(one: str, other: str) -> bool:
+    """Whether two absolute URLs are of one page of one site."""
+    try:
+        same = str(pretty_of(one)) == str(pretty_of(other))
+    except ValueError:
+        return False
+    return same and site_of(one) == site_of(other)
+
+
+def site_of(url: str) -> tuple[str, str]:
+    """Scheme and host, with its port, of an absolute URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+        return parts.scheme, f"{(parts.hostname or '').lower()}:{port}"
+    except ValueError:
+        return "", url
