@@ -40,7 +40,7 @@ from prerender.proxy.indexnow import IndexNow, KeyFile
 from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Limits, Server
-from prerender.rendering.opening import page_count, rendering, viewer_of
+from prerender.rendering.opening import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.histories import Histories, NotedSnapshots
@@ -84,8 +84,14 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
     Raises ConfigError when a port cannot be had.
     """
     _raise_file_limit()
+    async with rendering(settings) as parts, proxying(settings, parts) as running:
+        yield running
+
+
+@asynccontextmanager
+async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Running]:
+    """All of a proxy but the browser and its network, which outlive it. Raises ConfigError."""
     async with AsyncExitStack() as stack:
-        parts = await stack.enter_async_context(rendering(settings))
         upstream, gateway, pool, renderer = parts
         store = await open_store(settings)
         stack.push_async_callback(store.close)

@@ -44,12 +44,40 @@ class Rendering(NamedTuple):
     renderer: Renderer
 
 
+class Browsing(NamedTuple):
+    """Pages of a browser, and their network."""
+
+    upstream: Upstream
+    gateway: Gateway
+    pool: Pool
+
+
 @asynccontextmanager
 async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
     """The part that makes snapshots: also all that ``prerender render`` needs.
 
     ``marked``: the site can tell that its pages are rendered, and not looked at by people.
     """
+    async with browsing(settings, marked=marked) as parts:
+        yield rendering_with(parts, settings)
+
+
+def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
+    """Snapshots made by a browser that is there: [render] and [snapshot] of the settings count."""
+    render = RenderSettings(
+        timeout=settings.render.timeout,
+        budget=settings.render.budget,
+        patience=settings.render.patience,
+        max_bytes=settings.render.max_bytes,
+        options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
+        volatile=settings.snapshot.volatile,
+    )
+    return Rendering(*parts, Renderer(settings.public_url, *parts, render))
+
+
+@asynccontextmanager
+async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[Browsing]:
+    """A browser: [origin], [site], [browser] and [network] of the settings count."""
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
@@ -79,16 +107,7 @@ async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator
                 try_out=trial(gateway, settings.public_url),
             )
         )
-        render = RenderSettings(
-            timeout=settings.render.timeout,
-            budget=settings.render.budget,
-            patience=settings.render.patience,
-            max_bytes=settings.render.max_bytes,
-            options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
-            volatile=settings.snapshot.volatile,
-        )
-        renderer = Renderer(settings.public_url, upstream, gateway, pool, render)
-        yield Rendering(upstream, gateway, pool, renderer)
+        yield Browsing(upstream, gateway, pool)
 
 
 def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
