@@ -22,8 +22,6 @@ from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from tests.redis_server import redis_server
 
-# Ages are far apart, so that it does not matter how long the tests take.
-NOW = time.time()
 NAMESPACE = "prerender:www.example.com:1:"
 
 
@@ -38,16 +36,19 @@ def entry(
     )
     tags = ("lamps",) if "lamp" in page else ()
     snapshot = Snapshot(status, (), body, '"x"', 1, facts=facts, tags=tags)
-    return Entry(page, snapshot, NOW - age, NOW - age + ttl)
+    now = time.time()
+    return Entry(page, snapshot, now - age, now - age + ttl)
 
 
-ENTRIES = {
-    "1": entry("/", size=30, seconds=0.3),
-    "2": entry("/#!/lamp/1", age=5000, size=10, seconds=0.1),
-    "3": entry("/#!/lamp/2", age=50_000, size=20, seconds=0.2),
-    "4": entry("/gone", status=404, age=2000, size=40, seconds=0.4),
-    "5": entry("/half", age=1000, partial=True, size=50, seconds=0.5),
-}
+def entries() -> dict[str, Entry]:
+    """Five entries whose ages are further apart than a test may take."""
+    return {
+        "1": entry("/", size=30, seconds=0.3),
+        "2": entry("/#!/lamp/1", age=5000, size=10, seconds=0.1),
+        "3": entry("/#!/lamp/2", age=50_000, size=20, seconds=0.2),
+        "4": entry("/gone", status=404, age=2000, size=40, seconds=0.4),
+        "5": entry("/half", age=1000, partial=True, size=50, seconds=0.5),
+    }
 
 
 @pytest.fixture(params=["memory", "file", "redis"])
@@ -62,7 +63,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             slow = RedisCache(server.url, NAMESPACE, 0.5)
         made = Store(BoundedMemoryCache(10**8), slow)
         stack.push_async_callback(made.close)
-        for key, kept in ENTRIES.items():
+        for key, kept in entries().items():
             assert await made.set(key, kept, 1000)
         yield made
 
@@ -96,7 +97,7 @@ async def test_lists_of_a_store(store: Store) -> None:
     (row,) = found.rows
     assert (row.page, row.title, row.status, row.partial) == ("/half", "Page /half", 200, True)
     assert found.count == 1
-    assert found.size == row.size == len(ENTRIES["5"].snapshot.body)
+    assert found.size == row.size == len(entries()["5"].snapshot.body)
     assert 900 < row.until - time.time() < 1100
 
 
@@ -163,7 +164,7 @@ async def test_the_loop_goes_on_during_a_list(store: Store) -> None:
 async def test_a_redis_that_is_away(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
         store = Store(BoundedMemoryCache(10**8), RedisCache(server.url, NAMESPACE, 0.5))
-        await store.set("1", ENTRIES["1"], 1000)
+        await store.set("1", entries()["1"], 1000)
     with pytest.raises(StoreError):
         await store.find(Query())
     await store.close()
@@ -199,7 +200,7 @@ def test_titles(body: bytes, title: str) -> None:
 
 
 def test_lines_of_another_version_are_left_out() -> None:
-    row = Row.of("k", ENTRIES["2"], NOW)
+    row = Row.of("k", entries()["2"], time.time())
     assert parse([row.dump(), b"[1,2,3]"]) == [row]
 
 
@@ -215,11 +216,12 @@ texts = st.text(st.characters(codec="utf-8"), max_size=20) | st.just("/\udcff\n\
 def test_every_row_is_on_one_page(
     pages: list[str], sort: Callable[[], None], limit: int, descending: bool
 ) -> None:
-    rows = parse([Row.of(str(n), entry(page), NOW + 9).dump() for n, page in enumerate(pages)])
+    now = time.time()
+    rows = parse([Row.of(str(n), entry(page), now + 9).dump() for n, page in enumerate(pages)])
     query = Query(sort=sort, limit=limit, descending=descending)  # type: ignore[arg-type]
     seen: list[str] = []
     while True:
-        selection = Selection(query, Purges(), NOW)
+        selection = Selection(query, Purges(), now)
         for start in range(0, len(rows), 3):
             selection.add(rows[start : start + 3])
         found = selection.found()
