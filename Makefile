@@ -1,7 +1,7 @@
 # make run      install what it needs, and start the proxy in front of the example site,
 #               or of another one: make run ORIGIN=http://127.0.0.1:3000
 # make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
-# make lint     ruff and mypy
+# make lint     ruff, mypy and import-linter
 # make image    the container image, with Docker, Podman or Buildah
 # make image-test  build and run it here, without a daemon (needs root; see tests/test_image.py)
 # make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
@@ -40,6 +40,7 @@ lint: .venv/dev.stamp
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+	.venv/bin/lint-imports --no-cache
 
 bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	@scripts/system-packages $(TEST_PROGRAMS) wrk

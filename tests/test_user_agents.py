@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prerender.config.types import CLASSES
 from prerender.crawlers.triggers import may_be_page
-from prerender.crawlers.user_agents import CLASSES, UserAgents, known_names
+from prerender.crawlers.user_agents import UserAgents, known_names
 
 KNOWN = UserAgents(known_names())
 ANDROID = "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko)"

@@ -19,7 +19,7 @@ from prerender.admin.problem import problem
 from prerender.admin.purge import Purging
 from prerender.admin.recent import Recent
 from prerender.browser.pool import Pool
-from prerender.crawlers.user_agents import CLASSES
+from prerender.config.types import CLASSES
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.listing import SORTS, STATES, Query
 from prerender.snapshots.snapshot import Target

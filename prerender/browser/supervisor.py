@@ -12,15 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import structlog
 
 from prerender.browser.chromium import CannotStart, Chromium
 from prerender.errors import BrowserGone
-
-if TYPE_CHECKING:
-    from prerender.browser.pool import Pool
 
 _FIRST_DELAY_SECONDS = 0.1
 _LONGEST_DELAY_SECONDS = 5.0
@@ -55,11 +52,33 @@ class Limits:
     memory: int = 0
 
 
+class Pages(Protocol):
+    """The pool, as the supervisor needs it."""
+
+    async def take_in(self, browser: Chromium) -> None:
+        """Open the pages of a new browser and lend them from now on. Raises BrowserGone."""
+
+    def drop(self, browser: Chromium) -> None:
+        """Forget the pages of a browser that is gone."""
+
+    async def drained(self, browser: Chromium) -> None:
+        """Wait until no page of this browser is lent."""
+
+    def lent(self, browser: Chromium) -> int:
+        """How often pages of this browser were lent."""
+
+    def fail(self, problem: str) -> None:
+        """Tell all who wait that there is no browser, and why."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a task that ends with the pool."""
+
+
 class Supervisor:
     """Supplies a pool with browsers, for as long as ``run`` is running."""
 
     def __init__(
-        self, pool: "Pool", launch: Callable[[], Coroutine[Any, Any, Chromium]], limits: Limits
+        self, pool: Pages, launch: Callable[[], Coroutine[Any, Any, Chromium]], limits: Limits
     ) -> None:
         self._pool = pool
         self._launch = launch

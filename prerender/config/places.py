@@ -12,10 +12,8 @@ from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
 from prerender.config.lists import items_of, strings_of
-from prerender.http.forwarded import address_and_port
 from prerender.urls import hosts
-
-Network = IPv4Network | IPv6Network
+from prerender.urls.hosts import Network, address_and_port
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
 # Of redis-py; the others would change what the code relies on, or hold a password in plain sight.

@@ -8,13 +8,16 @@ import json
 import re
 from collections.abc import Mapping
 from math import nan
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator
 
 from prerender.config.lists import strings_of, tables_of
-from prerender.crawlers.triggers import Action
-from prerender.crawlers.user_agents import CLASSES, CrawlerClass
+
+# The classes of crawlers, and what a site owner may want for each of them.
+CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social", "seo_tool"]
+CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
+Action = Literal["forward", "render", "markdown", "refuse"]
 
 _Number = TypeVar("_Number", int, float)
 

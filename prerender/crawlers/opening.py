@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from prerender.config import Settings
+from prerender.config.types import CLASSES, CrawlerClass
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.triggers import Paths, Triggers
-from prerender.crawlers.user_agents import CLASSES, CrawlerClass, known_domains
+from prerender.crawlers.user_agents import known_domains
 from prerender.crawlers.verification import Identity, Names, Verifier
 from prerender.errors import ConfigError
-from prerender.http.forwarded import address_and_port, client_address
-from prerender.proxy.request import Request
+from prerender.http.forwarded import Received, client_address
+from prerender.urls.hosts import address_and_port
 
 
 def triggers_of(settings: Settings) -> Triggers:
@@ -34,7 +35,7 @@ def triggers_of(settings: Settings) -> Triggers:
 @asynccontextmanager
 async def verification(
     settings: Settings,
-) -> AsyncIterator[Callable[[Request], Awaitable[bool]] | None]:
+) -> AsyncIterator[Callable[[Received], Awaitable[bool]] | None]:
     """What tells whether a request is from the crawler that it names; None if nobody wants to know.
 
     Raises ConfigError when a file of addresses cannot be used.
@@ -51,7 +52,7 @@ async def verification(
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
 
-    async def verify(request: Request) -> bool:
+    async def verify(request: Received) -> bool:
         client = client_address(request.remote, request.headers, trusted)
         return await verifier.is_genuine(request.headers.get("user-agent"), client)
 

@@ -3,12 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from prerender.crawlers.user_agents import CrawlerClass, UserAgents, known_names
+from prerender.config.types import Action, CrawlerClass
+from prerender.crawlers.user_agents import UserAgents, known_names
 from prerender.urls.patterns import matches
-
-Action = Literal["forward", "render", "markdown", "refuse"]
 
 # What ends so is no page. Only a short cut: of all others the origin's Content-Type tells.
 _NO_PAGE = re.compile(

@@ -5,10 +5,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Any
 
-CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social", "seo_tool"]
-CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
+from prerender.config.types import CLASSES, CrawlerClass
 
 # Longer ones come from nobody in earnest, and must not fill the memory.
 _LONGEST = 1024

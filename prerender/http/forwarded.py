@@ -2,15 +2,11 @@
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from ipaddress import IPv6Address, ip_address
+from typing import Protocol
 
 from prerender.http.head import Fields
-
-if TYPE_CHECKING:
-    from prerender.config.places import Network
-    from prerender.proxy.request import Request
+from prerender.urls.hosts import Address, Network
 
 # RFC 7239 section 4: for=192.0.2.1, for="[2001:db8::1]:4711".
 _FOR = re.compile(r'(?:^|;)\s*for\s*=\s*"?([^";]+)"?', re.IGNORECASE)
@@ -21,9 +17,23 @@ _LONGEST_REMEMBERED = 1024
 _WITH_PORT = re.compile(r"\[([^\]]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 
 
-def client_address(
-    remote: str, headers: Fields, trusted: tuple["Network", ...]
-) -> IPv4Address | IPv6Address | None:
+class Received(Protocol):
+    """A request, and the peer that it came from."""
+
+    @property
+    def remote(self) -> str:
+        """The peer's address."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the peer is a trusted proxy."""
+
+    @property
+    def headers(self) -> Fields:
+        """The request's headers."""
+
+
+def client_address(remote: str, headers: Fields, trusted: tuple[Network, ...]) -> Address | None:
     """The address of the first client that is no trusted proxy, counted from us; None if unknown.
 
     ``remote`` is who is connected to us. Only what trusted proxies say counts: X-Forwarded-For, or
@@ -46,11 +56,11 @@ def client_address(
 class Clients:
     """Knows who requests are from, which come by way of ``trusted`` networks or from anywhere."""
 
-    def __init__(self, trusted: tuple["Network", ...]) -> None:
+    def __init__(self, trusted: tuple[Network, ...]) -> None:
         self._trusted = trusted
         self._known = lru_cache(maxsize=_REMEMBERED)(self._read)
 
-    def address_of(self, request: "Request") -> str:
+    def address_of(self, request: Received) -> str:
         """The client's address; that of the last proxy that is known if what it says is no address."""
         remote, fields = request.remote, request.headers
         if not request.trusted or (
@@ -70,19 +80,12 @@ class Clients:
         return str(client_address(remote, Fields(lines), self._trusted) or remote)
 
 
-def address_and_port(text: str, default: int = 53) -> tuple[str, int]:
-    """A server's address and its port, ``default`` if none is named. Raises ValueError."""
-    alone = text.count(":") > 1 and "[" not in text
-    url = urlsplit(f"//[{text}]" if alone else f"//{text}")
-    return str(ip_address(url.hostname or "")), url.port or default
-
-
-def is_trusted(address: IPv4Address | IPv6Address, trusted: tuple["Network", ...]) -> bool:
+def is_trusted(address: Address, trusted: tuple[Network, ...]) -> bool:
     """Whether an address is in one of the networks."""
     return any(address in network for network in trusted)
 
 
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def _address(text: str) -> Address | None:
     text = text.strip()
     if found := _WITH_PORT.fullmatch(text):
         text = found[1] or found[2]

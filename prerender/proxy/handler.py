@@ -7,9 +7,9 @@ from functools import lru_cache, partial
 
 import structlog
 
+from prerender.config.types import CrawlerClass
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
-from prerender.crawlers.user_agents import CrawlerClass
 from prerender.errors import NotRenderable, PrerenderError, Refused
 from prerender.http import headers as fields
 from prerender.http.body import CutShort

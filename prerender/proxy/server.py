@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,9 +15,7 @@ from prerender.http.connection import Connection, Sweeper
 from prerender.http.head import MAX_HEAD_BYTES, BadMessage, parse_request
 from prerender.proxy.request import Request
 from prerender.proxy.responses import error_response, head_of
-
-if TYPE_CHECKING:
-    from prerender.config.places import Network
+from prerender.urls.hosts import Network
 
 # A client that half-closes may still want its answer; one that has left gives up its place so soon.
 _HALF_CLOSED_SECONDS = 1.0
@@ -39,7 +36,7 @@ class Limits:
     body: float
     write: float
     idle: float
-    trusted: tuple["Network", ...] = ()
+    trusted: tuple[Network, ...] = ()
 
 
 # What is still to be done for a request, or None when it has been answered already.
@@ -272,7 +269,7 @@ def _is_head(data: bytes) -> bool:
     )
 
 
-def peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:
+def peer(address: str, trusted: tuple[Network, ...]) -> tuple[str, bool]:
     """A client's address in its usual form, and whether it is in one of the networks."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:

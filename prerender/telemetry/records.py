@@ -7,18 +7,14 @@ already; they must be quick, and must not wait. ``tests/test_records.py`` shows 
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import structlog
 
-from prerender.crawlers.user_agents import CrawlerClass
+from prerender.config.types import CrawlerClass
 from prerender.http.head import BadMessage
 from prerender.http.trace_context import TraceContext, id_of
-from prerender.proxy.decision import Decision
 from prerender.snapshots.snapshot import Answer, Facts, Target, Timings
-
-if TYPE_CHECKING:
-    from prerender.proxy.request import Request
 
 # For a client that left before anything was sent to it, as nginx counts it.
 CLIENT_LEFT = 499
@@ -26,6 +22,7 @@ CLIENT_LEFT = 499
 Source = Literal["snapshot", "origin", "proxy"]
 CacheWord = Literal["", "hit", "stale", "miss", "coalesced", "kept", "error"]
 RenderOutcome = Literal["rendered", "partial", "redirect", "not a page", "failed", "cancelled"]
+Kind = Literal["render", "forward", "refuse"]
 R = TypeVar("R")
 log = structlog.get_logger(__name__)
 
@@ -54,7 +51,7 @@ class RequestRecord(NamedTuple):
     remote: str
     user_agent: str
     crawler: CrawlerClass | None
-    kind: Literal["render", "forward", "refuse"]
+    kind: Kind
     reason: str
     source: Source
     cache: CacheWord
@@ -74,6 +71,42 @@ class RequestRecord(NamedTuple):
         return id_of(self.trace)
 
 
+class Decided(Protocol):
+    """What was decided about a request, and why."""
+
+    @property
+    def kind(self) -> Kind:
+        """What is done with it."""
+
+    @property
+    def reason(self) -> str:
+        """Why, in one of a small set of phrases."""
+
+
+class Answered(Protocol):
+    """A request whose response has been sent, or that was given up."""
+
+    @property
+    def method(self) -> str:
+        """Its method."""
+
+    @property
+    def target(self) -> str:
+        """Its request target."""
+
+    @property
+    def status(self) -> int:
+        """The status of its response; 0 if there is none."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """The size of the response's head and body, as far as they were sent."""
+
+    @property
+    def origin_seconds(self) -> float | None:
+        """The time until the origin's response head; None unless the request was forwarded."""
+
+
 class Course:
     """What is noted of a request while it is answered; its record in the end."""
 
@@ -90,7 +123,7 @@ class Course:
         crawler: CrawlerClass | None,
         *,
         trace: TraceContext | None,
-        decision: Decision,
+        decision: Decided,
     ) -> None:
         self.began = began
         self.remote = remote
@@ -103,7 +136,7 @@ class Course:
         self.detail = ""
         self.error: BaseException | None = None
 
-    def record(self, request: "Request") -> RequestRecord:
+    def record(self, request: Answered) -> RequestRecord:
         """The record of a request that has been answered, or given up, just now."""
         seconds = time.perf_counter() - self.began
         trace = self.trace

@@ -1,16 +1,40 @@
 """What the parts of the proxy are at this moment, for Prometheus: read when somebody asks."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from prerender.browser.pool import Pool
 from prerender.gateway.gateway import Gateway
-from prerender.proxy.server import Server
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.families import counter, gauge
+
+
+class ClientConnection(Protocol):
+    """A connection of a client."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has a request that is being answered."""
+
+
+class Listener(Protocol):
+    """The public listener."""
+
+    @property
+    def connections(self) -> Collection[ClientConnection]:
+        """Those that are open."""
+
+    @property
+    def refused(self) -> Mapping[int, int]:
+        """How many requests were refused as malformed or too slow, by status."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether the proxy is shutting down."""
 
 
 class StateMetrics(Collector):
@@ -22,7 +46,7 @@ class StateMetrics(Collector):
         gateway: Gateway,
         snapshots: CachedSnapshots,
         store: Store,
-        server: Server,
+        server: Listener,
     ) -> None:
         self._pool = pool
         self._gateway = gateway

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
 
 from yarl import URL
 
@@ -121,3 +122,10 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower().rstrip(".") == "localhost"
+
+
+def address_and_port(text: str, default: int = 53) -> tuple[str, int]:
+    """The address and port of a server; ``default`` where no port is given. Raises ValueError."""
+    alone = text.count(":") > 1 and "[" not in text
+    url = urlsplit(f"//[{text}]" if alone else f"//{text}")
+    return str(ip_address(url.hostname or "")), url.port or default
