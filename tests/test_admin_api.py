@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from openapi_spec_validator import validate
 
+from prerender.browser.device import MOBILE
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.test_example_shop import _load_origin
 
@@ -185,8 +186,8 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
     for path, status, detail in wrong:
         assert (await api.get(path, status))["detail"] == detail, path
     for body, detail in (
-        ([], "give an object with url"),
-        ({"uri": "/"}, "give an object with url"),
+        ([], "give an object with id or url"),
+        ({"uri": "/"}, "give an object with id or url"),
         ({"url": 1}, f"url: give the URL of a page of {SITE}"),
     ):
         assert (await api.post("/render", body, 400))["detail"] == detail
@@ -223,6 +224,39 @@ async def test_lists_in_pages(start_origin: StartOrigin, start_proxy: StartProxy
     assert (await api.get("/requests?search=/3"))["count"] == 1
     assert (await api.get("/requests?search=GOOGLEBOT&status=2&crawler=search"))["count"] == 7
     assert (await api.get("/requests?status=404"))["count"] == 0
+
+
+async def test_variants_are_told_apart(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    site = await pages(start_origin, {"/": "<title>Lamps</title><h1>Lamps</h1><p>of steel"})
+    phone = {"User-Agent": f"{GOOGLEBOT} Mobile", "Accept-Language": "de"}
+    settings = {
+        "cache": {"vary": ["device", "language"], "languages": ["en", "de"]},
+        "triggers": {"search": "render", "ai_user": "markdown"},
+    }
+    proxy = await start_proxy(site.url, settings)
+    for headers in ({"User-Agent": GOOGLEBOT}, phone, {"User-Agent": "ChatGPT-User"}):
+        await proxy.get("/", headers=headers)
+    api = Api(proxy)
+    rows = (await api.get("/snapshots"))["items"]
+    assert {row["url"] for row in rows} == {f"{site.url}/"}
+    kinds = {(row["device"], row["language"], row["format"]): row["id"] for row in rows}
+    assert set(kinds) == {
+        ("desktop", "en", "html"), ("desktop", "en", "markdown"), ("mobile", "de", "html"),
+    }  # fmt: skip
+    assert kinds["desktop", "en", "html"] == kinds["desktop", "en", "markdown"]
+    asked = (await api.get("/requests"))["items"]
+    assert [(one["device"], one["language"]) for one in asked] == [
+        ("desktop", "en"), ("mobile", "de"), ("desktop", "en"),
+    ]  # fmt: skip
+    # Each variant has its own page view, and is rendered again as itself.
+    key = kinds["mobile", "de", "html"]
+    assert (await api.get(f"/snapshots/{key}"))["snapshot"]["device"] == "mobile"
+    for name in ("user.png", "crawler.png"):
+        picture = await api.get(f"/snapshots/{key}/{name}")
+        assert int.from_bytes(picture[16:20]) == int(MOBILE.width * MOBILE.scale)
+    assert (await api.post("/render", {"id": key}))["id"] == key
+    await api.post("/render", {"id": "0" * 32}, 404)
+    await api.post("/render", {"id": key, "url": "/"}, 400)
 
 
 def _newest_is(title: str, found: dict[str, Any]) -> bool:
@@ -300,6 +334,7 @@ async def test_verdicts_of_the_waterfall(
     assert verdicts["/a"]["a"] == ("allowed", 200, "")
     assert verdicts["/a"]["kept.js"] == ("allowed", 200, "")
     assert verdicts["/b"]["kept.js"][0] == "cached"
+    assert list(verdicts["/b"])[:2] == ["b", "kept.js"]
     assert verdicts["/a"]["missing.js"] == ("failed", 404, "")
     assert verdicts["/a"]["analytics.js"] == ("blocked", 200, "a tracker")
     worst = await api.get("/problems")

@@ -127,6 +127,7 @@ async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> N
     await tab.sees("Powder-coated steel", ".text")
     await tab.click("button", "Difference")
     await tab.until("document.querySelectorAll('.stack img').length === 2")
+    assert "null" not in await tab.run("document.body.innerText")
     for text in (
         "A steel arc that brings warm light",
         f"{SITE}/#!/items/3",
@@ -148,6 +149,16 @@ async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> N
     await tab.sees("<h1>Arc Desk Lamp</h1>")
     assert tab.complaints == []
     assert asked_elsewhere(tab, proxy) == []
+
+
+async def test_a_page_that_is_not_kept(proxy: Proxy, tab: Tab) -> None:
+    await look(tab, proxy, "")
+    await tab.click("#open-url")
+    await tab.type("/nobody-asked-for-this")
+    await tab.press("Enter")
+    await tab.sees("No snapshot of this page is kept")
+    for word in ("null", "undefined", "[object"):
+        assert word not in await tab.run("document.body.innerText")
 
 
 async def test_who_gets_it(proxy: Proxy, tab: Tab) -> None:

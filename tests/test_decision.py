@@ -2,15 +2,13 @@
 
 import pytest
 
+from prerender.config.types import CLASSES, CrawlerClass
 from prerender.crawlers.triggers import Paths, Triggers
 from prerender.proxy.decision import Forward, Refuse, Render, decide
 from prerender.urls.ajax_crawling import PrettyURL
 
 UGLY = "/p?a=1&_escaped_fragment_=k"
 NONE = Triggers()
-GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
-GPTBOT = "Mozilla/5.0 (compatible; GPTBot/1.3; +https://openai.com/gptbot)"
-BROWSER = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/156.0.0.0 Safari/537.36"
 BY_CLASS = Triggers({"search": "render", "ai_training": "refuse"})
 
 
@@ -59,45 +57,55 @@ def test_long_targets_are_read_like_short_ones() -> None:
 
 @pytest.mark.parametrize("target", ["/", "/p?a=1", "/p?", "/a.b/c", "/release-1.2"])
 def test_pages_are_rendered_for_crawlers(target: str) -> None:
-    decision = decide("GET", target, triggers=BY_CLASS, user_agent=GOOGLEBOT)
+    decision = decide("GET", target, triggers=BY_CLASS, crawler="search")
     assert decision == Render(PrettyURL(target, ""), by_user_agent=True)
 
 
 def test_ugly_urls_are_rendered_for_everybody() -> None:
-    for user_agent in (GOOGLEBOT, BROWSER, ""):
-        decision = decide("GET", UGLY, triggers=BY_CLASS, user_agent=user_agent)
+    for crawler in ("search", "social", None):
+        decision = decide("GET", UGLY, triggers=BY_CLASS, crawler=crawler)
         assert decision == Render(PrettyURL("/p?a=1", "k"))
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "user_agent", "marked", "upgrade"),
+    ("method", "target", "crawler", "marked", "upgrade"),
     [
-        ("GET", "/p", BROWSER, False, False),
-        ("GET", "/p", "", False, False),
-        ("POST", "/p", GOOGLEBOT, False, False),
-        ("GET", "/p", GOOGLEBOT, True, False),
-        ("GET", "/p", GOOGLEBOT, False, True),
-        ("GET", "/p", GPTBOT, True, False),
-        ("GET", "/app.js?v=1", GOOGLEBOT, False, False),
-        ("GET", "/images/a.JPEG", GOOGLEBOT, False, False),
-        ("GET", "/robots.txt", GOOGLEBOT, False, False),
-        ("GET", "/sitemap.xml", GOOGLEBOT, False, False),
-        ("GET", "/a/../b", GOOGLEBOT, False, False),
-        ("OPTIONS", "*", GOOGLEBOT, False, False),
+        ("GET", "/p", None, False, False),
+        ("POST", "/p", "search", False, False),
+        ("GET", "/p", "search", True, False),
+        ("GET", "/p", "search", False, True),
+        ("GET", "/p", "ai_training", True, False),
+        ("GET", "/app.js?v=1", "search", False, False),
+        ("GET", "/images/a.JPEG", "search", False, False),
+        ("GET", "/robots.txt", "search", False, False),
+        ("GET", "/sitemap.xml", "search", False, False),
+        ("GET", "/a/../b", "search", False, False),
+        ("OPTIONS", "*", "search", False, False),
     ],
 )
 def test_what_crawlers_send_that_is_forwarded(
-    method: str, target: str, user_agent: str, marked: bool, upgrade: bool
+    method: str, target: str, crawler: CrawlerClass | None, marked: bool, upgrade: bool
 ) -> None:
     decision = decide(
-        method, target, triggers=BY_CLASS, user_agent=user_agent, marked=marked, upgrade=upgrade
+        method, target, triggers=BY_CLASS, crawler=crawler, marked=marked, upgrade=upgrade
     )
     assert isinstance(decision, Forward)
 
 
+@pytest.mark.parametrize("crawler", CLASSES)
+@pytest.mark.parametrize("triggers", [NONE, BY_CLASS])
+def test_a_forwarded_crawler_is_told_by_which_setting(
+    triggers: Triggers, crawler: CrawlerClass
+) -> None:
+    decision = decide("GET", "/p", triggers=triggers, crawler=crawler)
+    told = f'[triggers] {crawler} = "forward"' in decision.reason
+    assert told is (triggers.action(crawler) == "forward")
+    assert "neither" not in decision.reason
+
+
 @pytest.mark.parametrize(("method", "target"), [("GET", "/p"), ("POST", "/p"), ("GET", UGLY)])
 def test_refused_classes(method: str, target: str) -> None:
-    assert decide(method, target, triggers=BY_CLASS, user_agent=GPTBOT) == Refuse()
+    assert decide(method, target, triggers=BY_CLASS, crawler="ai_training") == Refuse()
 
 
 @pytest.mark.parametrize(
@@ -114,5 +122,5 @@ def test_refused_classes(method: str, target: str) -> None:
 def test_included_and_excluded_paths(target: str, rendered: bool) -> None:
     paths = Paths(include=("/shop/*",), exclude=("/shop/cart*", "*?print=1"))
     triggers = Triggers({"search": "render"}, paths=paths)
-    decision = decide("GET", target, triggers=triggers, user_agent=GOOGLEBOT)
+    decision = decide("GET", target, triggers=triggers, crawler="search")
     assert isinstance(decision, Render) is rendered

@@ -52,6 +52,13 @@ async def explain(proxy: Proxy, asked: dict[str, str], expected: int = 200) -> d
 
 
 NEITHER = ("forward", "neither an ugly URL nor a crawler", None, "the origin", None)
+BY_SETTING = (
+    "forward",
+    'a crawler, forwarded by [triggers] social = "forward"',
+    "social",
+    "the origin",
+    None,
+)
 METHOD = ("forward", "neither GET nor HEAD", None, "the origin", None)
 EXCLUDED = ("forward", "an excluded path", None, "the origin", None)
 OPTED_OUT = ("forward", "forbidden by robots.txt", None, "the origin", None)
@@ -73,6 +80,7 @@ def ugly(page: str) -> tuple[str | None, ...]:
         ({"url": "/?utm_source=x#!a"}, ugly("/#!a")),
         ({"url": "/", "user_agent": GOOGLEBOT}, CRAWLER),
         ({"url": "/", "header": f"user-agent: {GPTBOT}"}, REFUSED),
+        ({"url": "/", "user_agent": "facebookexternalhit/1.1"}, BY_SETTING),
         ({"url": "/#!a", "method": "POST"}, METHOD),
         ({"url": "/account#!a"}, EXCLUDED),
         ({"url": "/no#!a"}, OPTED_OUT),

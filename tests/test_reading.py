@@ -212,6 +212,7 @@ def test_the_waterfall() -> None:
         "/slow": "unanswered", "/kept.js": "cached",
     }  # fmt: skip
     assert [fetch.start for fetch in found] == sorted(fetch.start for fetch in found)
+    assert [fetch.url.removeprefix(str(PUBLIC)) for fetch in found[:3]] == ["", "/kept.js", "/api"]
     under_way.__exit__(None, None, None)
     for number in range(500):
         with visit.exchange("GET", f"{PUBLIC}/{'x' * 9000}{number}", "script"):

@@ -219,7 +219,10 @@ class Api:
 
     async def render(self, request: web.Request) -> web.Response:
         """Render a page now, and keep the snapshot if it is good enough."""
-        target = self._target((await body_of(request, {"url"})).get("url"))
+        asked = await body_of(request, {"url", "id"})
+        if len(asked) > 1:
+            raise ValueError("give either url or id")
+        target = await self._kept(asked["id"]) if "id" in asked else self._target(asked.get("url"))
         began = time.monotonic()
         answer = await self._snapshots.renew(target)
         return web.json_response(
@@ -239,6 +242,14 @@ class Api:
         if not told:
             return problem(503, "purged here only: the store is away, other replicas do not know")
         return web.json_response({"purged": count})
+
+    async def _kept(self, key: object) -> Target:
+        """The page, in its variant, that a snapshot is kept of."""
+        entry = await self._store.get(key) if isinstance(key, str) else None
+        if entry is None:
+            raise web.HTTPNotFound(text="no snapshot is kept under this id")
+        pretty = pretty_of(f"{self._site}{entry.page}")
+        return Target.of(self._public, pretty, self._tracking, entry.variant)
 
     def _target(self, text: object) -> Target:
         """The page of a URL of the site, or of what follows the host in one. Raises ValueError."""
@@ -261,7 +272,7 @@ async def body_of(request: web.Request, names: set[str]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ValueError("the body is not JSON") from None
     if not isinstance(found, dict) or not found.keys() <= names:
-        raise ValueError(f"give an object with {', '.join(sorted(names))}")
+        raise ValueError(f"give an object with {' or '.join(sorted(names))}")
     return found
 
 

@@ -17,6 +17,7 @@ from prerender.urls.ajax_crawling import pretty_to_ugly
 
 Place = tuple[float | str, str]
 
+ID_LENGTH = 32
 _LONGEST_TEXT = 300
 _MOST_URLS = 100
 
@@ -45,9 +46,13 @@ def place_of(cursor: str) -> Place | None:
 def of_row(row: Row, site: str, now: float) -> dict[str, Any]:
     """A kept snapshot in a list."""
     return {
-        "id": row.key,
+        # Markdown is kept under a longer key, which begins with that of the snapshot it was made from.
+        "id": row.key[:ID_LENGTH],
         "url": f"{site}{row.page}",
         "page": row.page,
+        "device": row.device,
+        "language": row.language,
+        "format": row.form,
         "title": row.title,
         "status": row.status,
         "state": row.state(now),
@@ -70,6 +75,8 @@ def of_request(record: RequestRecord) -> dict[str, Any]:
         "target": record.target[:_LONGEST_TEXT],
         "url": record.page.url[:_LONGEST_TEXT] if record.page else "",
         "id": record.page.key if record.page else "",
+        "device": record.page.variant.device if record.page else "",
+        "language": record.page.variant.language if record.page else "",
         "remote": record.remote,
         "user_agent": record.user_agent[:_LONGEST_TEXT],
         "crawler": record.crawler or "",

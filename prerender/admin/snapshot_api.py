@@ -15,7 +15,6 @@ from prerender.admin import shapes
 from prerender.admin.api import number
 from prerender.admin.differences import compare
 from prerender.browser.rendered import Look
-from prerender.errors import NotRenderable
 from prerender.rendering.viewer import Viewer
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.histories import Histories
@@ -27,7 +26,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking
 
-_ID = re.compile(r"[0-9a-f]{32}")
+_ID = re.compile(rf"[0-9a-f]{{{shapes.ID_LENGTH}}}")
 _PICTURES = ("user.png", "crawler.png", "preview.png")
 
 
@@ -98,9 +97,8 @@ class Pages:
 
     async def comparison(self, request: web.Request) -> web.Response:
         """Where the text that a person sees and that of the snapshot differ."""
-        key = _id(request)
         entry = await self._entry(request)
-        target = self._target(key, entry)
+        target = self._target(entry)
         user = await self._viewer.user(target, entry.snapshot.etag)
         crawler = await self._viewer.crawler(target, entry.snapshot)
         found = await asyncio.to_thread(compare, user.text, crawler.text)
@@ -108,14 +106,13 @@ class Pages:
 
     async def picture(self, request: web.Request) -> web.Response:
         """What a person sees, what a crawler sees, or the image of a link preview: a PNG."""
-        key = _id(request)
         entry = await self._entry(request)
-        look = await self._look(request.path.rpartition("/")[2], key, entry)
+        look = await self._look(request.path.rpartition("/")[2], entry)
         headers = {"Cache-Control": "private, max-age=60", "X-Content-Type-Options": "nosniff"}
         return web.Response(body=look.png, content_type="image/png", headers=headers)
 
-    async def _look(self, name: str, key: str, entry: Entry) -> Look:
-        target = self._target(key, entry)
+    async def _look(self, name: str, entry: Entry) -> Look:
+        target = self._target(entry)
         if name == "user.png":
             return await self._viewer.user(target, entry.snapshot.etag)
         if name == "crawler.png":
@@ -131,11 +128,9 @@ class Pages:
             raise web.HTTPNotFound(text="no snapshot of this page is kept")
         return entry
 
-    def _target(self, key: str, entry: Entry) -> Target:
-        target = Target.of(self._public, pretty_of(f"{self._site}{entry.page}"), self._tracking)
-        if target.key != key:
-            raise NotRenderable("this snapshot is a variant: look at the page's ordinary one")
-        return target
+    def _target(self, entry: Entry) -> Target:
+        pretty = pretty_of(f"{self._site}{entry.page}")
+        return Target.of(self._public, pretty, self._tracking, entry.variant)
 
 
 def _id(request: web.Request) -> str:

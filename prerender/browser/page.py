@@ -193,6 +193,7 @@ class Page:
         patience: float,
         scripts: bool,
         height: int = 0,
+        variant: Variant = ORDINARY,
     ) -> Look:
         """Open ``url`` and take a picture; the caller sets a limit, and the page is not used again.
 
@@ -201,22 +202,25 @@ class Page:
         """
         self.broken = True
         session = self._session
+        window = self._device.window_of(variant)
         self._departure = asyncio.get_running_loop().create_future()
+        if variant != ORDINARY or self._device.variant != ORDINARY:
+            await self._device.become(variant)
         await self._clock.catch_up()
         if not scripts:
             await session.call("Emulation.setScriptExecutionDisabled", value=True)
         frame_id = await self._navigate(url, COMMAND_SECONDS)
-        await self._settle(Settler(session, self._clock, visit, budget, patience, window=DESKTOP))
+        await self._settle(Settler(session, self._clock, visit, budget, patience, window=window))
         metrics = await session.call("Page.getLayoutMetrics")
         height = height or int(metrics["cssContentSize"]["height"])
-        height = min(max(height, DESKTOP.height // 4), HIGHEST_PICTURE)
+        height = min(max(height, window.height // 4), HIGHEST_PICTURE)
         # As high as the picture, so that what loads when it is seen is seen.
-        await session.call("Emulation.setDeviceMetricsOverride", **DESKTOP.metrics(height))
+        await session.call("Emulation.setDeviceMetricsOverride", **window.metrics(height))
         await (await self._clock.start(SHOWN_MS, wait_for_network=True))
         picture = await session.call(
             "Page.captureScreenshot",
             format="png",
-            clip={"x": 0, "y": 0, "width": DESKTOP.width, "height": height, "scale": 1},
+            clip={"x": 0, "y": 0, "width": window.width, "height": height, "scale": 1},
         )
         text = await session.evaluate(_TEXT, contextId=await self._world(frame_id))
         return Look(b64decode(picture["data"]), str(text))

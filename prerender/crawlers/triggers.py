@@ -63,11 +63,8 @@ class Triggers:
         self.markdown_by_user_agent = "markdown" in self._actions.values()
         self.accept_markdown = accept_markdown
 
-    def action(self, user_agent: str) -> Action:
-        """What the owner wants to be done with the requests of a client."""
-        if not self.by_user_agent:
-            return "forward"
-        crawler = self._user_agents.class_of(user_agent)
+    def action(self, crawler: CrawlerClass | None) -> Action:
+        """What the site's owner wants for a class of crawlers; None stands for people."""
         return "forward" if crawler is None else self._actions.get(crawler, "forward")
 
     def class_of(self, user_agent: str) -> CrawlerClass | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
 
+from prerender.config.types import CLASSES, CrawlerClass
 from prerender.crawlers.triggers import Triggers, may_be_page
 from prerender.errors import CrawlerRefused, Refused
 from prerender.urls.ajax_crawling import UGLY_TOKEN, PrettyURL, ugly_to_pretty
@@ -67,6 +68,11 @@ _UPGRADE = Forward("an upgrade")
 _PATH = Forward("a path that no browser asks for")
 _EXCLUDED = Forward("an excluded path")
 _NO_PAGE = Forward("no page, by its extension")
+# The reason names the setting, because owners ask why a crawler gets no snapshot.
+_CLASS_FORWARDED = {
+    crawler: Forward(f'a crawler, forwarded by [triggers] {crawler} = "forward"')
+    for crawler in CLASSES
+}
 UNVERIFIED = Forward("a crawler by its name, but not by its address")
 OPTED_OUT = Forward("forbidden by robots.txt")
 
@@ -76,7 +82,7 @@ def decide(
     target: str,
     *,
     triggers: Triggers,
-    user_agent: str = "",
+    crawler: CrawlerClass | None = None,
     marked: bool = False,
     upgrade: bool = False,
     wants_markdown: bool = False,
@@ -84,23 +90,24 @@ def decide(
 ) -> Decision:
     """What to do with a request.
 
-    ``target`` is the request target in origin form, byte for byte; ``marked``: a renderer sent it;
+    ``target`` is the request target in origin form, byte for byte; ``crawler``: the class of crawlers
+    that the client belongs to by its User-Agent; ``marked``: a renderer sent it;
     ``upgrade``: it asks for another protocol; ``wants_markdown``: it would rather have Markdown;
     ``drop_in``: it was a middleware's, for whatever it asks.
     """
     ugly = UGLY_TOKEN in target
-    if not ugly and not triggers.by_user_agent and not wants_markdown and not drop_in:
+    if not ugly and not crawler and not wants_markdown and not drop_in:
         return _NORMAL
     if marked:
         # A page that asks for ugly URLs of its own site would render without end.
         return _MARKED
-    action = triggers.action(user_agent)
+    action = triggers.action(crawler)
     if action == "refuse":
         return Refuse()
     markdown = wants_markdown or action == "markdown"
     ordinary_too = drop_in or markdown or action == "render"
     if not ugly and not ordinary_too:
-        return _NORMAL
+        return _NORMAL if crawler is None else _CLASS_FORWARDED[crawler]
     if method not in ("GET", "HEAD"):
         return _METHOD
     if upgrade:

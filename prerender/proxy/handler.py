@@ -91,7 +91,7 @@ class Handler:
         """
         began = time.perf_counter()
         user_agent, crawler = self._client(request.headers)
-        decision = self._decide(request, user_agent)
+        decision = self._decide(request, crawler)
         remote = self._clients.address_of(request)
         trace = self._trace(request)
         course = Course(began, remote, user_agent, crawler, trace=trace, decision=decision)
@@ -145,7 +145,7 @@ class Handler:
     async def considered(self, request: Request) -> Course:
         """What would be done with a request, as far as it is decided here. Nothing is."""
         user_agent, crawler = self._client(request.headers)
-        decision = self._decide(request, user_agent)
+        decision = self._decide(request, crawler)
         remote = self._clients.address_of(request)
         course = Course(
             time.perf_counter(), remote, user_agent, crawler, trace=None, decision=decision
@@ -173,7 +173,7 @@ class Handler:
         user_agent = value_of(line).decode("latin-1")
         return user_agent, self._triggers.class_of(user_agent)
 
-    def _decide(self, request: Request, user_agent: str) -> Decision:
+    def _decide(self, request: Request, crawler: CrawlerClass | None) -> Decision:
         marked = fields.is_marked(request.headers)
         drop_in = False
         if self._drop_in is not None:
@@ -185,7 +185,7 @@ class Handler:
             request.method,
             request.target,
             triggers=self._triggers,
-            user_agent=user_agent,
+            crawler=crawler,
             marked=marked,
             upgrade="upgrade" in request.headers,
             wants_markdown=self._triggers.accept_markdown

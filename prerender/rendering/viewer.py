@@ -69,12 +69,13 @@ class Viewer:
                 target.path,
                 self._limits.max_bytes,
                 for_a_person=True,
+                variant=target.variant,
             )
             if page.status // 100 == 3:
                 raise NotRenderable(f"redirects to {page.headers['Location']}")
             return page
 
-        return await self._look(f"user {target.key} {version}", target.url, fetch, scripts=True)
+        return await self._look(f"user {target.key} {version}", target, fetch, scripts=True)
 
     async def crawler(self, target: Target, snapshot: Snapshot) -> Look:
         """The snapshot as a crawler sees it that runs no scripts. Raises RenderError."""
@@ -93,10 +94,10 @@ class Viewer:
         async def made() -> Document:
             return Document(200, CIMultiDict({"Content-Type": _HTML}), body)
 
-        return await self._look(name, target.url, made, scripts=False, height=height)
+        return await self._look(name, target, made, scripts=False, height=height)
 
     async def _look(
-        self, name: str, url: str, fetch: Fetching, *, scripts: bool, height: int = 0
+        self, name: str, target: Target, fetch: Fetching, *, scripts: bool, height: int = 0
     ) -> Look:
         deadline = time.monotonic() + self._limits.timeout
         async with self._turn:
@@ -109,14 +110,15 @@ class Viewer:
                     async with self._pool.page(place, left) as page:
                         with self._gateway.visit(page.number, page_document) as visit:
                             look = await page.look(
-                                url,
+                                target.url,
                                 visit,
                                 budget=self._limits.budget,
                                 patience=self._limits.patience,
                                 scripts=scripts,
                                 height=height,
+                                variant=target.variant,
                             )
             except TimeoutError:
-                raise RenderTimeout(f"{url}: no picture in time") from None
+                raise RenderTimeout(f"{target.url}: no picture in time") from None
             await self._seen.set(name, look, _KEPT_SECONDS)
             return look

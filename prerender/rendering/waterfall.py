@@ -26,18 +26,22 @@ def waterfall(visit: Visit, resources: Iterable[Resource] = ()) -> tuple[Fetch, 
     """The first requests of a visit in their order, and what the browser had kept of ``resources``."""
     exchanges = visit.exchanges[:MOST_FETCHES]
     now = time.monotonic()
-    seen = {exchange.url for exchange in visit.exchanges}
     fetches = [_fetch(exchange, exchanges[0].started, now) for exchange in exchanges]
-    end = max((fetch.start + fetch.seconds for fetch in fetches), default=0.0)
-    fetches += [
-        _kept(resource, end)
-        for resource in resources
-        if resource.url.startswith("http") and resource.url.partition("#")[0] not in seen
-    ]
+    started = {fetch.url: fetch.start for fetch in reversed(fetches)}
+    unseen = {exchange.url for exchange in visit.exchanges[MOST_FETCHES:]}
+    # The page's clock is another one than ours, but what it asked for before and after is known: a
+    # file from the browser's own cache is put after the last of our requests that came before it.
+    begun = 0.0
+    for resource in sorted(resources, key=lambda resource: resource.start):
+        url = resource.url.partition("#")[0]
+        if (start := started.get(url[:_LONGEST_URL])) is not None:
+            begun = max(begun, start)
+        elif url.startswith("http") and url not in unseen:
+            fetches.append(_kept(resource, begun))
     return tuple(sorted(fetches, key=lambda fetch: fetch.start))[:MOST_FETCHES]
 
 
-def _kept(resource: Resource, end: float) -> Fetch:
+def _kept(resource: Resource, start: float) -> Fetch:
     return Fetch(
         "GET",
         resource.url,
@@ -45,8 +49,7 @@ def _kept(resource: Resource, end: float) -> Fetch:
         "cached",
         resource.status,
         resource.size,
-        # The page's time is another one: at least it is not shown after all others.
-        round(min(resource.start, end), 4),
+        start,
         0.0,
         "",
     )

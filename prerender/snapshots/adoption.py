@@ -45,5 +45,6 @@ async def adopt(
             # Numbers of purges are microseconds too (purges.py).
             generation=min(store.generation, int(made * 1_000_000)),
             fence=fence,
+            variant=target.variant,
         )
         return "kept" if await store.set(target.key, entry, freshness.kept(ttl)) else "not kept"

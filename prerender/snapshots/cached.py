@@ -252,6 +252,7 @@ class CachedSnapshots:
             expires=now + ttl,
             generation=generation,
             fence=fence,
+            variant=target.variant,
         )
         stored = await self._store.set(target.key, entry, self._freshness.kept(ttl))
         if stored:

@@ -1,6 +1,6 @@
 """A snapshot as it is kept, and as bytes in the stores that are not ours alone.
 
-The format, all numbers big-endian: ``PRS2``, the fence (8 bytes, at a place of its own because Redis
+The format, all numbers big-endian: ``PRS3``, the fence (8 bytes, at a place of its own because Redis
 compares it), XXH3-64 of all that follows (8), length of the header (4), the header as JSON, the body,
 and its encoded forms in the order of the header. JSON because nothing that is read can run.
 """
@@ -15,15 +15,16 @@ import xxhash
 
 from prerender.errors import BadEntry
 from prerender.snapshots.snapshot import Facts, Snapshot
+from prerender.snapshots.variants import ORDINARY, Variant
 
-FORMAT = b"PRS2"
+FORMAT = b"PRS3"
 _PREFIX = struct.Struct(">4sQQL")
 _CHECKED_FROM = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kept snapshot of a page (path, query and ``#!`` fragment).
+    """A kept snapshot of a ``variant`` of a page (path, query and ``#!`` fragment).
 
     ``stored``, ``expires``, ``retry`` in Unix seconds: when it was rendered, until when it is fresh,
     and before when no refresh is worth trying again. ``refusals``: how often a worse snapshot was
@@ -40,6 +41,7 @@ class Entry:
     refusals: int = 0
     generation: int = 0
     fence: int = 0
+    variant: Variant = ORDINARY
     trusted: float = field(default=inf, compare=False)
 
     @property
@@ -53,6 +55,7 @@ def encode(entry: Entry) -> bytes:
     snapshot = entry.snapshot
     header = {
         "page": entry.page,
+        "variant": [entry.variant.device, entry.variant.language],
         "stored": entry.stored,
         "expires": entry.expires,
         "retry": entry.retry,
@@ -123,6 +126,7 @@ def decode(data: bytes, trusted: float = inf) -> Entry:
             header["refusals"],
             header["generation"],
             fence,
+            Variant(*header["variant"]),
             trusted,
         )
     except (struct.error, ValueError, TypeError, KeyError, IndexError) as error:

@@ -12,18 +12,21 @@ from typing import Literal, NamedTuple, get_args
 
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purges
+from prerender.snapshots.snapshot import HTML
+from prerender.snapshots.variants import Device
 
 # How many rows are looked at before others get their turn: about a millisecond's worth.
 PIECE = 500
 
 Sort = Literal["page", "status", "age", "size", "seconds"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
+Form = Literal["html", "markdown"]
 State = Literal["fresh", "stale", "partial"]
 STATES: tuple[State, ...] = get_args(State)
 
 
 class Row(NamedTuple):
-    """A kept snapshot in a list.
+    """A kept snapshot in a list: of a page, for a ``device`` and a ``language``, in a ``form``.
 
     ``stored``, ``expires`` and ``until`` in Unix seconds: when it was rendered, until when it is fresh
     and until when it is kept. ``size``: of its HTML, in bytes. ``seconds``: of real time until the page
@@ -46,6 +49,9 @@ class Row(NamedTuple):
     generation: int
     shell: str
     tags: list[str]
+    device: Device
+    language: str
+    form: Form
 
     @classmethod
     def of(cls, key: str, entry: Entry, until: float) -> "Row":
@@ -69,6 +75,9 @@ class Row(NamedTuple):
             entry.generation,
             snapshot.shell,
             list(snapshot.tags),
+            entry.variant.device,
+            entry.variant.language,
+            "html" if snapshot.content_type == HTML else "markdown",
         )
 
     def dump(self) -> bytes:

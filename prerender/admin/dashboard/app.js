@@ -1,7 +1,7 @@
 // Which view is shown, and who may see it. The place is behind the #: #/requests?search=lamp
 
 import * as api from "./api.js";
-import { h, nothing, toast } from "./dom.js";
+import { h, nothing, replace, toast } from "./dom.js";
 import { login } from "./login.js";
 import { overview } from "./overview.js";
 import { page } from "./page.js";
@@ -31,12 +31,12 @@ async function show() {
     if (current) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   const root = h("div", { class: `view ${here.name}` });
-  main.replaceChildren(root);
+  replace(main, root);
   try {
     await VIEWS[here.name](root, here, signal);
   } catch (error) {
     if (signal.aborted || error.status === 401) return;
-    root.replaceChildren(h("h1", {}, "That did not work"), nothing(error.message,
+    replace(root, h("h1", {}, "That did not work"), nothing(error.message,
       h("button", { type: "button", onclick: show }, "Try again")));
   }
 }
@@ -89,4 +89,4 @@ document.getElementById("theme").addEventListener("click", () => {
 
 addEventListener("locked", locked);
 addEventListener("hashchange", navigate);
-start().catch((error) => main.replaceChildren(nothing(error.message)));
+start().catch((error) => replace(main, nothing(error.message)));

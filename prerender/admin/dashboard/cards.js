@@ -1,7 +1,7 @@
 // What the page says of itself: title, description, canonical, robots, Open Graph, JSON-LD, link preview.
 
 import * as api from "./api.js";
-import { card, count, facts, h, pill } from "./dom.js";
+import { card, count, facts, h, pill, replace } from "./dom.js";
 
 export function searchResult({ reading, snapshot, url }) {
   const { title, description, canonical, robots } = reading;
@@ -35,8 +35,8 @@ export function linkPreview({ id, reading, url }, signal) {
     api.picture(`snapshots/${id}/preview.png`, signal).then((blob) => {
       const address = URL.createObjectURL(blob);
       signal.addEventListener("abort", () => URL.revokeObjectURL(address));
-      picture.replaceChildren(h("img", { src: address, alt: "The image of the link preview" }));
-    }, (error) => signal.aborted || picture.replaceChildren(h("span", {}, error.message)));
+      replace(picture, h("img", { src: address, alt: "The image of the link preview" }));
+    }, (error) => signal.aborted || replace(picture, h("span", {}, error.message)));
   }
   return card("Link preview", { id: "preview", note: "As social networks and messengers show a link to this page." },
     h("div", { class: "preview" }, picture, h("div", { class: "preview-text" },

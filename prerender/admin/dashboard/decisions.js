@@ -1,7 +1,7 @@
 // Who gets the snapshot, who the page as it is, and why: what /explain says of some that may ask.
 
 import * as api from "./api.js";
-import { card, h, nothing, pill } from "./dom.js";
+import { card, h, nothing, pill, replace } from "./dom.js";
 
 const PERSON = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 const ASKING = [
@@ -19,8 +19,8 @@ export function decisions(url, uglyUrl, signal) {
   // What follows a # is never sent: nobody can ask for such a page by its own URL.
   if (!url.includes("#!")) asked.push(...ASKING.map(([who, user_agent]) => [who, { url, user_agent }]));
   Promise.all(asked.map(async ([who, values]) => [who, await api.get("explain", values, signal)])).then(
-    (told) => place.replaceChildren(table(told)),
-    (error) => { if (!signal.aborted) place.replaceChildren(nothing(error.message)); },
+    (told) => replace(place, table(told)),
+    (error) => { if (!signal.aborted) replace(place, nothing(error.message)); },
   );
   return card("Who gets it", { id: "decisions", class: "listing", note: "What would be answered now, by the settings in [triggers]." }, place);
 }

@@ -16,9 +16,16 @@ function fill(element, properties, children) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...present(children));
   return element;
 }
+
+/** Put these in the place of an element's children. replaceChildren alone would write "null" for nothing. */
+export function replace(element, ...children) {
+  element.replaceChildren(...present(children));
+}
+
+const present = (children) => children.flat(9).filter((child) => child !== null && child !== undefined && child !== false);
 
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
@@ -74,6 +81,15 @@ const STATES = {
 
 export function statePill(state) {
   return pill(...STATES[state]);
+}
+
+/** Which of several snapshots of a page it is, where there may be several. */
+export function variantPills({ device, language, format }) {
+  return [
+    device === "mobile" ? pill("Phone", "accent", "Rendered as on a phone") : null, " ",
+    language ? pill(language, "accent", "Rendered for this language") : null, " ",
+    format === "markdown" ? pill("Markdown", "accent", "Made of the snapshot in HTML") : null,
+  ];
 }
 
 const CACHES = {

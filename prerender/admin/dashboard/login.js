@@ -1,7 +1,7 @@
 // The way in where a token is needed.
 
 import * as api from "./api.js";
-import { h } from "./dom.js";
+import { h, replace } from "./dom.js";
 
 export function login(main, done) {
   const wrong = h("p", { class: "wrong", role: "alert" });
@@ -24,6 +24,6 @@ export function login(main, done) {
   h("p", { class: "note" }, "The token is the setting [admin] token of this proxy."),
   h("label", { for: "token" }, "Token"), token, wrong,
   h("button", { type: "submit", class: "primary" }, "Log in"));
-  main.replaceChildren(form);
+  replace(main, form);
   token.focus();
 }

@@ -1,7 +1,7 @@
 // The page as a person sees it beside the snapshot as a crawler sees it, and where their texts differ.
 
 import * as api from "./api.js";
-import { card, count, h, nothing, percent, pill } from "./dom.js";
+import { card, count, h, nothing, percent, pill, replace } from "./dom.js";
 
 const LONG = 6; // lines that are the same in both, of which only the ends are shown
 
@@ -41,12 +41,12 @@ export function looks({ id }, signal) {
     try {
       const found = await api.get(`snapshots/${id}/comparison`, {}, signal);
       const tone = found.similarity > 0.98 ? "good" : found.similarity > 0.8 ? "warn" : "bad";
-      verdict.replaceChildren(pill(`${percent(found.similarity, 1)} of the text is the same`, tone));
-      text.replaceChildren(passages(found, "only people see", "only crawlers see"));
+      replace(verdict, pill(`${percent(found.similarity, 1)} of the text is the same`, tone));
+      replace(text, passages(found, "only people see", "only crawlers see"));
     } catch (error) {
       if (signal.aborted) return;
-      verdict.replaceChildren(pill("not compared", "warn"));
-      text.replaceChildren(nothing(error.message));
+      replace(verdict, pill("not compared", "warn"));
+      replace(text, nothing(error.message));
     }
   })();
   return card("What the crawler saw", { id: "looks", class: "looks" },
@@ -62,8 +62,8 @@ function frame(title, note, alt) {
     h("div", { class: "wait", role: "status" }, "The picture is being made …"));
   return {
     element: h("figure", { class: "frame" }, h("figcaption", {}, h("strong", {}, title), " ", h("span", { class: "dim" }, note)), inside),
-    show: (source) => inside.replaceChildren(h("img", { src: source, alt, width: 1280 })),
-    fail: (message) => inside.replaceChildren(nothing(message)),
+    show: (source) => replace(inside, h("img", { src: source, alt, width: 1280 })),
+    fail: (message) => replace(inside, nothing(message)),
   };
 }
 

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { bars, minutes, spark } from "./charts.js";
-import { answerPill, bytes, card, count, duration, facts, h, moment, nothing, percent, pill, statusPill } from "./dom.js";
+import { answerPill, bytes, card, count, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
 
 const EVERY_MS = 5000;
 const ANSWERS = [
@@ -23,7 +23,7 @@ export async function overview(root, here, signal) {
   const draw = () => {
     const open = [...body.querySelectorAll("details")].map((one) => one.open);
     const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
-    body.replaceChildren(...parts(last, chartWidth(body)));
+    replace(body, ...parts(last, chartWidth(body)));
     body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
     if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
   };

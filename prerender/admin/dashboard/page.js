@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { linkPreview, searchResult, structuredData } from "./cards.js";
 import { decisions } from "./decisions.js";
-import { bytes, card, confirm, count, duration, facts, h, moment, nothing, pill, statePill, statusPill, toast } from "./dom.js";
+import { bytes, card, confirm, count, duration, facts, h, moment, nothing, pill, replace, statePill, statusPill, toast, variantPills } from "./dom.js";
 import { looks, passages } from "./looks.js";
 import { waterfall } from "./waterfall.js";
 
@@ -33,7 +33,7 @@ export async function page(root, here, signal) {
       found = { id, url: asked, snapshot: null, reading: null, render: null, versions: [] };
     }
     document.title = `${found.reading?.title || found.url} · Prerender`;
-    root.replaceChildren(...parts(found, asked, show, signal));
+    replace(root, ...parts(found, asked, show, signal));
   };
   await show();
 }
@@ -79,7 +79,7 @@ const safe = (url) => (/^https?:\/\//.test(url) ? url : "#");
 function marks({ snapshot, render }) {
   if (!snapshot) return [pill("Not kept", "warn"), render?.error ? pill(`Last render failed: ${render.error}`, "bad") : null];
   return [
-    statusPill(snapshot.status), statePill(snapshot.state),
+    statusPill(snapshot.status), statePill(snapshot.state), variantPills(snapshot),
     render?.error ? pill(`Last render failed: ${render.error}`, "bad", render.reason) : null,
     snapshot.problems ? pill(`${snapshot.problems} problems`, "warn") : null,
     h("span", { class: "dim" }, "rendered ", moment(snapshot.stored), ", ",
@@ -101,7 +101,7 @@ function actions(url, snapshot, again) {
   }, label);
   return [
     button("Render now", async () => {
-      const made = await api.post("render", { url });
+      const made = await api.post("render", snapshot ? { id: snapshot.id } : { url });
       toast(made.kept ? `Rendered in ${duration(made.seconds)} and kept.`
         : `Rendered in ${duration(made.seconds)}, not kept${made.detail ? `: ${made.detail}` : ""}.`, made.kept ? "good" : "warn");
       await again();
@@ -174,8 +174,8 @@ function history({ id, versions }, signal) {
   async function compare() {
     try {
       const found = await api.get(`snapshots/${id}/history`, { old: older.value, new: newer.value }, signal);
-      result.replaceChildren(passages(found, "removed", "added"));
-    } catch (error) { if (!signal.aborted) result.replaceChildren(nothing(error.message)); }
+      replace(result, passages(found, "removed", "added"));
+    } catch (error) { if (!signal.aborted) replace(result, nothing(error.message)); }
   }
   const section = card("History", { id: "history", note: "The text of the last versions. A new one begins when the content changes." },
     h("ol", { class: "versions" }, versions.map((version, index) => h("li", {},

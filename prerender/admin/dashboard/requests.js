@@ -1,7 +1,7 @@
 // What have crawlers asked for? The last requests of crawlers, as they were answered.
 
 import * as api from "./api.js";
-import { answerPill, bytes, duration, h, moment, pill, statusPill } from "./dom.js";
+import { answerPill, bytes, duration, h, moment, pill, statusPill, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
 
 const CRAWLERS = [
@@ -52,7 +52,7 @@ export async function requests(root, here, signal) {
 function target(item) {
   const text = item.url ? item.url.replace(/^https?:\/\/[^/]+/, "") : item.target;
   return item.id
-    ? h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}`, title: item.target }, text)
+    ? [h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}`, title: item.target }, text), " ", variantPills(item)]
     : h("span", { title: item.reason }, text);
 }
 

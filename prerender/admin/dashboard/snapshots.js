@@ -1,7 +1,7 @@
 // What is kept? All snapshots in the store, with what can be done about them.
 
 import * as api from "./api.js";
-import { bytes, confirm, count, duration, h, moment, pill, statePill, statusPill, toast } from "./dom.js";
+import { bytes, confirm, count, duration, h, moment, pill, statePill, statusPill, toast, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
 
 const STATES = [["", "Any state"], ["fresh", "Fresh"], ["stale", "Stale"], ["partial", "Cut off"]];
@@ -58,9 +58,10 @@ export async function snapshots(root, here, signal) {
 
   function box(item) {
     return h("input", {
-      type: "checkbox", "aria-label": `Choose ${item.page}`,
+      type: "checkbox", "aria-label": ["Choose", item.page, item.device === "mobile" ? "phone" : "", item.language, item.format].filter(Boolean).join(" "),
       onchange(event) {
-        if (event.target.checked) chosen.set(item.id, item); else chosen.delete(item.id);
+        const name = `${item.id} ${item.format}`;
+        if (event.target.checked) chosen.set(name, item); else chosen.delete(name);
         tell();
       },
     });
@@ -84,7 +85,7 @@ export async function snapshots(root, here, signal) {
     await shown.reload();
   }
 
-  const render = (item) => api.post("render", { url: item.url });
+  const render = (item) => api.post("render", { id: item.id });
 
   async function purge(soft) {
     const items = [...chosen.values()];
@@ -110,6 +111,7 @@ export async function snapshots(root, here, signal) {
 }
 
 function link(item) {
-  return h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
-    h("span", { class: "path" }, item.page), item.title ? h("span", { class: "dim title" }, item.title) : null);
+  return [h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
+    h("span", { class: "path" }, item.page), item.title ? h("span", { class: "dim title" }, item.title) : null),
+  variantPills(item)];
 }

@@ -1,6 +1,6 @@
 // Lists with a filter, sorting and more rows on demand. Their state is in the URL, so it can be shared.
 
-import { h, nothing } from "./dom.js";
+import { h, nothing, replace } from "./dom.js";
 
 /**
  * A list. columns: [{ name, label, sort, cell(item), number }]; filters: [{ name, label, options | type }];
@@ -59,7 +59,7 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
     if (mine !== turn || signal.aborted) return;
     next = found.next;
     const rows = found.items.map(row);
-    if (cursor) body.append(...rows); else body.replaceChildren(...rows);
+    if (cursor) body.append(...rows); else replace(body, ...rows);
     caption.textContent = describe(found, body.children.length);
     more.hidden = !next;
     table.hidden = !body.children.length;

@@ -33,6 +33,8 @@ export function waterfall({ fetches }) {
 
 function line(fetch, end) {
   const [label, tone, title] = VERDICTS[fetch.verdict];
+  // What came from the browser's own cache took no time that anybody measured.
+  const measured = fetch.verdict !== "cached" || fetch.seconds > 0;
   const bar = h("span", { class: `span ${fetch.verdict}` });
   bar.style.setProperty("--from", fetch.start / end);
   bar.style.setProperty("--long", fetch.seconds / end);
@@ -44,8 +46,9 @@ function line(fetch, end) {
     h("td", { "data-label": "Verdict" }, pill(fetch.status ? `${label} ${fetch.status}` : label, tone, fetch.reason || title),
       fetch.reason ? h("span", { class: "dim reason" }, fetch.reason) : null),
     h("td", { class: "number", "data-label": "Size" }, bytes(fetch.bytes)),
-    h("td", { class: "time", "data-label": "Time" }, h("span", { class: "track" }, bar),
-      h("span", { class: "dim" }, `${duration(fetch.seconds)}, from ${duration(fetch.start)}`)));
+    h("td", { class: "time", "data-label": "Time" }, measured ? [h("span", { class: "track" }, bar),
+      h("span", { class: "dim" }, `${duration(fetch.seconds)}, from ${duration(fetch.start)}`)]
+      : h("span", { class: "dim" }, "from the browser’s cache")));
 }
 
 const KINDS = { empty: "data", image: "picture", iframe: "frame", script: "script", style: "style", document: "document" };

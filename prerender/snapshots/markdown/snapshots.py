@@ -88,6 +88,7 @@ class MarkdownSnapshots:
                 stored=now,
                 expires=now + _KEPT_SECONDS,
                 generation=self._store.generation,
+                variant=target.variant,
             )
             await self._store.set(key, entry, _KEPT_SECONDS)
         return snapshot
