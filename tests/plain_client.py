@@ -10,7 +10,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.gateway.address_policy import GuardedResolver
+from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import Reply
@@ -56,8 +56,8 @@ class PlainClient:
     ) -> AsyncIterator["PlainClient"]:
         rules = rules or NetworkRules()
         async with (
-            open_session(1, 5) as own,
-            open_session(1, 5, resolver or GuardedResolver(rules.guard)) as third_parties,
+            open_session(Guard.only(URL(origin)), 1, 5) as own,
+            open_session(rules.guard, 1, 5, resolver) as third_parties,
             Gateway.open(public, Upstream(own, URL(origin)), third_parties, rules) as gateway,
             ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client,
         ):

@@ -14,6 +14,7 @@ from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits
 from prerender.browser.trial import trial
 from prerender.errors import BrowserGone
+from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import Proxy, StartOrigin, StartProxy
@@ -45,11 +46,11 @@ async def pool_of(
     size: int, queue: int = 10, failing: Collection[int] = (), limits: Limits = Limits()
 ) -> AsyncIterator[Pool]:
     """A pool of pages of a real browser. Launches fail whose number, from 1, is in ``failing``."""
-    public = URL("https://www.example.com")
+    public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
     launches = 0
     async with (
-        open_session(1, 1) as session,
-        Gateway.open(public, Upstream(session, URL("http://127.0.0.1:9")), session) as gateway,
+        open_session(Guard.only(origin), 1, 1) as session,
+        Gateway.open(public, Upstream(session, origin), session) as gateway,
     ):
 
         async def launch() -> Chromium:

@@ -13,6 +13,7 @@ from yarl import URL
 
 from prerender.browser import chromium
 from prerender.browser.chromium import Chromium
+from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.rendering import opening
@@ -91,15 +92,15 @@ async def test_a_render(start_origin: StartOrigin) -> None:
 
 async def test_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    public = URL("https://www.example.com")
+    public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
 
     async def launch() -> None:
         browser = await Chromium.launch(chromium.find(), gateway, sandbox=False)
         await browser.close()
 
     async with (
-        open_session(1, 1) as session,
-        Gateway.open(public, Upstream(session, URL("http://127.0.0.1:9")), session) as gateway,
+        open_session(Guard.only(origin), 1, 1) as session,
+        Gateway.open(public, Upstream(session, origin), session) as gateway,
     ):
         before = asyncio.all_tasks()
         points = 1

@@ -33,6 +33,7 @@ from prerender.browser.device import user_agent_override
 from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.page import _STORAGE, BLANK
 from prerender.errors import BrowserGone
+from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import Document
@@ -73,7 +74,7 @@ async def gateway(start_origin: StartOrigin) -> AsyncIterator[Gateway]:
     )
     origin = await start_origin(application)
     async with (
-        open_session(1, 60) as session,
+        open_session(Guard.only(URL(origin.url)), 1, 60) as session,
         Gateway.open(SITE, Upstream(session, URL(origin.url)), session) as gateway,
     ):
         yield gateway

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from tests.canary import Canary
@@ -125,9 +126,12 @@ class Ungated(Gateway):
 
 async def test_without_the_gateway_it_would(start_origin: StartOrigin) -> None:
     """The page above does try: in a browser that has a network it reaches the canary."""
-    async with Canary.open() as canary, open_session(1, 5) as session:
+    async with Canary.open() as canary:
         origin = await escaping(start_origin, canary, ["127.0.0.1"])
-        async with Ungated.open(PUBLIC, Upstream(session, URL(origin.url)), session) as ungated:
+        async with (
+            open_session(Guard.only(URL(origin.url)), 1, 5) as session,
+            Ungated.open(PUBLIC, Upstream(session, URL(origin.url)), session) as ungated,
+        ):
             browser = await launch_browser(ungated)
             try:
                 target = await browser.devtools.call("Target.createTarget", url=origin.url)

@@ -69,7 +69,10 @@ async def test_the_origin_is_asked_for_the_public_host(start_origin: StartOrigin
 
 async def test_third_parties_get_what_the_browser_sent(start_origin: StartOrigin) -> None:
     cdn = await pages(start_origin, {"/lib.js": "code"})
-    async with PlainClient.open("http://127.0.0.1:9", Elsewhere(URL(cdn.url).port or 0)) as browser:
+    rules = NetworkRules(guard=Guard(Hosts(["cdn.example"])))
+    async with PlainClient.open(
+        "http://127.0.0.1:9", Elsewhere(URL(cdn.url).port or 0), rules=rules
+    ) as browser:
         with browser.gateway.visit(42, Document(200, HTML, b"")) as visit:
             answer = await browser.request(
                 "cdn.example", "/lib.js?v=1", page=42, headers={"Cookie": "a=b"}
@@ -116,7 +119,19 @@ async def test_this_machine_is_refused(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["169.254.169.254", "10.0.0.1", "[fd00:ec2::254]", "100.100.100.200", "xn--a", "[::1"]
+    "host",
+    [
+        "169.254.169.254",
+        "10.0.0.1",
+        "[fd00:ec2::254]",
+        "100.100.100.200",
+        "[::1",
+        "[fe80::1%25lo]",
+        "user@www.example.com",
+        "www.example.com:0",
+        "www.example.com:70000",
+        "www.example.com/..",
+    ],
 )
 async def test_internal_addresses_and_nonsense_are_refused(host: str) -> None:
     async with PlainClient.open("http://127.0.0.1:9") as browser:
@@ -192,6 +207,12 @@ async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> No
         assert late.text == "from the origin"
     assert [exchange.status for exchange in visit.exchanges] == [200, 200, 404, 200]
     assert origin.count("/") == 5
+
+
+async def test_an_internationalized_site(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/a.js": "own"})
+    async with PlainClient.open(origin.url, public=URL("http://bücher.example")) as browser:
+        assert (await browser.request("xn--bcher-kva.example", "/a.js")).text == "own"
 
 
 async def test_redirects_are_the_browsers_business(start_origin: StartOrigin) -> None:

@@ -5,11 +5,9 @@ of the public Internet, or be listed: the browser runs next to the site's intern
 page (or what somebody got into it) must not be able to talk to them.
 """
 
-import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
+from yarl import URL
 
 from prerender.urls.hosts import Address, Hosts
 
@@ -63,11 +61,16 @@ class Guard:
         self._deny = deny or Hosts()
         self._only_listed = only_listed
 
+    @classmethod
+    def only(cls, url: URL) -> "Guard":
+        """Lets pass the host and port of one URL, at any address, and nothing else."""
+        return cls(Hosts([str(url.origin())]), only_listed=True)
+
     def check(self, host: str, port: int) -> None:
         """Raises Forbidden for a host that is not listed, and for the text of a private address.
 
-        What a name stands for is looked at when it is resolved. The client takes everything of digits
-        and dots for an address and does not resolve it, so such a host has to be a proper address.
+        What a name stands for is looked at when its socket is opened (connector.py). The client takes
+        everything of digits and dots for an address, so such a host has to be a proper address.
         """
         try:
             address = ip_address(host)
@@ -88,32 +91,3 @@ class Guard:
         if self.allow.named(host, port) or self.allow.has_address(plain):
             return True
         return not self._only_listed and is_public(address)
-
-
-class GuardedResolver(AbstractResolver):
-    """Resolves names, and leaves only the addresses that a guard lets pass.
-
-    The connector connects to exactly what is returned here, so a name cannot change its address
-    between the check and the connection (DNS rebinding).
-    """
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-        self._resolver = ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """The addresses of a host that may be reached. Raises Forbidden when it has none."""
-        found = await self._resolver.resolve(host, port, family)
-        passed = [
-            result
-            for result in found
-            if self._guard.lets_pass(ip_address(result["host"].split("%")[0]), host, port)
-        ]
-        if not passed:
-            raise Forbidden(f"{host} has no address that pages may reach")
-        return passed
-
-    async def close(self) -> None:
-        """Nothing is held."""

@@ -1,5 +1,9 @@
-"""The way out of the gateway: to the origin for the site's own host, else to a guarded third party."""
+"""The way out of the gateway: to the origin for the site's own host, else to a third party.
 
+Which addresses may be reached is decided where sockets are opened (connector.py).
+"""
+
+import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -10,14 +14,17 @@ from aiohttp.web import BaseRequest, StreamResponse
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.gateway import address_policy, websocket
-from prerender.gateway.address_policy import Guard
+from prerender.gateway import websocket
+from prerender.gateway.address_policy import Forbidden, Guard
 from prerender.gateway.upstream import Upstream, send
 from prerender.gateway.visit import Exchange, Visit
 from prerender.http import headers as fields
 from prerender.urls.hosts import normalized
 
 _WEB_PORTS = (80, 443)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# RFC 9110 section 7.2: no user, no path, no zone of an interface.
+_HOST_FIELD = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/?#%\\\s]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Egress:
 
     @asynccontextmanager
     async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:
-        """Send a request with these header fields. Raises address_policy.Forbidden and OriginError."""
+        """Send a request with these header fields. Raises Forbidden and OriginError."""
         async with self._send(ask, headers.copy()) as response:
             yield response
 
@@ -84,7 +91,7 @@ class Egress:
         return send(self._third_parties, request.method, url, headers, body)
 
     async def relay_websocket(self, ask: Ask) -> StreamResponse:
-        """Connect a page's WebSocket. Raises address_policy.Forbidden and OriginError."""
+        """Connect a page's WebSocket. Raises Forbidden and OriginError."""
         target = fields.origin_form(ask.request.raw_path)
         headers = ask.headers.copy()
         received = partial(ask.visit.received, ask.exchange)
@@ -107,11 +114,8 @@ class Egress:
 
 def host_and_port(request: BaseRequest) -> tuple[str, int]:
     """The host and port that a request is for. Raises Forbidden when its Host header names none."""
-    try:
-        url = URL(f"{request.scheme}://{request.host}/", encoded=True)
-        host, port = url.host, url.port
-    except ValueError as error:
-        raise address_policy.Forbidden(f"{request.host!r} is not a host: {error}") from error
-    if not host or port is None:
-        raise address_policy.Forbidden(f"{request.host!r} is not a host")
-    return host, port
+    found = _HOST_FIELD.fullmatch(request.host)
+    port = int((found and found[2]) or _DEFAULT_PORTS[request.scheme])
+    if not found or not 0 < port < 65536:
+        raise Forbidden(f"{request.host!r} is not a host")
+    return found[1].strip("[]"), port

@@ -69,8 +69,8 @@ class NetworkRules:
 class Gateway:
     """Answers the requests of all pages of a browser. Make it with ``async with Gateway.open(...)``.
 
-    ``public`` is the site's public URL, ``upstream`` leads to its origin. ``third_parties`` has to
-    resolve names by way of the guard of ``rules`` (GuardedResolver).
+    ``public`` is the site's public URL, ``upstream`` leads to its origin. ``third_parties`` connects
+    to what the guard of ``rules`` allows (connector.py).
     """
 
     def __init__(

@@ -19,16 +19,19 @@ from aiohttp import (
     ClientTimeout,
     DummyCookieJar,
     StreamReader,
-    TCPConnector,
+    TraceConfig,
+    TraceRequestRedirectParams,
 )
 from aiohttp.abc import AbstractResolver
-from aiohttp.client_exceptions import ServerTimeoutError
+from aiohttp.client_exceptions import ServerTimeoutError, WSServerHandshakeError
 from aiohttp.web import BaseRequest, StreamResponse
 from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.errors import OriginError, OriginTimeout
 from prerender.gateway import websocket
+from prerender.gateway.address_policy import Guard
+from prerender.gateway.connector import CheckedConnector
 from prerender.gateway.listener import MAX_LINE_BYTES
 
 _CHUNK_BYTES = 65536
@@ -109,11 +112,18 @@ class Upstream:
 
 
 def open_session(
-    connect_timeout: float, timeout: float, resolver: AbstractResolver | None = None
+    policy: Guard,
+    connect_timeout: float,
+    timeout: float,
+    resolver: AbstractResolver | None = None,
 ) -> ClientSession:
-    """A client that adds nothing of its own: no cookies, no proxies, no decoding."""
+    """A client that reaches what ``policy`` allows, follows no redirect, and adds nothing of its own:
+    no cookies, no proxies, no decoding. Timeouts are in seconds."""
+    no_redirects = TraceConfig()
+    no_redirects.on_request_redirect.append(_refuse_redirect)
     return ClientSession(
-        connector=TCPConnector(limit=0, resolver=resolver, ttl_dns_cache=10),
+        connector=CheckedConnector(policy, resolver),
+        trace_configs=[no_redirects],
         cookie_jar=DummyCookieJar(),
         timeout=ClientTimeout(total=None, sock_connect=connect_timeout, sock_read=timeout),
         auto_decompress=False,
@@ -123,6 +133,18 @@ def open_session(
         read_bufsize=_CHUNK_BYTES,
         max_line_size=MAX_LINE_BYTES,
         max_field_size=MAX_LINE_BYTES,
+    )
+
+
+async def _refuse_redirect(
+    _session: ClientSession, _context: object, redirect: TraceRequestRedirectParams
+) -> None:
+    """Fail a WebSocket's handshake as browsers do (WHATWG Fetch, redirect mode "error"): the library
+    would follow, and has no option for it."""
+    response = redirect.response
+    response.close()
+    raise WSServerHandshakeError(
+        response.request_info, (), status=response.status, message="redirected"
     )
 
 

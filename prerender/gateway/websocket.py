@@ -77,7 +77,7 @@ async def relay(
         )
     except WSServerHandshakeError as refusal:
         return Response(status=refusal.status if refusal.status != 101 else 502)
-    except (ClientError, OSError, TimeoutError) as error:
+    except (ClientError, OSError, TimeoutError, ValueError) as error:
         raise OriginError(f"WebSocket {url.host}: {error!r}") from error
     client = WebSocketResponse(
         protocols=[origin.protocol] if origin.protocol else (),

@@ -18,7 +18,7 @@ from prerender.browser.supervisor import Limits as BrowserLimits
 from prerender.browser.trial import trial
 from prerender.config import Settings
 from prerender.errors import ConfigError
-from prerender.gateway.address_policy import Guard, GuardedResolver
+from prerender.gateway.address_policy import Guard
 from prerender.gateway.blocklist import Policy
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
@@ -81,12 +81,12 @@ async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout)
+            open_session(Guard.only(settings.origin_url), origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
         rules = replace(_rules(settings), marked=marked)
         third_parties = await stack.enter_async_context(
-            open_session(origin.connect_timeout, origin.timeout, GuardedResolver(rules.guard))
+            open_session(rules.guard, origin.connect_timeout, origin.timeout)
         )
         gateway = await stack.enter_async_context(
             Gateway.open(settings.public_url, upstream, third_parties, rules)
