@@ -2,23 +2,29 @@
 
 import asyncio
 import os
+import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from prerender.errors import ConfigError, StoreError
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.listing import Query
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.file import FILE_NAME, FileCache
@@ -222,7 +228,9 @@ async def test_a_bad_entry_is_a_miss_and_is_overwritten(tmp_path: Path) -> None:
 
 
 @given(bad=st.binary(max_size=100))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
+)
 def test_any_bytes_in_the_file_are_at_most_a_miss(tmp_path: Path, bad: bytes) -> None:
     async def check() -> None:
         async with opened(tmp_path) as file:
@@ -263,10 +271,219 @@ async def test_a_folder_that_cannot_be_used_stops_the_start(
     assert caught.value.problems == [f"[cache] url: {url}: cannot be written to: {reason}"]
 
 
-async def test_a_file_in_place_of_the_database_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).mkdir()
-    with pytest.raises(ConfigError, match="cannot be written to: unable to open database file"):
-        await open_store(settings_for("http://app:1", {"cache": {"url": f"file://{tmp_path}"}}))
+@asynccontextmanager
+async def store_at(folder: Path) -> AsyncIterator[Store]:
+    """The store of a proxy that was started on a folder. Nothing is kept in memory."""
+    cache = {"url": f"file://{folder}", "max_bytes": "0", "file_max_bytes": "64MiB"}
+    store = await open_store(settings_for("http://app:1", {"cache": cache}))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def damaged(random: Random, data: bytes) -> bytes:
+    """The bytes of a file with something wrong: anywhere, in its header, its schema or its pages."""
+    start = random.randrange(len(data))
+    end = min(len(data), start + random.randrange(1, 20_000))
+    page, other = (random.randrange(len(data) // 8192 + 1) * 8192 for _ in range(2))
+    found = data.find(b"CREATE")
+    text = found + random.randrange(200) if 0 <= found < len(data) - 200 else start
+    few = [random.randrange(min(100, len(data))) for _ in range(3)]
+    changed = bytearray(data)
+    match random.randrange(7):
+        case 0:
+            return data[:start]
+        case 1:
+            changed[start:end] = random.randbytes(end - start)
+        case 2:
+            changed[start:end] = bytes(end - start)
+        case 3:
+            changed[page : page + 8192] = data[other : other + 8192]
+        case 4:
+            changed[text] = random.randrange(128, 256)  # no UTF-8
+        case 5:
+            for place in few:
+                changed[place] = random.randrange(256)
+        case 6:
+            for _ in range(200):
+                changed[random.randrange(len(data))] = random.randrange(256)
+    return bytes(changed)
+
+
+async def damaged_copies(folder: Path) -> list[dict[str, bytes]]:
+    """The files of a store by name: of one that was closed, and of one that was killed."""
+    async with store_at(folder) as store:
+        for number in range(30):
+            key = f"{number:032}"
+            assert await store.set(key, entry(3000), 600)
+            await store.note(key, b"x" * 100, 600)
+        await store.purge(Purge("tag", "lamps"))
+        killed = contents(folder)
+    return [contents(folder), killed]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+async def try_all(store: Store) -> None:
+    """Everything that a store does; only a list may say that it is not to be had."""
+    for number in range(40):
+        key = f"{number:032}"
+        found = await store.get(key)
+        assert found is None or found.snapshot.body == entry(3000).snapshot.body
+        await store.set(key, entry(3000), 600)
+        await store.noted(key)
+    await store.purge(Purge("tag", "chairs"))
+    with suppress(StoreError):
+        await store.find(Query())
+
+
+DAMAGED = 60
+
+
+async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path) -> None:
+    random = Random(16)
+    before, folder = tmp_path / "before", tmp_path / "damaged"
+    before.mkdir()
+    copies = await damaged_copies(before)
+    for number in range(int(os.environ.get("DAMAGED", DAMAGED))):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        files = copies[number % 2]
+        changed = random.choice(sorted(files))
+        for name, data in files.items():
+            (folder / name).write_bytes(damaged(random, data) if name == changed else data)
+        with capture_logs() as logs:
+            async with store_at(folder) as store:
+                await try_all(store)
+                assert await store.set("k", entry(), 600)
+                assert await store.get("k") is not None
+                assert (await store.find(Query(search="/"))).count
+        told = [line for line in logs if "the store's file is damaged" in line["event"]]
+        assert len(told) <= 1
+        assert bool(told) == (folder / f"{FILE_NAME}.damaged").exists()
+
+
+@pytest.mark.parametrize("what", ["a folder", "a folder, again", "no database", "a socket"])
+async def test_something_else_in_the_place_of_the_file_is_set_aside(
+    tmp_path: Path, what: str
+) -> None:
+    file = tmp_path / FILE_NAME
+    if what == "no database":
+        file.write_bytes(b"GIF89a" + os.urandom(10_000))
+    elif what == "a socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(file))
+    else:
+        (file / "something").mkdir(parents=True)
+    if what == "a folder, again":
+        (tmp_path / f"{FILE_NAME}.damaged" / "something").mkdir(parents=True)
+    with capture_logs() as logs:
+        async with store_at(tmp_path) as store:
+            assert await store.set("k", entry(), 60)
+            assert await store.get("k") is not None
+    assert [line["event"] for line in logs] == ["the store's file is damaged; a new one is begun"]
+    assert len(os.listdir(tmp_path)) == 2 + (what == "a folder, again")
+
+
+@asynccontextmanager
+async def small_disk(folder: Path) -> AsyncIterator[Path]:
+    """A disk of one MiB, where it may be mounted."""
+    os.mkdir(folder)
+    mount = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder))
+    if os.geteuid() or await run(*mount):
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield folder
+    finally:
+        await run("umount", "--lazy", str(folder))
+
+
+async def run(*command: str) -> int:
+    process = await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)
+    return await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("fault", "when"),
+    # A disk with files that are open for writing cannot be made read-only.
+    [("full", "at the start"), ("full", "later"), ("read-only", "at the start")],
+)
+async def test_a_disk_that_cannot_be_written_to(tmp_path: Path, fault: str, when: str) -> None:
+    async with small_disk(tmp_path / "disk") as disk:
+
+        async def begin() -> None:
+            if fault == "full":
+                with suppress(OSError):
+                    (disk / "filling").write_bytes(bytes(2**20))
+            else:
+                assert not await run("mount", "-o", "remount,ro", str(disk))
+
+        async def end() -> None:
+            if fault == "read-only":
+                assert not await run("mount", "-o", "remount,rw", str(disk))
+            (disk / "filling").unlink(missing_ok=True)
+
+        if when == "at the start":
+            await begin()
+        with capture_logs() as logs:
+            async with store_at(disk) as store:
+                if when == "later":
+                    assert await store.set("before", entry(), 60)
+                    await begin()
+                for number in range(5):
+                    assert not await store.set(f"{number}", entry(20_000), 60)
+                    await store.get(f"{number}")
+                if when == "later":
+                    assert await store.get("before") is not None
+                warnings = [line for line in logs if line["log_level"] == "warning"]
+                assert len(warnings) == 1, logs
+                await end()
+                async with asyncio.timeout(30):  # it is left alone for up to five seconds
+                    while not await store.set("after", entry(), 60):
+                        await asyncio.sleep(0.05)
+                assert await store.get("after") is not None
+        assert not (disk / f"{FILE_NAME}.damaged").exists()
+
+
+_AS_NOBODY = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.test_store_file import entry, store_at
+
+async def main():
+    os.setgid(65534)
+    os.setuid(65534)
+    async with store_at(Path(sys.argv[1])) as store:
+        print(await store.set("k", entry(), 60), await store.get("k") is not None)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize(
+    ("folder_mode", "file_mode", "works"),
+    [(0o777, 0o000, True), (0o777, 0o444, True), (0o555, 0o644, False), (0o000, 0o666, False)],
+)
+async def test_permissions(folder_mode: int, file_mode: int, works: bool) -> None:
+    with TemporaryDirectory(dir="/tmp") as name:  # tmp_path is in a folder of root's
+        os.chmod(name, 0o755)
+        folder = Path(name) / "store"
+        async with opened(folder) as file:
+            await file.set("k", b"v", 60)
+        (folder / FILE_NAME).chmod(file_mode)
+        folder.chmod(folder_mode)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _AS_NOBODY, folder),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        assert output.decode().splitlines()[-1:] == [f"{works} {works}"], errors.decode()
+        assert errors.decode().count("warning") + output.decode().count("warning") == 1
 
 
 async def test_a_full_disk_costs_no_answer(tmp_path: Path) -> None:

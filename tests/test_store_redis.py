@@ -117,7 +117,7 @@ async def test_users_passwords_databases_and_sockets(tmp_path: Path) -> None:
             (f"unix://{server.socket}", 0),
         ):
             async with connected(url) as cache:
-                await cache.check()
+                await cache.open()
                 assert await cache.set("k", b"v", 60)
                 assert await cache.acquire("k")
                 await cache.purge(Purge("all"))
@@ -125,10 +125,10 @@ async def test_users_passwords_databases_and_sockets(tmp_path: Path) -> None:
             assert await server.client.exists(f"{NAMESPACE}k")
         async with connected(f"redis://crawler:wrong@127.0.0.1:{server.port}") as cache:
             with pytest.raises(StoreGone, match="invalid username"):
-                await cache.check()
+                await cache.open()
         async with connected(f"redis://127.0.0.1:{server.port}/99") as cache:
             with pytest.raises(StoreError, match="DB index"):
-                await cache.check()
+                await cache.open()
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

@@ -142,7 +142,7 @@ async def _store(settings: Settings) -> Line:
         return _folder(Path(unquote(urlsplit(url).path)))
     redis = RedisCache(url, namespace(settings), max(settings.cache.timeout, 2.0))
     try:
-        await redis.check()
+        await redis.open()
         policy = await redis.eviction()
     except StoreError as error:
         remedy = "start it, or mend [cache] url; until then snapshots are kept in memory only"

@@ -22,6 +22,10 @@ class SlowCache(Protocol):
     timeout_seconds: float
     reads_at_once: int
 
+    async def open(self) -> None:
+        """Do what is needed before first use. Raises StoreError."""
+        ...
+
     async def get(self, key: str) -> bytes | None: ...
 
     async def multi_get(self, keys: list[str]) -> list[bytes | None]: ...

@@ -1,8 +1,11 @@
-"""The SQLite file of the store: its tables, what is evicted, a damaged file put aside.
+"""The SQLite file of the store: its tables, eviction, and setting a damaged file aside.
 
-Nothing here is asynchronous: reading and writing are for a thread each (file.py). SQLite's write-ahead
-log makes a write whole or not there, also when the process is killed, and lets reading go on beside it.
-What was used longest ago goes first; that is written down with the next write, not at each read.
+Nothing here is asynchronous: reading and writing have a thread each (file.py). SQLite's write-ahead log
+makes every write atomic, even when the process is killed, and lets reads run during a write. The least
+recently used snapshots are evicted first; their times of use are written with the next write, not at
+each read.
+
+Values are cast when they are read: in a damaged file a column may hold any type.
 """
 
 import json
@@ -11,8 +14,6 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-
-import structlog
 
 from prerender.snapshots.listing import PIECE
 from prerender.snapshots.purges import Purge, Purges
@@ -33,16 +34,17 @@ _SCHEMA = (
     "CREATE TRIGGER unlisted AFTER DELETE ON entries BEGIN DELETE FROM lines WHERE key = old.key; END",
     "CREATE TABLE purges (namespace TEXT, purge BLOB, number INTEGER, PRIMARY KEY (namespace, purge))",
 )
-
-log = structlog.get_logger(__name__)
+# What sqlite3 raises for a file that cannot be used. The error message may quote the file, and what it
+# quotes may not be UTF-8: then it is a UnicodeDecodeError.
+FAULTS = (sqlite3.Error, OSError, ValueError, TypeError, OverflowError, MemoryError)
+_NOT_THE_FILE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
 
 class Database:
     """Bytes by key in about ``max_bytes`` of a file, and the purges of each namespace.
 
     ``read``, ``purges`` and ``close_reader`` are for one thread, all else is for another one; ``lines``
-    may be gone through in a third one.
-    Raises OSError and sqlite3.Error.
+    may be iterated in a third one. Raises FAULTS.
     """
 
     def __init__(self, file: Path, max_bytes: int) -> None:
@@ -54,29 +56,45 @@ class Database:
         self._writes = 0
         self.used_bytes = 0
 
-    def open(self) -> None:
-        """Make the folder and the file if need be; fails if nothing can be written there."""
-        self._file.parent.mkdir(exist_ok=True)
-        try:
-            self._open_writer()
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            log.warning("the store's file is damaged; a new one is begun", reason=str(error))
-            self.begin_anew()
+    @property
+    def is_open(self) -> bool:
+        """Whether the file could be written to when that was last tried."""
+        return self._writer is not None
 
-    def begin_anew(self) -> None:
-        """Put the file aside, and begin a new one. The reader has to be closed."""
-        self.close_writer()
-        for file in (self._file, *(Path(f"{self._file}{end}") for end in ("-wal", "-shm"))):
-            with suppress(FileNotFoundError):
-                file.replace(f"{file}.damaged")
+    def open(self) -> None:
+        """Create the folder and the file if needed; fails if nothing can be written there."""
+        self._file.parent.mkdir(exist_ok=True)
+        self._open_writer()
+
+    def is_to_blame(self, error: BaseException) -> bool:
+        """Whether the file itself causes an error: a new file in the same folder works."""
+        if _primary_code(error) in _NOT_THE_FILE:
+            return False
+        trial = Path(f"{self._file}.trial")
+        database = Database(trial, self._max_bytes)
+        try:
+            database.open()
+        except FAULTS:
+            return False
+        finally:
+            database.close_writer()
+            for file in _with_its_logs(trial):
+                with suppress(OSError):
+                    file.unlink()
+        return True
+
+    def replace_file(self) -> None:
+        """Set the file aside and create a new one. The reader has to be closed."""
+        with suppress(*FAULTS):
+            self.close_writer()
+        for file in _with_its_logs(self._file):
+            _set_aside(file)
         self._open_writer()
 
     def read(self, keys: list[str]) -> list[bytes | None]:
         """The bytes of each key."""
         query = (
-            "SELECT key, value FROM entries"
+            "SELECT key, CAST(value AS BLOB) FROM entries"
             " WHERE key IN (SELECT value FROM json_each(?)) AND expires > ?"
         )
         now = time.time()
@@ -111,9 +129,11 @@ class Database:
             connection.execute(query, (expires, line, key))
 
     def lines(self, prefix: str) -> Generator[list[bytes]]:
-        """The lines of all keys with a prefix, by a connection of its own, in pieces."""
+        """The lines of all keys with a prefix, in pieces, read over a separate connection."""
         with closing(self._connect()) as connection:
-            query = "SELECT line FROM lines WHERE key >= ? AND key < ? AND expires > ?"
+            query = (
+                "SELECT CAST(line AS BLOB) FROM lines WHERE key >= ? AND key < ? AND expires > ?"
+            )
             # The first key behind all those with the prefix.
             end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
             found = connection.execute(query, (prefix, end, time.time()))
@@ -182,6 +202,8 @@ class Database:
         connection = sqlite3.connect(
             self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        # The length of a damaged value may be anything up to a gigabyte.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self._max_bytes // 4 + 2**20)
         # A power cut may undo the last writes; it does not damage the file.
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
@@ -206,14 +228,34 @@ class Database:
             yield connection
             connection.execute("COMMIT")
         except BaseException:
-            with suppress(sqlite3.Error):
+            with suppress(*FAULTS):
                 connection.execute("ROLLBACK")
             raise
 
 
+def _primary_code(error: BaseException) -> int:
+    """SQLite's primary result code of an error (https://sqlite.org/rescode.html), 0 if it has none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _with_its_logs(file: Path) -> tuple[Path, ...]:
+    return (file, *(Path(f"{file}{end}") for end in ("-wal", "-shm")))
+
+
+def _set_aside(file: Path) -> None:
+    aside = Path(f"{file}.damaged")
+    try:
+        file.replace(aside)
+    except FileNotFoundError:
+        pass
+    except OSError:  # one of the two is a folder
+        file.replace(f"{aside}-{time.time_ns()}")
+
+
 def _remove(connection: sqlite3.Connection, key: str) -> int:
     """How many bytes that freed."""
-    row = connection.execute("SELECT size FROM entries WHERE key = ?", (key,)).fetchone()
+    query = "SELECT max(0, CAST(size AS INTEGER)) FROM entries WHERE key = ?"
+    row = connection.execute(query, (key,)).fetchone()
     if row is None:
         return 0
     connection.execute("DELETE FROM entries WHERE key = ?", (key,))
@@ -221,17 +263,18 @@ def _remove(connection: sqlite3.Connection, key: str) -> int:
 
 
 def _evict(connection: sqlite3.Connection) -> int:
-    """Drop some that were used longest ago; how many bytes that freed."""
-    query = "SELECT key, size FROM entries ORDER BY used LIMIT ?"
+    """Drop some of the least recently used; how many bytes that freed."""
+    query = "SELECT rowid, max(0, CAST(size AS INTEGER)) FROM entries ORDER BY used LIMIT ?"
     rows = connection.execute(query, (_EVICTED_AT_ONCE,)).fetchall()
-    connection.executemany("DELETE FROM entries WHERE key = ?", [row[:1] for row in rows])
+    connection.executemany("DELETE FROM entries WHERE rowid = ?", [row[:1] for row in rows])
     return sum(row[1] for row in rows)
 
 
 def _sum(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT total(size) FROM entries").fetchone()[0])
+    query = "SELECT total(max(0, CAST(size AS INTEGER))) FROM entries"
+    return int(connection.execute(query).fetchone()[0])
 
 
 def _purges(connection: sqlite3.Connection, namespace: str) -> Purges:
-    query = "SELECT purge, number FROM purges WHERE namespace = ?"
+    query = "SELECT CAST(purge AS BLOB), CAST(number AS INTEGER) FROM purges WHERE namespace = ?"
     return Purges.parse(connection.execute(query, (namespace,)))

@@ -5,7 +5,6 @@ event loop. What is in the file is database.py's.
 """
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +16,10 @@ import structlog
 from aiocache.base import BaseCache
 from aiocache.serializers import NullSerializer
 
-from prerender.errors import StoreError
+from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.backing import LONGEST_SECONDS
-from prerender.snapshots.stores.database import Database
+from prerender.snapshots.stores.database import FAULTS, Database
 
 FILE_NAME = "snapshots.sqlite3"
 
@@ -47,13 +46,18 @@ class FileCache(BaseCache):  # type: ignore[misc]
         self._max_bytes = max_bytes
         self._reading = ThreadPoolExecutor(1, "store-reading")
         self._writing = ThreadPoolExecutor(1, "store-writing")
-        self._mended = 0
-        self._mending = asyncio.Lock()
+        self._replaced = 0
+        self._replacing = asyncio.Lock()
         self.database = Database(folder / FILE_NAME, max_bytes)
 
     async def open(self) -> None:
-        """Make the folder and the file if need be. Raises OSError or sqlite3.Error if that fails."""
-        await self._in(self._writing, self.database.open)
+        """Create the folder and the file if needed. Raises StoreError if that fails."""
+        replaced = self._replaced
+        try:
+            await self._run(self._writing, lambda: None)
+        except StoreError:
+            if replaced == self._replaced:
+                raise
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         (found,) = await self._multi_get([key])
@@ -134,22 +138,26 @@ class FileCache(BaseCache):  # type: ignore[misc]
         return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
     async def _run(self, thread: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> T:
-        mended = self._mended
+        replaced = self._replaced
         try:
+            if not self.database.is_open:
+                await self._in(self._writing, self.database.open)
             return await self._in(thread, work, *arguments)
-        except (sqlite3.OperationalError, OSError) as error:
-            raise StoreError(str(error)) from error
-        except sqlite3.DatabaseError as error:
-            await self._mend(mended, error)
-            raise StoreError(str(error)) from error
+        except FAULTS as error:
+            await self._replace_if_damaged(replaced, error)
+            kind = StoreError if self.database.is_open else StoreGone
+            raise kind(str(error)) from error
 
-    async def _mend(self, mended: int, error: sqlite3.DatabaseError) -> None:
-        """Put a damaged file aside and begin a new one, once for all who have met the damage."""
-        async with self._mending:
-            if mended != self._mended:
+    async def _replace_if_damaged(self, replaced: int, error: Exception) -> None:
+        """Set a damaged file aside and create a new one, once for all who have met the damage."""
+        async with self._replacing:
+            if replaced != self._replaced:
                 return
-            self._mended += 1
-            log.warning("the store's file is damaged; a new one is begun", reason=str(error))
-            with suppress(OSError, sqlite3.Error):
-                await self._in(self._reading, self.database.close_reader)
-                await self._in(self._writing, self.database.begin_anew)
+            with suppress(*FAULTS):
+                if await self._in(self._writing, self.database.is_to_blame, error):
+                    await self._in(self._reading, self.database.close_reader)
+                    await self._in(self._writing, self.database.replace_file)
+                    self._replaced += 1
+                    log.warning(
+                        "the store's file is damaged; a new one is begun", reason=str(error)
+                    )

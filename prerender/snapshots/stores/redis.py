@@ -127,7 +127,7 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         scripts = (_SET, _ACQUIRE, _EXTEND, _RELEASE, _PURGE, _PURGES, _ENLIST, _UNLIST, _LINES)
         self._scripts = {script: self._redis.register_script(script) for script in scripts}
 
-    async def check(self) -> None:
+    async def open(self) -> None:
         """Ask whether it is there and lets us in. Raises StoreError."""
         try:
             async with asyncio.timeout(self.timeout_seconds):

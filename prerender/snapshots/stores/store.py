@@ -121,6 +121,11 @@ class Store:
         """The number of the last purge that is known of."""
         return self._purges.generation
 
+    async def open(self) -> None:
+        """Open the slower cache. If that fails it is logged, and tried again when it is needed."""
+        if self._slow is not None:
+            await self._ask("open", self._slow.open)
+
     def peek(self, key: str, now: float) -> Entry | None:
         """The entry in memory if it needs no second look. Costs microseconds."""
         entry = self._copy(key)
