@@ -1,8 +1,12 @@
 """Pages that send their visitor elsewhere: redirects, and what only looks like one."""
 
+import asyncio
+
 import pytest
+from aiohttp import web
 
 from tests.conftest import StartOrigin, StartProxy, pages
+from tests.plain_browser import plain_browser
 
 SITE = "https://www.example.com"
 REDIRECTS = {
@@ -92,13 +96,51 @@ async def test_endless_reloads_end(
     assert "complete" in (await proxy.crawl("/after")).text
 
 
-async def test_redirect_of_the_origin_is_passed_on_in_pretty_form(
-    start_origin: StartOrigin, start_proxy: StartProxy
-) -> None:
-    from aiohttp import web
+LOCATIONS = {
+    "/b?x=1&_escaped_fragment_=a%2520b": "/b?x=1#!a%20b",
+    "/b": "/b#!/items/3",
+    "c": "c#!/items/3",
+    "?x=1": "?x=1#!/items/3",
+    "?_escaped_fragment_=x": "/here#!x",
+    "page?_escaped_fragment_=x": "page#!x",
+    "http://www.example.com/b": "http://www.example.com/b#!/items/3",
+    "http://www.example.com/b?_escaped_fragment_=x": "http://www.example.com/b#!x",
+    f"{SITE}:8443/b?_escaped_fragment_=x": f"{SITE}:8443/b#!x",
+    "https://example.com/": "https://example.com/#!/items/3",
+    "/b#!/other": "/b#!/other",
+}
 
-    moved = web.Response(status=301, headers={"Location": "/b?x=1&_escaped_fragment_=a%2520b"})
-    origin = await pages(start_origin, {"/a": moved})
-    proxy = await start_proxy(origin.url)
-    answer = await proxy.crawl("/a")
-    assert (answer.status, answer.headers["Location"]) == (301, "/b?x=1#!a%20b")
+
+async def test_redirects_of_the_origin(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    application = web.Application()
+
+    async def moved(request: web.Request) -> web.Response:
+        location = bytes.fromhex(request.query["to"]).decode()
+        return web.Response(status=301, headers={"Location": location})
+
+    application.router.add_get("/here", moved)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
+    for location, pretty in {**LOCATIONS, f"{origin.url}/b": f"{SITE}/b#!/items/3"}.items():
+        answer = await proxy.crawl(f"/here?to={location.encode().hex()}#!/items/3")
+        assert (answer.status, answer.headers["Location"]) == (301, pretty), location
+    # Without a state there is none to keep.
+    answer = await proxy.crawl(f"/here?to={b'/b'.hex()}")
+    assert answer.headers["Location"] == "/b"
+
+
+async def test_a_browser_keeps_the_state_of_a_redirect(start_origin: StartOrigin) -> None:
+    """What ``references.redirected`` says is what people get."""
+    moved = web.Response(status=301, headers={"Location": "/b/"})
+    other = web.Response(status=301, headers={"Location": "/b/#!/other"})
+    origin = await pages(start_origin, {"/a": moved, "/c": other, "/b/": "<p>b"})
+    async with plain_browser() as browser:
+        target = await browser.call("Target.createTarget", url="about:blank")
+        page = await browser.attach(target["targetId"])
+        await page.call("Page.enable")
+        for url, shown in (("/a#!/items/3", "/b/#!/items/3"), ("/c#!/items/3", "/b/#!/other")):
+            loaded = page.expect("Page.loadEventFired")
+            await page.call("Page.navigate", url=origin.url + url)
+            async with asyncio.timeout(15):
+                await loaded
+            assert await page.evaluate("location.href") == origin.url + shown

@@ -153,7 +153,7 @@ async def test_urls_are_pretty_and_public(
         'rel="canonical" href="/p#!a%26b%20c"',
         f'content="{SITE}/p?x=1#!k"',
         'content="600; url=/p#!later"',
-        '<a href="">1</a>',
+        '<a href="/">1</a>',
         'href="/p?_escaped_fragment_=a&amp;b=1"',
         'href="https://other.example/?_escaped_fragment_=x"',
         f'href="{SITE}/in"',
@@ -161,6 +161,81 @@ async def test_urls_are_pretty_and_public(
     ):
         assert present in text, present
     assert "127.0.0.1" not in text
+
+
+UGLY = "/p?_escaped_fragment_=a%26b"
+# Markup with {} for a URL, and whether the URL comes out pretty (docs/scheme.md says why).
+URL_ATTRIBUTES = {
+    '<a href="{}">x</a>': True,
+    '<a ping="{} {}">x</a>': True,
+    '<map><area href="{}"></map>': True,
+    '<svg><a href="{}">x</a><a xlink:href="{}">x</a></svg>': True,
+    '<blockquote cite="{}">x</blockquote><q cite="{}">x</q><del cite="{}">x</del>': True,
+    '<form action="{}"><button formaction="{}">x</button><input formaction="{}"></form>': True,
+    '<form action="{}" method="post">x</form>': True,
+    '<iframe src="{}"></iframe><embed src="{}"><object data="{}"></object>': True,
+    '<img src="{}" srcset="{} 1x, {} 2x" longdesc="{}"><video poster="{}" src="{}"></video>': True,
+    '<link rel="alternate" href="{}"><link rel="next" href="{}">': True,
+    '<div itemscope itemid="{}" about="{}" resource="{}">x</div>': True,
+    '<p data-url="{}" data-src=" {} ">x</p>': True,
+    '<meta property="og:url" content="{}"><meta name="twitter:url" content="{}">': True,
+    '<meta http-equiv="refresh" content="600; url={}">': True,
+    """<meta http-equiv="Refresh" content="600;URL='{}'">""": True,
+    '<script type="application/ld+json">{{"@id": "{}", "a": ["{}", 1]}}</script>': True,
+    '<template><a href="{}">x</a></template>': True,
+    '<p title="{}" alt="{}" id="{}" class="{}">{}</p><input value="{}">': False,
+    '<p data-text="see {} there" style="background: url({})">x</p>': False,
+    '<meta name="description" content="see {} there">': False,
+    '<script type="application/ld+json">{{"text": "see {} there"}}</script>': False,
+    "<a href=\"javascript:go('{}')\">x</a>": False,
+}
+
+
+async def test_urls_are_pretty_in_every_url_attribute(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    markup = "".join(f"<div>{one.format(*[UGLY] * 6)}</div>" for one in URL_ATTRIBUTES)
+    page = f"""{markup}<x-host></x-host><script>
+      document.querySelector("x-host").attachShadow({{mode: "open"}}).innerHTML =
+        '<a href="{UGLY}">in a shadow root</a>';
+      </script>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    parts = text.replace("#!a&b", "#!a&amp;b").partition("<x-host>")[0].split("<div>")[1:]
+    for (one, is_pretty), part in zip(URL_ATTRIBUTES.items(), parts, strict=True):
+        expected, other = ("/p#!a&amp;b", UGLY) if is_pretty else (UGLY, "/p#!a")
+        assert (part.count(expected), part.count(other)) == (one.count("{}"), 0), part
+    assert '<a href="/p#!a&amp;b">in a shadow root</a>' in text
+
+
+async def test_urls_of_the_internal_host_are_pretty_and_public(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    content: dict[str, str | web.Response] = {}
+    origin = await pages(start_origin, content)
+    content["/d/"] = web.Response(
+        text=f"""<a href="{origin.url}{UGLY}">1</a><a href="?_escaped_fragment_=q">2</a>
+          <a href="http://www.example.com:81{UGLY}#top">3</a>""",
+        content_type="text/html",
+        headers=[
+            ("Link", f'<{UGLY}>; rel="canonical"'),
+            ("Link", f'<{origin.url}{UGLY}>; rel="alternate", <?_escaped_fragment_=>; rel="up"'),
+            ("X-Robots-Tag", "a: noindex"),
+            ("X-Robots-Tag", "b: noindex"),
+        ],
+    )
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    answer = await proxy.crawl("/d/?b=1#!state")
+    for present in (
+        f'<a href="{SITE}/p#!a&amp;b">1</a>',
+        '<a href="/d/#!q">2</a>',
+        '<a href="http://www.example.com:81/p#!a&amp;b">3</a>',
+    ):
+        assert present in answer.text, answer.text
+    assert answer.headers.getall("Link") == [
+        '</p#!a&b>; rel="canonical"',
+        f'<{SITE}/p#!a&b>; rel="alternate", </d/>; rel="up"',
+    ]
+    assert answer.headers.getall("X-Robots-Tag") == ["a: noindex", "b: noindex"]
 
 
 async def test_what_settings_add(start_origin: StartOrigin, start_proxy: StartProxy) -> None:

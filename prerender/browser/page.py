@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from prerender.browser import probe
+from prerender.browser import probe, serializer
 from prerender.browser.clock import VirtualClock
 from prerender.browser.device import DESKTOP, Device
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
@@ -53,7 +53,6 @@ _CLEAN_SECONDS = 5.0
 _STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
 
 READ_SCRIPT = (files("prerender.browser") / "scripts" / "read.js").read_text("utf-8")
-SERIALIZE_SCRIPT = (files("prerender.browser") / "scripts" / "serialize.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
 
@@ -279,7 +278,7 @@ class Page:
     async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
         context = await self._world(frame_id)
         found: dict[str, Any] = await self._session.evaluate(
-            f"{SERIALIZE_SCRIPT}({options.as_json()})", contextId=context
+            f"{serializer.SCRIPT}({options.as_json()})", contextId=context
         )
         more = [
             await self._session.evaluate(f"moreHtml[{number}]", contextId=context)

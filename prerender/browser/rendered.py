@@ -52,12 +52,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class SerializeOptions:
-    """What the serialiser does beyond the necessary (see scripts/serialize.js)."""
+    """What the serialiser does beyond the necessary (see serializer.py).
+
+    ``internal_host``: the origin's host, with its port if it is not the scheme's own; its ugly URLs are
+    the site's too.
+    """
 
     flatten_shadow_dom: bool = False
     remove_event_handlers: bool = False
     canvas_images: bool = False
     add_canonical: bool = False
+    internal_host: str = ""
 
     def as_json(self) -> str:
         """The options as the script takes them."""
@@ -67,6 +72,7 @@ class SerializeOptions:
                 "removeEventHandlers": self.remove_event_handlers,
                 "canvasImages": self.canvas_images,
                 "addCanonical": self.add_canonical,
+                "internalHost": self.internal_host,
             }
         )
 

@@ -23,6 +23,7 @@ from prerender.gateway.blocklist import Policy
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import VisitLimits
+from prerender.http import headers as fields
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.viewer import Viewer, ViewLimits
 from prerender.urls.hosts import Hosts
@@ -69,7 +70,10 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
         budget=settings.render.budget,
         patience=settings.render.patience,
         max_bytes=settings.render.max_bytes,
-        options=SerializeOptions(**settings.snapshot.model_dump(exclude={"volatile"})),
+        options=SerializeOptions(
+            **settings.snapshot.model_dump(exclude={"volatile"}),
+            internal_host=fields.authority(parts.upstream.base),
+        ),
         volatile=settings.snapshot.volatile,
     )
     return Rendering(*parts, Renderer(settings.public_url, *parts, render))

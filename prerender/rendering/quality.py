@@ -5,7 +5,8 @@ of them), the internal host is taken out, and what went wrong is noted.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from urllib.parse import urljoin
 
 from yarl import URL
 
@@ -17,7 +18,8 @@ from prerender.snapshots.asset_fingerprint import shell_of
 from prerender.snapshots.freshness import page_ttl
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target, etag_of
-from prerender.urls.ajax_crawling import ugly_to_pretty
+from prerender.urls.hosts import normalized
+from prerender.urls.references import pretty_links, pretty_reference, redirected
 
 # What a page may say about itself with <meta name="prerender-header">. Anything else would let what
 # got into the page speak for the server.
@@ -39,6 +41,8 @@ class Judge:
     ) -> None:
         self._site = str(public.origin())
         self._public = public
+        self._origin = origin
+        self._hosts = (normalized(public.raw_host or ""),)
         self._max_bytes = max_bytes
         self._volatile = [re.compile(pattern) for pattern in volatile]
         self._internal = _absolute_urls_of(origin) if origin.origin() != public.origin() else None
@@ -59,7 +63,7 @@ class Judge:
         body = html.encode("utf-8")
         if len(body) > self._max_bytes:
             raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
-        status, headers = self._said(document, rendered)
+        status, headers = self._said(target, document, rendered)
         return Snapshot(
             status=status,
             headers=headers,
@@ -85,49 +89,58 @@ class Judge:
         """The redirect that a page makes which goes elsewhere. Raises RenderError."""
         if departed.url.partition("#")[0] == target.url.partition("#")[0]:
             raise RenderError(f"{target.url}: reloads itself without end")
-        return self.redirect(302, departed.url, now)
+        location = fields.publish(departed.url, self._origin, self._public)
+        # A script's or a refresh's URL is all there is: no state is inherited.
+        return _redirect(302, pretty_reference(location, target.url, self._hosts), now)
 
-    def redirect(self, status: int, location: str, now: float) -> Snapshot:
-        """A redirect, in pretty form. It is not kept: asking the origin again is cheap."""
-        headers: tuple[Header, ...] = (("Location", self._pretty(location)),)
-        return Snapshot(status, headers, b"", etag_of(status, headers, b""), int(now), False)
+    def redirect(self, target: Target, status: int, location: str, now: float) -> Snapshot:
+        """The origin's redirect of a target's document, in pretty form."""
+        return _redirect(status, redirected(target.url, location, self._hosts), now)
 
-    def _said(self, document: Document, rendered: Rendered) -> tuple[int, tuple[Header, ...]]:
+    def _said(
+        self, target: Target, document: Document, rendered: Rendered
+    ) -> tuple[int, tuple[Header, ...]]:
         """Status and header fields: the document's, and over them the page's own word."""
         status = _status(document.status, rendered.status_codes)
-        headers = dict(fields.kept_on_snapshot(document.headers.items()))
         location = None
+        own: dict[str, str] = {}
         for line in rendered.headers:
             name, _, value = line.partition(":")
             name, value = name.strip().lower(), value.strip()
             if not (value.isprintable() and value.isascii()):
                 continue
             if name == "location":
-                location = location or self._own_location(value)
+                location = location or self._own_location(target, value)
             elif name in _PAGE_HEADERS:
-                headers[_PAGE_HEADERS[name]] = value
+                own[_PAGE_HEADERS[name]] = value
         if status // 100 == 3:
             if location is None:
-                return document.status, tuple(headers.items())
-            headers["Location"] = location
-        return status, tuple(headers.items())
+                status = document.status
+            else:
+                own["Location"] = location
+        kept = [(name, value) for name, value in self._kept(target, document) if name not in own]
+        return status, (*kept, *own.items())
 
-    def _own_location(self, value: str) -> str | None:
-        """A Location on the same site, or None: a page must not send crawlers elsewhere."""
+    def _kept(self, target: Target, document: Document) -> Iterator[Header]:
+        """The document's fields that are the snapshot's too."""
+        for name, value in fields.kept_on_snapshot(document.headers.items()):
+            is_link = name.lower() == "link"
+            yield (
+                name.title(),
+                pretty_links(value, target.url, self._hosts) if is_link else value,
+            )
+
+    def _own_location(self, target: Target, value: str) -> str | None:
+        """A page's Location on the same site, or None: a page must not send crawlers elsewhere.
+
+        It inherits no state: the page knows its own.
+        """
         try:
-            location = self._public.join(URL(value, encoded=True))
-            own = location.origin() == self._public.origin()
+            location = urljoin(target.url.partition("#")[0], value)
+            own = URL(location, encoded=True).origin() == self._public.origin()
         except ValueError:
             return None
-        return self._pretty(str(location)) if own else None
-
-    def _pretty(self, location: str) -> str:
-        """A Location without the ugly form: users and crawlers see pretty URLs only."""
-        own = location.startswith(f"{self._site}/")
-        if not own and not location.startswith("/"):
-            return location
-        pretty = ugly_to_pretty(location[len(self._site) :] if own else location)
-        return location if pretty is None else f"{self._site if own else ''}{pretty}"
+        return pretty_reference(location, target.url, self._hosts) if own else None
 
     def _is_content(self, exchange: Exchange) -> bool:
         own = exchange.url.startswith(f"{self._site}/")
@@ -156,6 +169,12 @@ class Judge:
             unanswered_requests=tuple(unanswered),
             errors=rendered.errors,
         )
+
+
+def _redirect(status: int, location: str, now: float) -> Snapshot:
+    """It is not kept: asking the origin again is cheap."""
+    headers: tuple[Header, ...] = (("Location", location),)
+    return Snapshot(status, headers, b"", etag_of(status, headers, b""), int(now), storable=False)
 
 
 def _is_failure(exchange: Exchange) -> bool:

@@ -69,7 +69,8 @@ class Renderer:
             page = await self._fetch(target)
             fetched = time.monotonic()
             if page.status // 100 == 3:
-                snapshot = self._judge.redirect(page.status, page.headers["Location"], time.time())
+                location = page.headers["Location"]
+                snapshot = self._judge.redirect(target, page.status, location, time.time())
                 return Answer(snapshot, timings=Timings(document=fetched - started))
             for attempt in range(1, _ATTEMPTS + 1):
                 try:

@@ -1,0 +1,224 @@
+// ---- The page as HTML text, with what the page says about itself. Works on an inert copy: nothing of the
+// page runs.
+const keep = "[data-prerender-keep]";
+const removed = [
+  "noscript", 'meta[name="fragment"]', 'link[rel~="modulepreload"]', 'link[rel~="import"]',
+  'link[rel~="preload"][as="script"]', 'link[rel~="prefetch"][as="script"]',
+];
+const ownMetas = 'meta[name="prerender-status-code"], meta[name="prerender-header"], ' +
+  'meta[name="prerender-cache-ttl"], meta[name="prerender-cache-tags"], ' +
+  'meta[name="render:status_code"], meta[name="render:header"]';
+const dataScript = /^application\/(.+\+)?json$/i;
+
+const inert = document.implementation.createHTMLDocument("");
+
+const sheetText = (sheet) => {
+  try { return Array.from(sheet.cssRules, (rule) => rule.cssText).join("\n"); } catch { return null; }
+};
+
+// Rules put in by insertRule are in no text. The element's own text stays as it is when it says
+// the same number of rules, because a browser's own text of a rule is not always what was written.
+const styleText = (style) => {
+  const rules = style.sheet && sheetText(style.sheet);
+  if (!rules) return null;
+  if (style.textContent.trim() === "") return rules;
+  const written = new CSSStyleSheet();
+  try { written.replaceSync(style.textContent); } catch { return null; }
+  return written.cssRules.length === style.sheet.cssRules.length ? null : rules;
+};
+
+const setAttribute = (element, name, on) => {
+  if (on) element.setAttribute(name, ""); else element.removeAttribute(name);
+};
+
+const copyState = (from, to) => {
+  switch (from.localName) {
+    case "style": {
+      const text = styleText(from);
+      if (text !== null) to.textContent = text;
+      break;
+    }
+    case "input":
+      if (from.type === "checkbox" || from.type === "radio") setAttribute(to, "checked", from.checked);
+      else if (from.type !== "password" && from.type !== "file" && from.value !== from.defaultValue) {
+        to.setAttribute("value", from.value);
+      }
+      break;
+    case "textarea":
+      if (from.value !== from.defaultValue) to.textContent = from.value;
+      break;
+    case "canvas":
+      if (options.canvasImages) to.replaceWith(picture(from));
+      break;
+    case "option":
+      setAttribute(to, "selected", from.selected);
+      break;
+  }
+};
+
+const picture = (canvas) => {
+  const image = inert.createElement("img");
+  for (const name of ["id", "class", "style", "width", "height", "title"]) {
+    if (canvas.hasAttribute(name)) image.setAttribute(name, canvas.getAttribute(name));
+  }
+  image.alt = canvas.getAttribute("aria-label") ?? canvas.textContent.trim();
+  try { image.src = canvas.toDataURL(); } catch { /* drawn with pictures of another origin */ }
+  return image;
+};
+
+const adopted = (root) => {
+  const text = Array.from(root.adoptedStyleSheets ?? [], sheetText).filter(Boolean).join("\n");
+  if (!text) return null;
+  const style = inert.createElement("style");
+  style.textContent = text;
+  return style;
+};
+
+// Original and copy have the same shape, so the n-th element of one is the n-th of the other. Of most
+// elements nothing is asked but whether they have a shadow root, and nothing of their copies: each that
+// is touched costs.
+const stateful = "style, input, textarea, canvas, option";
+const shadowRoots = [];
+const complete = (original, copy) => {
+  const from = original.querySelectorAll("*");
+  const to = copy.querySelectorAll("*");
+  const fromStateful = original.querySelectorAll(stateful);
+  const toStateful = copy.querySelectorAll(stateful);
+  for (let i = 0; i < fromStateful.length; i++) copyState(fromStateful[i], toStateful[i]);
+  for (let i = 0; i < from.length; i++) {
+    const root = from[i].shadowRoot;
+    if (!root) continue;
+    shadowRoots.push(root);
+    if (options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root));
+    else to[i].prepend(declared(root));
+  }
+};
+
+const copied = (root) => {
+  const content = inert.createElement("div");
+  for (const node of root.childNodes) content.append(inert.importNode(node, true));
+  complete(root, content);
+  clean(content);
+  return content;
+};
+
+const declared = (root) => {
+  const template = inert.createElement("template");
+  template.setAttribute("shadowrootmode", root.mode);
+  if (root.delegatesFocus) template.setAttribute("shadowrootdelegatesfocus", "");
+  const style = adopted(root);
+  template.content.append(...(style ? [style] : []), ...copied(root).childNodes);
+  return template;
+};
+
+// What a user sees, for readers that know no shadow DOM: slots are replaced by what is in them. The
+// styles of a shadow root would apply to the whole page and are left out.
+const flattened = (host, copy, root) => {
+  const light = new Map(Array.from(host.childNodes, (node, i) => [node, copy.childNodes[i]]));
+  const content = copied(root);
+  for (const style of content.querySelectorAll("style, link[rel~='stylesheet']")) style.remove();
+  const slots = Array.from(root.querySelectorAll("slot"));
+  const places = Array.from(content.querySelectorAll("slot"));
+  places.forEach((place, i) => {
+    const assigned = (slots[i]?.assignedNodes() ?? []).map((node) => light.get(node)).filter(Boolean);
+    place.replaceWith(...(assigned.length ? assigned : place.childNodes));
+  });
+  return [...content.childNodes];
+};
+
+const withoutHandlers = (copy) => {
+  for (const element of copy.querySelectorAll("*")) {
+    for (const name of element.getAttributeNames()) {
+      if (/^on/i.test(name)) element.removeAttribute(name);
+    }
+  }
+};
+
+const clean = (copy) => {
+  for (const template of copy.querySelectorAll("template")) clean(template.content);
+  for (const element of copy.querySelectorAll(removed.join(","))) {
+    if (!element.matches(keep)) element.remove();
+  }
+  for (const script of copy.querySelectorAll("script")) {
+    if (!script.matches(keep) && !dataScript.test(script.type)) script.remove();
+  }
+  if (options.removeEventHandlers) withoutHandlers(copy);
+};
+
+const metas = (name) => Array.from(
+  document.querySelectorAll(`meta[name="${name}"]`), (meta) => meta.content.trim(),
+);
+
+const doctype = () => {
+  const type = document.doctype;
+  if (!type) return "";
+  const publicId = type.publicId ? ` PUBLIC "${type.publicId}"` : "";
+  const system = type.systemId ? `${publicId ? "" : " SYSTEM"} "${type.systemId}"` : "";
+  return `<!DOCTYPE ${type.name}${publicId}${system}>`;
+};
+
+const html = () => {
+  const root = inert.importNode(document.documentElement, true);
+  complete(document.documentElement, root);
+  const style = adopted(document);
+  if (style) (root.querySelector("head") ?? root).append(style);
+  clean(root);
+  for (const meta of root.querySelectorAll(ownMetas)) meta.remove();
+  for (const meta of root.querySelectorAll("meta[charset], meta[http-equiv='content-type' i]")) meta.remove();
+  const charset = inert.createElement("meta");
+  charset.setAttribute("charset", "utf-8");
+  const head = root.querySelector("head");
+  head?.prepend(charset);
+  if (options.addCanonical && head && !root.querySelector('link[rel~="canonical" i]')) {
+    const canonical = inert.createElement("link");
+    canonical.rel = "canonical";
+    canonical.setAttribute("href", location.href);
+    head.append(canonical);
+  }
+  let text = root.outerHTML;
+  if (text.includes(TOKEN)) {
+    prettify(root);
+    text = root.outerHTML;
+  }
+  return (doctype() + text).toWellFormed();
+};
+
+// What there is to read: not what stands in scripts and styles, but what stands in shadow roots.
+const lengthOf = (node) => node.textContent.replace(/\s+/g, " ").trim().length;
+const textLength = (body) => [body, ...shadowRoots].reduce((sum, root) => {
+  const unread = Array.from(root.querySelectorAll("script, style, noscript"), lengthOf);
+  return sum + lengthOf(root) - unread.reduce((length, part) => length + part, 0);
+}, 0);
+
+// A piece is what the receiver can take without standing still. Never cut within a character.
+const PIECE_LENGTH = 2 ** 20;
+const inPieces = (text) => {
+  const pieces = [];
+  for (let start = 0; start < text.length;) {
+    let end = Math.min(start + PIECE_LENGTH, text.length);
+    if (end < text.length && text.codePointAt(end - 1) > 0xffff) end--;
+    pieces.push(text.slice(start, end));
+    start = end;
+  }
+  return pieces;
+};
+
+const body = document.body;
+const [first, ...more] = inPieces(document.documentElement ? html() : "");
+globalThis.moreHtml = more;
+return {
+  html: first ?? "",
+  more: more.length,
+  url: location.href,
+  textLength: body ? textLength(body) : 0,
+  empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),
+  statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
+  headers: [...metas("prerender-header"), ...metas("render:header")],
+  cacheTtls: metas("prerender-cache-ttl"),
+  cacheTags: metas("prerender-cache-tags"),
+  // What came from the browser's own cache, the gateway has not seen.
+  resources: performance.getEntriesByType("resource").slice(0, 200).map((entry) => [
+    entry.name.slice(0, 500), entry.initiatorType, entry.responseStatus ?? 0, entry.encodedBodySize,
+    entry.startTime / 1000,
+  ]),
+};

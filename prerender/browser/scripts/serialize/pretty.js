@@ -1,0 +1,35 @@
+// ---- Ugly URLs of the site in pretty form: users and crawlers see pretty ones only. The rules are those of
+// ajax_crawling.py and references.py, and both sides run the vectors of tests/scheme_vectors.json.
+const TOKEN = "_escaped_fragment_=";
+const ugly = /^([^?#]*)(?:\?|(\?[^#]*)&)_escaped_fragment_=([^&#]*)(?:(#)(.*))?$/s;
+const hasToken = /(?:^\?|&)_escaped_fragment_(?=[=&]|$)/;
+
+const octetsOf = (text) => String.fromCharCode(...new TextEncoder().encode(text));
+// Octet by octet, so that no part of a value depends on what stands beside it.
+const stateOf = (value) => Array.from(value, octetsOf).join("")
+  .replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(parseInt(hex, 16)))
+  .replace(/[^!#-;=?-_a-~]/g, (octet) =>
+    `%${octet.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);
+
+const resolved = (reference, base) => {
+  try { return new URL(reference, base); } catch { return null; }
+};
+
+const pathOf = (base) => {
+  const { origin, pathname } = new URL(base);
+  return pathname.startsWith("//") ? origin + pathname : pathname;
+};
+
+const prettyReference = (reference, base, sites) => {
+  const text = reference.replace(/^[\0- ]+|[\0- ]+$|[\t\n\r]/g, "");
+  const parts = ugly.exec(text);
+  if (!parts || hasToken.test(parts[2] ?? "")) return reference;
+  const url = resolved(text, base);
+  if (!/^https?:$/.test(url?.protocol)) return reference;
+  if (!sites.includes(url.hostname.replace(/\.$/, "")) && !sites.includes(url.host)) return reference;
+  const [, path, query = "", value, hash = "", fragment = ""] = parts;
+  const page = path + query || pathOf(base);
+  if (fragment.startsWith("!")) return `${page}#${fragment}`;
+  const state = stateOf(value);
+  return page + (state ? `#!${state}` : hash + fragment);
+};

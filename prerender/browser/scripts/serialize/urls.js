@@ -1,0 +1,40 @@
+// ---- Which URLs of a page are made pretty (docs/scheme.md gives the reason for each).
+// The URL attributes of the HTML Standard ("Attributes" in its index), its obsolete ones, SVG's, and RDFa's.
+const urlAttributes = new Set([
+  "action", "background", "cite", "data", "formaction", "href", "itemid", "longdesc", "manifest", "poster",
+  "profile", "src", "xlink:href", "about", "resource",
+]);
+const urlListAttributes = new Set(["imagesrcset", "ping", "srcset"]);
+const refresh = /^(\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?(["']?))(.*?)(\2)\s*$/is;
+
+const prettyHere = (reference) =>
+  prettyReference(reference, document.baseURI, [location.hostname, options.internalHost]);
+// Elsewhere a URL is one only if it is all there is: a sentence with a URL in it stays.
+const prettyWhole = (text) => (/\s/.test(text.trim()) ? text : prettyHere(text));
+
+const prettyAttribute = (element, name, value) => {
+  if (urlAttributes.has(name)) return prettyHere(value);
+  if (urlListAttributes.has(name)) return value.replace(/[^\s,](?:\S*[^\s,])?/g, prettyHere);
+  if (name === "content" && /^refresh$/i.test(element.getAttribute("http-equiv"))) {
+    return value.replace(refresh, (_, before, quote, url) => before + prettyHere(url) + quote);
+  }
+  return name === "content" || name.startsWith("data-") ? prettyWhole(value) : value;
+};
+
+const prettyJson = (text) => text.replace(/"(?:[^"\\]|\\.)*"/gs, (literal) => {
+  let value;
+  try { value = JSON.parse(literal); } catch { return literal; }
+  const pretty = prettyWhole(value);
+  return pretty === value ? literal : JSON.stringify(pretty);
+});
+
+const prettify = (copy) => {
+  for (const element of copy.querySelectorAll("*")) {
+    if (element.localName === "template") prettify(element.content);
+    if (dataScript.test(element.type)) element.textContent = prettyJson(element.textContent);
+    for (const attribute of element.attributes) {
+      const { name, value } = attribute;
+      if (value.includes(TOKEN)) attribute.value = prettyAttribute(element, name, value);
+    }
+  }
+};

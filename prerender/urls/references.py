@@ -1,0 +1,90 @@
+"""URL references, as they stand in header fields and in pages, in the form that people see. Pure.
+
+Lives here: which references are ugly URLs of the site and what they become, and where a redirect
+leads. Must not live here: the mapping itself (ajax_crawling.py). ``scripts/serialize/pretty.js`` does
+the same in the page; both run the vectors of ``tests/scheme_vectors.json``.
+"""
+
+import re
+from collections.abc import Collection
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from prerender.urls.addresses import after_host
+from prerender.urls.ajax_crawling import UGLY_TOKEN, ugly_to_pretty
+from prerender.urls.hosts import normalized
+
+# What URL parsers strip from both ends, and take out anywhere (WHATWG URL, section 4.4).
+_AROUND = "".join(map(chr, range(0x21)))
+_WITHIN = str.maketrans("", "", "\t\n\r")
+_LINK_REFERENCE = re.compile(r"""(<)([^>]*)|(\banchor\s*=\s*")([^"]*)""", re.IGNORECASE)
+
+
+def pretty_reference(reference: str, base: str, sites: Collection[str]) -> str:
+    """A reference in pretty form if it is an ugly URL of one of ``sites``, else as it is.
+
+    ``base`` is the absolute URL that it is relative to. ``sites`` are hosts, on any port, or hosts with
+    a port. A relative reference stays relative. An ugly URL with a fragment of its own is what a
+    browser would show of it: a ``#!`` state wins over the token's value, which wins over an anchor.
+    """
+    text = reference.strip(_AROUND).translate(_WITHIN)
+    before, hash_sign, fragment = text.partition("#")
+    pretty = ugly_to_pretty(before)
+    if pretty is None or not _is_own(text, base, sites):
+        return reference
+    # A reference without path and query would keep the query of the base (RFC 3986 section 5.2.2).
+    path = pretty.path or _page_path(base)
+    if fragment.startswith("!"):
+        return f"{path}#{fragment}"
+    return path + (pretty.location_hash or hash_sign + fragment)
+
+
+def pretty_links(value: str, base: str, sites: Collection[str]) -> str:
+    """The value of a Link field with its references in pretty form (RFC 8288 section 3)."""
+
+    def pretty(found: re.Match[str]) -> str:
+        before, reference = (found[1], found[2]) if found[1] else (found[3], found[4])
+        return before + pretty_reference(reference, base, sites)
+
+    return _LINK_REFERENCE.sub(pretty, value)
+
+
+def redirected(page: str, location: str, sites: Collection[str]) -> str:
+    """The Location of a redirect that a server gives for the document of a page, as the page's own.
+
+    ``page`` is an absolute pretty URL. Its ``#!`` state was no part of what the server was asked, so a
+    Location without a fragment inherits it, on whatever site (RFC 9110 section 10.2.2). An ugly
+    Location names its state itself, also the empty one.
+    """
+    pretty = pretty_reference(location, page, sites)
+    if pretty != location:
+        return pretty
+    document, _, state = page.partition("#")
+    path, hash_sign, _ = location.partition("#")
+    if UGLY_TOKEN in location or _resolved(location, page) is None:
+        return location
+    # Crawlers resolve it against the ugly URL that they asked for.
+    whole = location if path else after_host(document) + location
+    return whole if hash_sign or not state else f"{whole}#{state}"
+
+
+def _is_own(reference: str, base: str, sites: Collection[str]) -> bool:
+    if (url := _resolved(reference, base)) is None:
+        return False
+    host = normalized(url.hostname or "")
+    return host in sites or f"{host}:{url.port}" in sites
+
+
+def _resolved(reference: str, base: str) -> SplitResult | None:
+    """The absolute URL of a page that a reference is, or None."""
+    try:
+        url = urlsplit(urljoin(base, reference))
+        return url if url.scheme in ("http", "https") and url.port != 0 else None
+    except ValueError:
+        return None
+
+
+def _page_path(base: str) -> str:
+    """The path of a URL, as a reference to it. One that begins with ``//`` would name a host."""
+    document = base.partition("#")[0].partition("?")[0]
+    path = after_host(document)
+    return document if path.startswith("//") else path
