@@ -260,7 +260,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[triggers] ai_user",
             "'text'",
             "'text'",
-            'give "forward", "render", "markdown" or "refuse"',
+            'give "preset", "forward", "render", "markdown" or "refuse"',
         ),
         ("[cache] max_bytes", "'10 apples'", "'10 apples'", A_SIZE),
         ("[cache] max_bytes", "-1", "-1", "must be from 0 to 65536GiB"),

@@ -1,7 +1,11 @@
 """Crawlers that ask for ordinary URLs: by class a snapshot, the page itself, or nothing."""
 
+import pytest
 from aiohttp import web
 
+from prerender.config import load
+from prerender.crawlers.opening import triggers_of
+from prerender.errors import ConfigError
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
@@ -80,3 +84,43 @@ async def test_refused_crawlers_cost_nothing(
         assert answer.status == 403
         assert "not open to crawlers" in answer.text
     assert origin.count("/") == 0
+
+
+def _crawlers(preset: str, **classes: str) -> dict[str, dict[str, object]]:
+    return {"triggers": {"preset": preset, **classes}}
+
+
+async def test_one_line_switches_the_usual_crawlers_on(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    proxy = await start_proxy(origin.url, _crawlers("crawlers"))
+    for user_agent in (GOOGLEBOT, "OAI-SearchBot/1.0", "ChatGPT-User/1.0", "Slackbot 1.0"):
+        answer = await proxy.get("/", headers={"User-Agent": user_agent})
+        assert ">rendered<" in answer.text, user_agent
+    for user_agent in (GPTBOT, "Mozilla/5.0 (compatible; AhrefsBot/7.0)", BROWSER):
+        answer = await proxy.get("/", headers={"User-Agent": user_agent})
+        assert ">shell<" in answer.text, user_agent
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (_crawlers("none"), "forward"),
+        (_crawlers("crawlers"), "render"),
+        (_crawlers("crawlers", search="forward"), "forward"),
+        (_crawlers("crawlers", search="markdown"), "markdown"),
+        (_crawlers("none", search="render"), "render"),
+    ],
+)
+def test_a_class_of_its_own_overrides_the_preset(
+    settings: dict[str, dict[str, object]], expected: str
+) -> None:
+    loaded = load(None, {"PRERENDER_ORIGIN": "http://app:3000"}, settings)
+    triggers = triggers_of(loaded)
+    assert triggers.action(triggers.class_of(GOOGLEBOT)) == expected
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"preset.*'all'.*give \"none\" or \"crawlers\""):
+        load(None, {"PRERENDER_ORIGIN": "http://app:3000"}, _crawlers("all"))

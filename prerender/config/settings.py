@@ -40,6 +40,7 @@ from prerender.config.types import (
     SizeOrAuto,
     Token,
     TriggerAction,
+    TriggerPreset,
     share,
     whole_number,
     words,
@@ -72,21 +73,25 @@ class _Section(BaseModel):
 
 
 class Origin(_Section):
-    """The site's own server."""
+    """The origin: the site's own server."""
 
-    url: SiteURL = Field(description="Where the site's own server listens (required).")
-    connect_timeout: PositiveDuration = Field(5, description="Longest wait for a connection.")
+    url: SiteURL = Field(description="URL of the origin, the site's own server (required).")
+    connect_timeout: PositiveDuration = Field(
+        5, description="Maximum time to connect to the origin."
+    )
     timeout: PositiveDuration = Field(
         60,
-        description="Longest wait for the head of an answer, and longest silence within its body.",
+        description="Maximum wait for the origin's response headers, and between two reads of "
+        "its body.",
     )
 
 
 class Site(_Section):
-    """The site as its visitors know it."""
+    """The site as visitors know it."""
 
     url: SiteURLOrNothing = Field(
-        "", description="The public URL. Pages are rendered under it. Empty: the origin's."
+        "",
+        description="Public URL of the site. Pages are rendered under it. Empty: the origin's URL.",
     )
 
 
@@ -94,48 +99,50 @@ class Server(_Section):
     """The public listener."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
-    port: Port = Field(8080, description="Port to listen on; 0 takes a free one.")
+    port: Port = Field(8080, description="Port to listen on; 0 picks a free port.")
     trusted_proxies: Networks = Field(
         tuple(map(ip_network, _PRIVATE)),
-        description="Networks of the proxies in front of this one, whose X-Forwarded-* and Forwarded "
-        "are believed; from all others they are set anew. The default: loopback and private ones.",
+        description="Networks of the proxies in front of this one. Their X-Forwarded-* and "
+        "Forwarded headers are trusted; those of all other clients are replaced. "
+        "Default: loopback and private networks.",
     )
     header_timeout: PositiveDuration = Field(
-        20, description="How long a client may take to send the head of a request."
+        20, description="Maximum time a client may take to send its request headers."
     )
     body_timeout: PositiveDuration = Field(
-        60, description="Longest silence of a client while it sends the body of a request."
+        60, description="Maximum time between two reads of a request body."
     )
     write_timeout: PositiveDuration = Field(
-        60, description="How long a client may take nothing of an answer that is being sent."
+        60, description="Maximum time a client may read nothing of its response."
     )
     idle_timeout: PositiveDuration = Field(
         75,
-        description="How long a connection is kept for the next request. Longer than the proxy in "
-        "front keeps it (nginx: 60s), so that this one never sends into a closed one.",
+        description="Keep-alive timeout of client connections. Set it higher than that of the "
+        "proxy in front (nginx: 60s), which then never reuses a connection that is "
+        "being closed.",
     )
-    grace: Duration = Field(
-        25, description="How long a shutdown waits for running requests to finish."
-    )
+    grace: Duration = Field(25, description="Maximum time to finish running requests on shutdown.")
 
 
 class Admin(_Section):
-    """The listener for the dashboard, health checks, metrics and purges. Not for the public."""
+    """The admin listener: dashboard, health checks, metrics and purges. Keep it private."""
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
-    port: Port = Field(8081, description="Port to listen on; 0 takes a free one.")
+    port: Port = Field(8081, description="Port to listen on; 0 picks a free port.")
     token: Token = Field(
         "",
         repr=False,
         validate_default=True,
-        description="What who uses it has to know. Empty: nothing, which is for loopback addresses "
-        "only.",
+        description="Token required to use the admin listener. May be empty only on a loopback "
+        "address.",
     )
     hosts: HostNames = Field(
-        (), description="Names under which browsers reach it, beside those of this machine itself."
+        (),
+        description="Host names under which browsers reach the dashboard, in addition to those "
+        "of this machine.",
     )
     versions: Annotated[int, whole_number(0, 50)] = Field(
-        5, description="Versions of each page whose text is kept, to compare; 0 keeps none."
+        5, description="Number of versions kept of each page's text for comparison; 0 keeps none."
     )
 
     @field_validator("token")
@@ -148,133 +155,159 @@ class Admin(_Section):
 
 
 class Triggers(_Section):
-    """Who gets a snapshot beside those who ask by ugly URLs. Classes: see the list of crawlers."""
+    """Which crawlers get snapshots of ordinary URLs."""
 
-    search: TriggerAction = Field("forward", description="Search engines: Googlebot, bingbot, ...")
+    preset: TriggerPreset = Field(
+        "none",
+        description='Crawlers that get snapshots of ordinary URLs. "crawlers": search engines, '
+        'AI search, AI assistants and link previews. "none": only the classes set '
+        "below.",
+    )
+    search: TriggerAction = Field(
+        "preset",
+        description='Each class: "preset", "forward" (like visitors), "render", "markdown" or '
+        '"refuse" (403). Search engines: Googlebot, bingbot, ...',
+    )
     ai_search: TriggerAction = Field(
-        "forward", description="Search engines that answer with a text: OAI-SearchBot, ..."
+        "preset", description="AI search engines: OAI-SearchBot, PerplexityBot, ..."
     )
     ai_training: TriggerAction = Field(
-        "forward", description="Collectors of texts to train models with: GPTBot, CCBot, ..."
+        "preset", description="Crawlers that collect training data: GPTBot, CCBot, ..."
     )
     ai_user: TriggerAction = Field(
-        "forward", description="Assistants that were asked about a page: ChatGPT-User, ..."
+        "preset",
+        description="AI assistants that open a page for a user: ChatGPT-User, Claude-User, ...",
     )
     social: TriggerAction = Field(
-        "forward", description="Makers of link previews: facebookexternalhit, Slackbot, ..."
+        "preset", description="Link previews: facebookexternalhit, Slackbot, ..."
     )
     seo_tool: TriggerAction = Field(
-        "forward", description="Tools that look at sites: AhrefsBot, Chrome-Lighthouse, ..."
+        "preset", description="SEO tools: AhrefsBot, Chrome-Lighthouse, ..."
     )
     markdown: Flag = Field(
         False,
-        description="Pages as Markdown for all who ask for that (Accept: text/markdown).",
+        description="Serve Markdown to all clients that ask for it (Accept: text/markdown).",
     )
     more: CrawlerNames = Field(
         (),
-        description='More names in User-Agent: [{ class = "social", name = "ExampleBot" }, ...].',
+        description='Additional names to look for in User-Agent: [{ class = "social", name = '
+        '"ExampleBot" }, ...].',
     )
     verify: Flag = Field(
         False,
-        description="Believe the names of crawlers that can be verified only from their own addresses, "
-        "by DNS or by ranges. Who uses such a name elsewhere is forwarded as people are.",
+        description="Verify crawlers by DNS or by published address ranges. A client that only "
+        "pretends to be a crawler is forwarded like any visitor.",
     )
     ranges: CrawlerRanges = Field(
         (),
-        description="Published addresses of crawlers, in files that are read again when they change: "
-        '[{ name = "GPTBot", file = "/etc/prerender/gptbot.json" }, ...].',
+        description="Files with published address ranges, reloaded when they change: [{ name = "
+        '"GPTBot", file = "/etc/prerender/gptbot.json" }, ...].',
     )
     nameservers: Nameservers = Field(
         (),
-        description='Where the names of addresses are asked for: ["10.0.0.2", "127.0.0.1:5353"]. '
-        "Empty: the system's nameservers.",
+        description='Nameservers for verification: ["10.0.0.2", "127.0.0.1:5353"]. Empty: the '
+        "system's nameservers.",
     )
     include: PagePatterns = Field(
-        (), description="Only pages that match one of these are rendered; * is any text. None: all."
+        (),
+        description="Render only pages that match one of these patterns; * matches any text. "
+        "Empty: all pages.",
     )
     exclude: PagePatterns = Field(
-        (), description="Pages that match one of these are never rendered, but forwarded."
+        (), description="Never render pages that match one of these patterns; they are forwarded."
     )
     robots_opt_out: Flag = Field(
         False,
-        description='Forward ugly URLs that robots.txt forbids ("Disallow: /*_escaped_fragment_").',
+        description='Forward ugly URLs that robots.txt disallows ("Disallow: '
+        '/*_escaped_fragment_").',
     )
 
 
 class DropIn(_Section):
-    """In the place of Prerender or Rendertron, for their middlewares: GET /https://www.example.com/page."""
+    """Drop-in replacement for Prerender and Rendertron: GET /https://www.example.com/page."""
 
     enabled: Flag = Field(
-        False, description="Answer middlewares that ask for pages by their whole URLs."
+        False,
+        description="Accept requests of the middlewares of Prerender and Rendertron, which "
+        "carry the whole URL of a page.",
     )
     token: Token = Field(
         "",
         repr=False,
-        description="What they have to send as X-Prerender-Token. Empty: nothing.",
+        description="Token that middlewares have to send as X-Prerender-Token. Empty: none "
+        "required.",
     )
     hosts: HostList = Field(
         (),
-        description="Other names of the site: pages of theirs are those of [site] url. All other "
-        "hosts get a 403.",
+        description="Other host names of the site. Their pages are those of [site] url; all "
+        "other hosts get a 403.",
     )
 
 
 class Cache(_Section):
-    """Where snapshots are kept, and for how long."""
+    """Where snapshots are stored, and for how long."""
 
     url: StoreURL = Field(
         "memory://",
         repr=False,
-        description='"memory://", "file:///a/folder", "redis://user:password@host:6379/0", '
-        '"rediss://...", "unix:///a/socket?db=0".',
+        description='"memory://", "file:///var/cache/prerender", '
+        '"redis://user:password@host:6379/0", "rediss://...", '
+        '"unix:///run/redis.sock?db=0".',
     )
-    ttl: Duration = Field(3600, description="How long a snapshot is fresh; 0 keeps none.")
+    ttl: Duration = Field(3600, description="Time to live of a snapshot; 0 disables caching.")
     error_ttl: Duration = Field(
-        60, description="How long the snapshot of a missing page (404, 410) is fresh, at most."
+        60, description="Maximum time to live of the snapshot of a missing page (404, 410)."
     )
     rules: Rules = Field(
         (),
-        description="Other times for some pages, the first that matches counts: "
-        '[{ path = "/news/*", ttl = "5m" }, { path = "/#!/my/*", ttl = "never" }].',
+        description="Time to live by page; the first matching rule applies: [{ path = "
+        '"/news/*", ttl = "5m" }, { path = "/#!/my/*", ttl = "never" }].',
     )
     page_ttl: Flag = Field(
-        False, description="A page may say its own in seconds: <meta name=prerender-cache-ttl>."
+        False,
+        description="Let pages set their own time to live in seconds: <meta "
+        "name=prerender-cache-ttl>.",
     )
     obey_origin: Flag = Field(
-        True, description="Keep no page whose Cache-Control says no-store or private."
+        True, description="Do not store pages whose Cache-Control says no-store or private."
     )
     stale: Duration = Field(
-        0, description="How long after that a snapshot is served while a new one is made."
+        0,
+        description="How long an expired snapshot is still served while a new one is rendered "
+        "(stale-while-revalidate).",
     )
     stale_if_error: Duration = Field(
-        86400, description="How long after that a snapshot is served when no new one can be made."
+        86400,
+        description="How long an expired snapshot is still served when rendering fails "
+        "(stale-if-error).",
     )
     deploys: Flag = Field(
         False,
-        description="When a page comes with other scripts or styles than last time, take the "
-        "snapshots of all pages that had the same ones for stale.",
+        description="Detect deploys: when a page loads other scripts or styles than before, "
+        "treat the snapshots of all pages with the old ones as stale.",
     )
     tracking_parameters: Parameters = Field(
         TRACKING_PARAMETERS,
-        description="Query parameters that make no difference to a page and are left out.",
+        description="Query parameters that do not change a page; they are removed from the "
+        "cache key.",
     )
     vary: Annotated[tuple[str, ...], words("device", "language")] = Field(
         (),
-        description="What a page has snapshots of its own for: device (phones, and all others), "
-        "language, or both. Each of them multiplies renders and memory.",
+        description='Separate snapshots by "device" (phone or desktop), "language", or both. '
+        "Each multiplies renders and storage.",
     )
     languages: Languages = Field(
         (),
         validate_default=True,
-        description="The languages there are then, the first for all who want none of them: "
-        '["en", "de", "fr-CH"].',
+        description='Languages to render with vary = ["language"], the default first: ["en", '
+        '"de", "fr-CH"].',
     )
-    max_bytes: Size = Field(256 * 1024**2, description="Bound of the memory that snapshots take.")
+    max_bytes: Size = Field(256 * 1024**2, description="Maximum memory for snapshots.")
     file_max_bytes: Size = Field(
-        2 * 1024**3, description="Bound of the disk space that snapshots take (file://)."
+        2 * 1024**3, description="Maximum disk space for snapshots (file://)."
     )
     timeout: PositiveDuration = Field(
-        0.5, description="Longest wait for Redis before it is done without."
+        0.5, description="Maximum time to wait for Redis; then the page is rendered."
     )
 
     @field_validator("languages")
@@ -291,19 +324,20 @@ class Cache(_Section):
 class Browser(_Section):
     """Headless Chromium."""
 
-    path: str = Field("", description="The program. Empty: looked for under its usual names.")
+    path: str = Field(
+        "", description="Path of the Chromium executable. Empty: searched under its usual names."
+    )
     pages: Annotated[int | Literal["auto"], whole_number(1, 256, word="auto")] = Field(
-        "auto", description='Pages rendered at once; "auto": three for each CPU of the container.'
+        "auto",
+        description='Pages rendered at the same time; "auto": three per CPU of the container.',
     )
     queue: Annotated[int, whole_number(0, 100_000)] = Field(
-        100, description="Renders that may wait for a page; more get a 503."
+        100, description="Renders that may wait for a page; further requests get a 503."
     )
     max_renders: Annotated[int, whole_number(0, 10**9)] = Field(
-        10_000, description="Renders after which a browser is replaced; 0 stands for no limit."
+        10_000, description="Replace the browser after this many renders; 0: no limit."
     )
-    max_age: Duration = Field(
-        6 * 3600, description="Age at which a browser is replaced; 0 stands for no limit."
-    )
+    max_age: Duration = Field(6 * 3600, description="Replace the browser at this age; 0: no limit.")
     max_memory: SizeOrAuto = Field(
         "auto",
         description="Memory of all processes of a browser at which it is replaced; a page that takes "
@@ -312,103 +346,115 @@ class Browser(_Section):
     )
     sandbox: Literal["auto", "on", "off"] = Field(
         "auto",
-        description='"auto": on where it can be, off with a warning where it cannot (as root).',
+        description='"auto": Chromium\'s sandbox is on where possible and off, with a warning, '
+        'where not (as root). "on" refuses to start without it.',
     )
 
 
 class Render(_Section):
-    """How long a page may take."""
+    """Limits of a render."""
 
     timeout: PositiveDuration = Field(
-        20, description="Wall-clock limit of one render, its wait for a page included."
+        20, description="Maximum time of one render, including the wait for a page."
     )
-    budget: PositiveDuration = Field(
-        10, description="Virtual time that a page's timers may use before it is taken as done."
-    )
+    budget: PositiveDuration = Field(10, description="Virtual time that a page's timers may use.")
     patience: PositiveDuration = Field(
         4,
         description="How long a request of the page may be silent and still be waited for; "
         "raise it for slow interfaces. Programs that the page is made of are waited for in any case.",
     )
-    max_bytes: Size = Field(20 * 1024**2, description="Largest snapshot, and largest document.")
+    max_bytes: Size = Field(
+        20 * 1024**2, description="Maximum size of a snapshot, and of the origin's document."
+    )
 
 
 class Network(_Section):
-    """What pages may reach while they are rendered. The site itself they always may."""
+    """What pages may reach while they render. The site itself is always allowed."""
 
     third_parties: Literal["public", "listed"] = Field(
         "public",
-        description='Who else. "public": the public Internet and those in allow; "listed": only those.',
+        description='Hosts that pages may reach besides the site. "public": the public Internet'
+        ' and the hosts in allow; "listed": only the hosts in allow.',
     )
     allow: HostList = Field(
         (),
-        description="Who may be reached even on a private address: hosts, domains (*.example.com), "
-        "networks (10.1.0.0/16), origins (http://app.internal:3001; only these name other ports).",
+        description="Hosts that pages may reach even on a private address: hosts, domains "
+        "(*.example.com), networks (10.1.0.0/16), origins "
+        "(http://app.internal:3001; the only way to allow another port).",
     )
     deny: HostList = Field(
-        (), description="Who is left out: hosts, domains and networks. Goes before allow."
+        (),
+        description="Hosts, domains and networks that pages may not reach. Takes precedence "
+        "over allow.",
     )
     block_trackers: Flag = Field(
         True,
-        description="Leave out analytics, tag managers, ads and session recorders that are well known; "
-        "allow brings single ones back.",
+        description="Block well-known analytics, tag managers, ads and session recorders; list "
+        "exceptions in allow.",
     )
     block_types: Annotated[tuple[str, ...], words("image", "font", "media")] = Field(
         (),
-        description="Kinds of files to leave out, of image, font and media. Pages get stand-ins, which "
-        "have other sizes and lengths.",
+        description="Types of files to block: image, font, media. Pages get placeholders of "
+        "other sizes and lengths.",
     )
     max_requests: Annotated[int, whole_number(1, 1_000_000)] = Field(
-        1000, description="Requests that one render may make; more are refused."
+        1000, description="Maximum number of requests of one render."
     )
     max_bytes: PositiveSize = Field(
-        100 * 1024**2, description="Bytes that one render may receive, as they are sent."
+        100 * 1024**2,
+        description="Maximum number of bytes that one render may receive, as transferred.",
     )
     max_response_bytes: PositiveSize = Field(
-        32 * 1024**2, description="Bytes of one answer to a page."
+        32 * 1024**2, description="Maximum size of one response to a page."
     )
     request_timeout: PositiveDuration = Field(
-        15, description="How long one answer to a page may take; streams and sockets may go on."
+        15,
+        description="Maximum time of one response to a page; event streams and WebSockets may "
+        "take longer.",
     )
     cache_bytes: Size = Field(
         64 * 1024**2,
-        description="Bound of the memory for scripts, styles, images and fonts that renders share as "
-        "their HTTP headers allow; 0 keeps none.",
+        description="Maximum memory for scripts, styles, images and fonts that renders share as"
+        " their HTTP headers allow; 0 disables it.",
     )
 
 
 class Snapshot(_Section):
-    """What is made of the finished page."""
+    """What a snapshot contains."""
 
     flatten_shadow_dom: Flag = Field(
         False,
-        description="Shadow DOM as ordinary elements instead of declarative shadow DOM.",
+        description="Serialize shadow DOM as ordinary elements instead of declarative shadow DOM.",
     )
     remove_event_handlers: Flag = Field(
-        False, description="Leave out inline handlers such as onclick; scripts always are."
+        False,
+        description="Remove inline event handlers such as onclick. Scripts are always removed.",
     )
-    canvas_images: Flag = Field(False, description="Canvases as pictures of what is drawn on them.")
+    canvas_images: Flag = Field(
+        False, description="Replace each canvas by an image of what is drawn on it."
+    )
     add_canonical: Flag = Field(
-        False, description="Name the pretty URL as canonical where a page names none."
+        False, description="Add a canonical link with the pretty URL to pages that have none."
     )
     volatile: Patterns = Field(
         (),
-        description="Regular expressions of what differs on every load (nonces, tokens, times) and "
-        "does not make a snapshot a new one for conditional requests.",
+        description="Regular expressions of content that differs on every load (nonces, tokens,"
+        " times) and does not change a snapshot's ETag.",
     )
 
 
 class IndexNow(_Section):
-    """Telling search engines which pages have changed (https://www.indexnow.org)."""
+    """Tells search engines about changed pages (https://www.indexnow.org)."""
 
     key: IndexNowKey = Field(
-        "", description="A key of your own, served at /<key>.txt. Empty: nobody is told anything."
+        "", description="Your IndexNow key, served at /<key>.txt. Empty: IndexNow is off."
     )
     endpoint: Endpoint = Field(
-        "https://api.indexnow.org/indexnow", description="Whom to tell; others are told from there."
+        "https://api.indexnow.org/indexnow",
+        description="IndexNow endpoint; it informs the other search engines.",
     )
     interval: PositiveDuration = Field(
-        60, description="How long changes are collected, and the least time between two messages."
+        60, description="Minimum time between two submissions; changes are collected meanwhile."
     )
 
 
@@ -416,37 +462,39 @@ class Log(_Section):
     """What is written to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least level that is written."
+        "info", description="Minimum level of log messages."
     )
-    format: Literal["console", "json"] = Field("console", description="How a line looks.")
+    format: Literal["console", "json"] = Field(
+        "console", description='Format of log lines: "console" for people, "json" for machines.'
+    )
     access: Literal["all", "snapshots", "none"] = Field(
         "all",
-        description="Requests that get a line each, whatever the level; "
-        '"snapshots": all but those that are simply forwarded.',
+        description='Requests in the access log. "snapshots": all but forwarded ones. '
+        "Independent of level.",
     )
     secrets: SecretNames = Field(
         SECRET_PARAMETERS,
-        description="Query parameters whose values are never written, in any case; * is any text.",
+        description="Query parameters whose values are masked in logs and traces, "
+        "case-insensitive; * matches any text.",
     )
 
 
 class Tracing(_Section):
-    """Spans for OpenTelemetry. Needs: pip install 'prerender-proxy[otel]'."""
+    """OpenTelemetry spans. Requires: pip install 'prerender-proxy[otel]'."""
 
     endpoint: EndpointOrNothing = Field(
         "",
-        description="Where they go by OTLP over HTTP, for example "
-        '"http://127.0.0.1:4318/v1/traces". Empty: nowhere.',
+        description="OTLP/HTTP endpoint for spans, for example "
+        '"http://127.0.0.1:4318/v1/traces". Empty: tracing is off.',
     )
     sample: Annotated[float, share()] = Field(
         1.0,
-        description="Of the requests that belong to no trace yet, how many begin one: from 0 to 1. "
-        "Of the others their sender has decided.",
+        description="Share of requests without a trace of their own that start one, from 0 to 1.",
     )
 
 
 class Settings(_Section):
-    """All of them. Frozen: a change of settings is a restart."""
+    """All settings. Immutable: changes need a restart."""
 
     origin: Origin
     site: Site = Site()

@@ -18,6 +18,12 @@ from prerender.config.lists import strings_of, tables_of
 CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social", "seo_tool"]
 CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
 Action = Literal["forward", "render", "markdown", "refuse"]
+# The presets of [triggers], each with the classes that it has rendered; all others are forwarded.
+Preset = Literal["none", "crawlers"]
+PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
+    "none": frozenset(),
+    "crawlers": frozenset({"search", "ai_search", "ai_user", "social"}),
+}
 
 _Number = TypeVar("_Number", int, float)
 
@@ -219,8 +225,14 @@ def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _action(value: object) -> str:
-    if value not in ("forward", "render", "markdown", "refuse"):
-        raise ValueError('give "forward", "render", "markdown" or "refuse"')
+    if value not in ("preset", *get_args(Action)):
+        raise ValueError('give "preset", "forward", "render", "markdown" or "refuse"')
+    return str(value)
+
+
+def _preset(value: object) -> str:
+    if value not in PRESETS:
+        raise ValueError('give "none" or "crawlers"')
     return str(value)
 
 
@@ -273,7 +285,8 @@ CrawlerNames = Annotated[
 CrawlerRanges = Annotated[
     tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges), TableKeys("name", "file")
 ]
-TriggerAction = Annotated[Action, BeforeValidator(_action)]
+TriggerAction = Annotated[Action | Literal["preset"], BeforeValidator(_action)]
+TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
 Token = Annotated[str, AfterValidator(_token)]

@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from prerender.config import Settings
-from prerender.config.types import CLASSES, CrawlerClass
+from prerender.config.settings import Triggers as TriggerSettings
+from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.triggers import Paths, Triggers
 from prerender.crawlers.user_agents import known_domains
@@ -23,13 +25,20 @@ def triggers_of(settings: Settings) -> Triggers:
     for known, name in triggers.more:
         more[known] = (*more.get(known, ()), name)
     return Triggers(
-        actions={known: getattr(triggers, known) for known in CLASSES},
+        actions={known: _action(triggers, known) for known in CLASSES},
         more=more,
         paths=Paths(triggers.include, triggers.exclude)
         if triggers.include or triggers.exclude
         else None,
         accept_markdown=triggers.markdown,
     )
+
+
+def _action(triggers: TriggerSettings, known: CrawlerClass) -> Action:
+    action: Action | Literal["preset"] = getattr(triggers, known)
+    if action == "preset":
+        return "render" if known in PRESETS[triggers.preset] else "forward"
+    return action
 
 
 @asynccontextmanager
