@@ -23,6 +23,7 @@ from prerender.telemetry import logs
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
 Overrides = Mapping[str, Mapping[str, object]]
+LONGEST_LINE = 2 * 1024**2
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -192,7 +193,14 @@ def start_forwarding(start_proxy: StartProxy) -> StartForwarding:
 async def proxied(application: web.Application, overrides: Overrides) -> AsyncIterator[Proxy]:
     """An origin and the proxy in front of it for all tests of a module: starting takes long."""
     async with AsyncExitStack() as stack:
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        # Whatever reaches the origin is answered: limits are the proxy's.
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=0.1,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
+        )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()

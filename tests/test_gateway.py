@@ -13,6 +13,7 @@ from yarl import URL
 
 from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
+from prerender.gateway.listener import MAX_LINE_BYTES
 from prerender.gateway.visit import Document
 from prerender.http import headers as fields
 from prerender.urls.hosts import Hosts
@@ -155,6 +156,26 @@ async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin
                 assert status in await reader.readline()
             writer.close()
     assert len(origin.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nCookie: %s\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: %s\r\n\r\n", b"400"),
+    ],
+)
+async def test_what_cannot_be_read_gets_no_text(head: bytes, status: bytes) -> None:
+    """A page would take it for its document."""
+    async with PlainClient.open("http://127.0.0.1:9") as browser:
+        reader, writer = await asyncio.open_connection("127.0.0.1", browser.gateway.plain_port)
+        writer.write(head % (b"x" * (MAX_LINE_BYTES + 1)))
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        assert answer.split()[1] == status
+        assert answer.endswith(b"\r\n\r\n")
+        writer.close()
 
 
 async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFixture) -> None:

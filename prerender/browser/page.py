@@ -27,7 +27,7 @@ from prerender.browser.rendered import (
 )
 from prerender.browser.settle import SHOWN_MS, Settled, Settler
 from prerender.errors import BrowserGone, RenderError, RenderTimeout
-from prerender.gateway.visit import Visit
+from prerender.gateway.visit import PAGE_STATUSES, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
 # A page is replaced after so many renders: what leaks in it must not add up.
@@ -40,7 +40,10 @@ MAX_RELOADS = 3
 BLANK = "about:blank"
 # Of a picture, in CSS pixels.
 HIGHEST_PICTURE = 6000
-_TEXT = "document.body ? document.body.innerText.slice(0, 200000) : ''"
+_STATUS_AND_TEXT = """[
+  performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
+  document.body ? document.body.innerText.slice(0, 200000) : "",
+]"""
 # Chromium collects garbage when a page is idle, by the page's clock: which stands still then. Left to
 # itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
 _COLLECT_EVERY_RENDERS = 10
@@ -170,6 +173,9 @@ class Page:
         return Rendered(
             html=found["html"],
             url=found["url"],
+            status=found["status"],
+            content_type=found["contentType"],
+            redirected=found["redirected"],
             empty=found["empty"],
             status_codes=tuple(found["statusCodes"]),
             headers=tuple(found["headers"]),
@@ -221,7 +227,10 @@ class Page:
             format="png",
             clip={"x": 0, "y": 0, "width": window.width, "height": height, "scale": 1},
         )
-        text = await session.evaluate(_TEXT, contextId=await self._world(frame_id))
+        world = await self._world(frame_id)
+        status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
+        if status not in PAGE_STATUSES:
+            raise RenderError(f"{url}: shows a document with status {status}")
         return Look(b64decode(picture["data"]), str(text))
 
     async def _navigate(self, url: str, timeout: float) -> str:

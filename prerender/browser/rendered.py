@@ -23,10 +23,17 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit."""
+    """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit.
+
+    ``url``, ``status`` (0: no server sent it), ``content_type`` and ``redirected`` are those of its
+    last document, which a reload may have brought.
+    """
 
     html: str
     url: str
+    status: int
+    content_type: str
+    redirected: bool
     empty: bool
     status_codes: tuple[str, ...]
     headers: tuple[str, ...]

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from functools import partial
+from http import HTTPStatus
 
 from aiohttp import ClientError, ClientResponse
 from aiohttp.web import StreamResponse
@@ -201,7 +202,10 @@ class Assets:
         if response.content_type == "text/event-stream":
             exchange.expect_no_end()
         ask.visit.expect(response.content_length or 0)
-        return await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
+        answer = await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
+        if response.content.exception() is not None:
+            exchange.status = HTTPStatus.BAD_GATEWAY
+        return answer
 
 
 def _give(ask: Ask, stored: Stored) -> Plain:

@@ -12,12 +12,11 @@ from yarl import URL
 
 from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
 from prerender.gateway.upstream import Upstream
-from prerender.gateway.visit import Document
+from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
 from prerender.http import headers as fields
 from prerender.http.trace_context import CURRENT
 from prerender.snapshots.variants import ORDINARY, Variant
 
-_HTML = ("text/html", "application/xhtml+xml")
 _REDIRECTS = (301, 302, 303, 307, 308)
 # Nothing is known of the crawler here but the variant: that must be the same for all who get it.
 _REQUEST = (
@@ -91,11 +90,10 @@ async def fetch(
 def _not_a_page(response: ClientResponse) -> str:
     """Why there is nothing to render, or ''."""
     status = response.status
-    # A missing page may be the application's own, drawn by its scripts; other errors are not pages.
-    if status != 200 and status not in (404, 410):
+    if status not in PAGE_STATUSES:
         return f"status {status}"
     media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if media_type not in _HTML:
+    if media_type not in HTML_TYPES:
         return f"media type {media_type or 'unknown'}"
     if response.headers.get("Content-Disposition", "").lower().startswith("attachment"):
         return "a download"

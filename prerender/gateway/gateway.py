@@ -159,7 +159,7 @@ class Gateway:
         url = f"{request.scheme}://{request.host}{target}"
         wanted = destination(request.method, request.headers, target)
         with visit.exchange(request.method, url, wanted) as exchange:
-            if wanted == "document" and (document := visit.take_document()):
+            if wanted == "document" and (document := visit.take_document(url)):
                 exchange.status = document.status
                 exchange.received_bytes = len(document.body)
                 return _handed_over(document)

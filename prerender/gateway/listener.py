@@ -2,12 +2,17 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.web_protocol import RequestHandler
 
-# Of one header line and of the request target; nginx allows 8 KiB, and its users have set more.
-MAX_LINE_BYTES = 65536
+from prerender.gateway.plain import Plain
+
+# Of one header line and of the request target. Browsers percent-encode: a target of the public listener
+# may have three times its size here. And they keep 180 cookies of 4 KiB for a site, in one line.
+MAX_LINE_BYTES = 1024**2
 
 
 class _WithoutStackTraces(logging.Filter):
@@ -29,11 +34,35 @@ _log = logging.getLogger(__name__)
 _log.addFilter(_WithoutStackTraces())
 
 
+class _Connection(RequestHandler):
+    """Refuses what it cannot read without a word: a page would take an explanation for its document."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """An empty answer in place of the library's text; the log has the reason."""
+        super().handle_error(request, status, exc, message)
+        if isinstance(exc, LineTooLong):
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE  # RFC 6585 section 5
+        answer = Plain(status=status)
+        answer.force_close()
+        return answer
+
+
+class _Server(web.Server):
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
 def http_server(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], keepalive_seconds: float
 ) -> web.Server:
     """A server that passes requests on as they came, and cancels ``handler`` when the client leaves."""
-    return web.Server(
+    return _Server(
         handler,
         handler_cancellation=True,
         access_log=None,

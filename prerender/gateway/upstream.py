@@ -32,9 +32,10 @@ from prerender.errors import OriginError, OriginTimeout
 from prerender.gateway import websocket
 from prerender.gateway.address_policy import Guard
 from prerender.gateway.connector import CheckedConnector
-from prerender.gateway.listener import MAX_LINE_BYTES
 
 _CHUNK_BYTES = 65536
+# Of one header line of an answer. Chromium takes 256 KiB for the whole head.
+_MAX_LINE_BYTES = 65536
 _AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 log = structlog.get_logger(__name__)
@@ -131,8 +132,8 @@ def open_session(
         request_class=_RawTargetRequest,
         skip_auto_headers=_AUTOMATIC,
         read_bufsize=_CHUNK_BYTES,
-        max_line_size=MAX_LINE_BYTES,
-        max_field_size=MAX_LINE_BYTES,
+        max_line_size=_MAX_LINE_BYTES,
+        max_field_size=_MAX_LINE_BYTES,
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from multidict import CIMultiDict
 from yarl import URL
@@ -13,6 +14,10 @@ from yarl import URL
 from prerender.gateway.destination import MEDIA, PROGRAMS
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
+
+HTML_TYPES = ("text/html", "application/xhtml+xml")
+# A missing page may be the application's own, drawn by its scripts; other errors are not pages.
+PAGE_STATUSES = (200, 404, 410)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,8 @@ class Visit:
     """The gateway's side of one render: the document to hand over, and every request seen.
 
     ``trace``: what the site's own requests belong to; ``traffic``: where requests are counted.
-    Requests that come when there were far too many already are not kept.
+    Requests that come when there were far too many already are not kept. ``document_url``: as the
+    browser writes it, once the document has been handed over.
     """
 
     public: URL
@@ -121,10 +127,13 @@ class Visit:
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0
+    document_url: str = ""
 
-    def take_document(self) -> Document | None:
+    def take_document(self, url: str) -> Document | None:
         """The document, once: a reload or a frame of the same URL is a request of its own."""
         document, self.document = self.document, None
+        if document is not None:
+            self.document_url = url
         return document
 
     @contextmanager
@@ -173,6 +182,15 @@ class Visit:
             raise LimitReached(f"more than max_response_bytes = {self.limits.max_response_bytes}")
         if total > self.limits.max_bytes:
             raise LimitReached(f"more than max_bytes = {self.limits.max_bytes}")
+
+    def lost_document(self, url: str) -> bool:
+        """Whether the last document of a URL did not come whole. Its fragment does not matter."""
+        documents = [
+            record
+            for record in self.exchanges
+            if record.destination == "document" and record.url == url.partition("#")[0]
+        ]
+        return bool(documents) and documents[-1].status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
     def answered(self) -> int:

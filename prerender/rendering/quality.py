@@ -12,7 +12,7 @@ from yarl import URL
 
 from prerender.browser.rendered import Departed, Rendered
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
-from prerender.gateway.visit import Document, Exchange, Visit
+from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Exchange, Visit
 from prerender.http import headers as fields
 from prerender.snapshots.asset_fingerprint import shell_of
 from prerender.snapshots.freshness import page_ttl
@@ -51,12 +51,12 @@ class Judge:
         self, target: Target, document: Document, visit: Visit, rendered: Rendered, now: float
     ) -> Snapshot:
         """The snapshot that a rendered page makes; ``now`` in Unix seconds. Raises RenderError."""
+        if self._is_elsewhere(visit, rendered):
+            return self._away(target, rendered.url, now)
+        self._check_document(target, visit, rendered)
         facts = self._facts(visit, rendered)
         if rendered.empty or (not rendered.text_length and facts.failed_requests):
             raise (RenderTimeout if rendered.partial else EmptyPage)(f"{target.url}: empty")
-        if not rendered.url.startswith(f"{self._site}/"):
-            # A blob: or about: URL. What the crawler asked for is not there.
-            raise RenderError(f"{target.url}: left the site for {rendered.url[:80]}")
         html = rendered.html
         if self._internal is not None:
             html = self._internal.sub(lambda found: _like(found[0], self._site), html)
@@ -77,6 +77,26 @@ class Judge:
             shell=shell_of(document.body),
         )
 
+    def _is_elsewhere(self, visit: Visit, rendered: Rendered) -> bool:
+        """Whether the origin has redirected a reload of the page to another one."""
+        if not rendered.url.startswith(f"{self._site}/"):
+            return rendered.url.startswith(("http://", "https://"))
+        return rendered.redirected and rendered.url.partition("#")[0] != visit.document_url
+
+    def _check_document(self, target: Target, visit: Visit, rendered: Rendered) -> None:
+        """Raises RenderError unless the page shows its own document, as it was handed over or as a
+        reload has brought it from the origin: no error, and nothing that the browser made."""
+        if not rendered.url.startswith(f"{self._site}/"):
+            raise RenderError(f"{target.url}: left the site for {rendered.url[:80]}")
+        if visit.document is not None:
+            raise RenderError(f"{target.url}: the browser did not load the document")
+        if rendered.status not in PAGE_STATUSES:
+            raise RenderError(f"{target.url}: shows a document with status {rendered.status}")
+        if rendered.content_type not in HTML_TYPES:
+            raise RenderError(f"{target.url}: shows a document of type {rendered.content_type}")
+        if visit.lost_document(rendered.url):
+            raise RenderError(f"{target.url}: the document was cut short")
+
     def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:
         """A strong entity-tag of the bytes, or a weak one of what matters in them."""
         if not self._volatile:
@@ -89,8 +109,12 @@ class Judge:
         """The redirect that a page makes which goes elsewhere. Raises RenderError."""
         if departed.url.partition("#")[0] == target.url.partition("#")[0]:
             raise RenderError(f"{target.url}: reloads itself without end")
-        location = fields.publish(departed.url, self._origin, self._public)
-        # A script's or a refresh's URL is all there is: no state is inherited.
+        return self._away(target, departed.url, now)
+
+    def _away(self, target: Target, url: str, now: float) -> Snapshot:
+        """The redirect to where a page has taken its visitor: the URL is all there is, no state is
+        inherited."""
+        location = fields.publish(url, self._origin, self._public)
         return _redirect(302, pretty_reference(location, target.url, self._hosts), now)
 
     def redirect(self, target: Target, status: int, location: str, now: float) -> Snapshot:
@@ -101,7 +125,7 @@ class Judge:
         self, target: Target, document: Document, rendered: Rendered
     ) -> tuple[int, tuple[Header, ...]]:
         """Status and header fields: the document's, and over them the page's own word."""
-        status = _status(document.status, rendered.status_codes)
+        status = _status(rendered.status, rendered.status_codes)
         location = None
         own: dict[str, str] = {}
         for line in rendered.headers:
@@ -115,7 +139,7 @@ class Judge:
                 own[_PAGE_HEADERS[name]] = value
         if status // 100 == 3:
             if location is None:
-                status = document.status
+                status = rendered.status
             else:
                 own["Location"] = location
         kept = [(name, value) for name, value in self._kept(target, document) if name not in own]

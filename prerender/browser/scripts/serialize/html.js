@@ -206,10 +206,15 @@ const inPieces = (text) => {
 const body = document.body;
 const [first, ...more] = inPieces(document.documentElement ? html() : "");
 globalThis.moreHtml = more;
+const [navigation] = performance.getEntriesByType("navigation");
 return {
   html: first ?? "",
   more: more.length,
   url: location.href,
+  contentType: document.contentType,
+  // 0 for what did not come by HTTP.
+  status: navigation?.responseStatus ?? 0,
+  redirected: navigation?.redirectCount > 0,
   textLength: body ? textLength(body) : 0,
   empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),
   statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
