@@ -32,7 +32,12 @@ async def test_document(start_origin: StartOrigin, start_proxy: StartProxy) -> N
       <link rel="modulepreload" href="/m.js"><link rel="preload" as="script" href="/s.js">
       <link rel="preload" as="font" href="/f.woff2">
       <script type="application/ld+json">{{"name": "</b>"}}</script>
-      <script type="importmap">{{}}</script><script data-prerender-keep>/* kept */</script></head>
+      <script type="Application/LD+JSON">{{"name": "also"}}</script>
+      <script type="application/json" id="__DATA__">{{"state": "island"}}</script>
+      <script type="application/vnd.api+json">{{"state": "island"}}</script>
+      <script type="application/json" data-prerender-keep>{{"wanted": 1}}</script>
+      <script type="importmap">{{}}</script><script type="text/x-template"><i></i></script>
+      <script data-prerender-keep>/* kept */</script></head>
       <body onload="1"><noscript>please</noscript><template><p>held</p><script>1</script></template>
       <svg viewBox="0 0 1 1"><linearGradient id="g"/></svg><math><mi>x</mi></math>
       <p id="odd"></p><p onclick="go()">text</p>
@@ -44,6 +49,8 @@ async def test_document(start_origin: StartOrigin, start_proxy: StartProxy) -> N
     )
     for present in (
         '<script type="application/ld+json">{"name": "</b>"}</script>',
+        '<script type="Application/LD+JSON">{"name": "also"}</script>',
+        '<script type="application/json" data-prerender-keep="">{"wanted": 1}</script>',
         '<script data-prerender-keep="">/* kept */</script>',
         'as="font"',
         "<template><p>held</p></template>",
@@ -53,7 +60,15 @@ async def test_document(start_origin: StartOrigin, start_proxy: StartProxy) -> N
         'onclick="go()"',
     ):
         assert present in text
-    for absent in ("noscript", "modulepreload", 'as="script"', "importmap", 'name="fragment"'):
+    for absent in (
+        "noscript",
+        "modulepreload",
+        'as="script"',
+        "importmap",
+        "island",
+        "x-template",
+        'name="fragment"',
+    ):
         assert absent not in text
 
 
@@ -100,7 +115,7 @@ async def test_shadow_dom_is_declared(start_origin: StartOrigin, start_proxy: St
     text = await _snapshot(start_origin, start_proxy, SHADOW)
     assert '<template shadowrootmode="open"><style>b { color: red }</style><h2><slot' in text
     assert '</template><b slot="title">light title</b> light text</x-card>' in text
-    assert "<p>closed content</p>" in text
+    assert '<template shadowrootmode="open"><p>closed content</p></template></x-safe>' in text
     assert "<title>null closed 1</title>" in text
 
 

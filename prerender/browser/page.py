@@ -6,6 +6,7 @@ never sees. A page that timed out, crashed or could not be cleaned is thrown awa
 """
 
 import asyncio
+import json
 import time
 from base64 import b64decode
 from importlib.resources import files
@@ -169,7 +170,8 @@ class Page:
             self._resized = settler.resized or window != DESKTOP
         started = time.monotonic()
         errors = await self._errors() if settler.complaints else ()
-        found = await self._serialize(frame_id, options)
+        sheets = await self._sheets() if settler.touched_sheets else []
+        found = await self._serialize(frame_id, options, sheets)
         return Rendered(
             html=found["html"],
             url=found["url"],
@@ -284,10 +286,12 @@ class Page:
         context: int = world["executionContextId"]
         return context
 
-    async def _serialize(self, frame_id: str, options: SerializeOptions) -> dict[str, Any]:
+    async def _serialize(
+        self, frame_id: str, options: SerializeOptions, sheets: list[Any]
+    ) -> dict[str, Any]:
         context = await self._world(frame_id)
         found: dict[str, Any] = await self._session.evaluate(
-            f"{serializer.SCRIPT}({options.as_json()})", contextId=context
+            f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=context
         )
         more = [
             await self._session.evaluate(f"moreHtml[{number}]", contextId=context)
@@ -305,6 +309,16 @@ class Page:
         if not isinstance(complaints, list):
             return ()
         return tuple(text for text in complaints if isinstance(text, str))
+
+    async def _sheets(self) -> list[Any]:
+        """The linked style sheets that scripts have changed, or none if the page plays tricks."""
+        try:
+            sheets = await self._session.evaluate(probe.SHEETS)
+        except CommandFailed:
+            return []
+        if not isinstance(sheets, list):
+            return []
+        return [one for one in sheets if isinstance(one, list) and len(one) == 2]
 
     async def clean(self) -> None:
         """Make the page as good as new. Raises RenderError when it cannot be trusted any more."""

@@ -19,6 +19,7 @@ _PARTS = (
     "conversations",
     "layout",
     "shadow",
+    "sheets",
     "document",
     "sight",
     "state",
@@ -36,6 +37,8 @@ SCRIPT = "".join(
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
 # What the page's scripts complained of.
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
+# The linked style sheets that they have changed: [place in document.styleSheets, rules in force].
+SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class State:
     mutations: int
     unseen: int
     errors: int
+    sheets: int
 
     @classmethod
     def read(cls, answer: object) -> "State | None":

@@ -97,7 +97,7 @@ class Settler:
     """Settles one page once. The caller sets the wall-clock limit around ``settle``.
 
     ``resized``: the window has been given another size. ``complaints``: the page's scripts have
-    complained of something, or nobody knows.
+    complained of something, or nobody knows. ``touched_sheets``: so it is with linked style sheets.
     """
 
     def __init__(
@@ -137,6 +137,7 @@ class Settler:
         self._grows_with_window = False
         self.resized = False
         self.complaints = True
+        self.touched_sheets = True
 
     async def settle(self) -> Settled:
         """Grant slices of virtual time until nothing worth waiting for is pending."""
@@ -320,6 +321,7 @@ class Settler:
         except CommandFailed:
             state = None  # the page has broken what the probe relies on
         self.complaints = state is None or state.errors > 0
+        self.touched_sheets = state is None or state.sheets > 0
         return state
 
     async def _grant(self, slice_ms: float) -> None:

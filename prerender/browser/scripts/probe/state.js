@@ -25,6 +25,7 @@ const state = () => {
     unseen: waitingToBeSeen().size + (scrollY === 0 && listensToScrolling() ? 1 : 0),
     mutations: (mutations += count.takeRecords().length),
     errors: errors.length,
+    sheets: linkedSheets.size,
   };
   for (const frame of within) {
     for (const at of frame.timers) due[pending++] = at;
@@ -33,6 +34,7 @@ const state = () => {
   return own;
 };
 state.lead = lead;
+state.sheets = restyled;
 state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
 // ---- What the page's scripts complain of, for the owner of the site.

@@ -8,24 +8,8 @@ const removed = [
 const ownMetas = 'meta[name="prerender-status-code"], meta[name="prerender-header"], ' +
   'meta[name="prerender-cache-ttl"], meta[name="prerender-cache-tags"], ' +
   'meta[name="render:status_code"], meta[name="render:header"]';
-const dataScript = /^application\/(.+\+)?json$/i;
-
-const inert = document.implementation.createHTMLDocument("");
-
-const sheetText = (sheet) => {
-  try { return Array.from(sheet.cssRules, (rule) => rule.cssText).join("\n"); } catch { return null; }
-};
-
-// Rules put in by insertRule are in no text. The element's own text stays as it is when it says
-// the same number of rules, because a browser's own text of a rule is not always what was written.
-const styleText = (style) => {
-  const rules = style.sheet && sheetText(style.sheet);
-  if (!rules) return null;
-  if (style.textContent.trim() === "") return rules;
-  const written = new CSSStyleSheet();
-  try { written.replaceSync(style.textContent); } catch { return null; }
-  return written.cssRules.length === style.sheet.cssRules.length ? null : rules;
-};
+// Other data in scripts is for scripts: no crawler reads it, and frameworks leave megabytes there.
+const dataScript = /^application\/ld\+json$/i;
 
 const setAttribute = (element, name, on) => {
   if (on) element.setAttribute(name, ""); else element.removeAttribute(name);
@@ -36,8 +20,12 @@ const copyState = (from, to) => {
     case "style": {
       const text = styleText(from);
       if (text !== null) to.textContent = text;
+      copySheetState(from, to);
       break;
     }
+    case "link":
+      copySheetState(from, to);
+      break;
     case "input":
       if (from.type === "checkbox" || from.type === "radio") setAttribute(to, "checked", from.checked);
       else if (from.type !== "password" && from.type !== "file" && from.value !== from.defaultValue) {
@@ -66,18 +54,10 @@ const picture = (canvas) => {
   return image;
 };
 
-const adopted = (root) => {
-  const text = Array.from(root.adoptedStyleSheets ?? [], sheetText).filter(Boolean).join("\n");
-  if (!text) return null;
-  const style = inert.createElement("style");
-  style.textContent = text;
-  return style;
-};
-
 // Original and copy have the same shape, so the n-th element of one is the n-th of the other. Of most
 // elements nothing is asked but whether they have a shadow root, and nothing of their copies: each that
 // is touched costs.
-const stateful = "style, input, textarea, canvas, option";
+const stateful = "style, link[rel~='stylesheet' i], input, textarea, canvas, option";
 const shadowRoots = [];
 const complete = (original, copy) => {
   const from = original.querySelectorAll("*");
@@ -104,7 +84,8 @@ const copied = (root) => {
 
 const declared = (root) => {
   const template = inert.createElement("template");
-  template.setAttribute("shadowrootmode", root.mode);
+  // Also of a closed one: in a snapshot there are no scripts to close it to, and who walks the DOM can read it.
+  template.setAttribute("shadowrootmode", "open");
   if (root.delegatesFocus) template.setAttribute("shadowrootdelegatesfocus", "");
   const style = adopted(root);
   template.content.append(...(style ? [style] : []), ...copied(root).childNodes);

@@ -1,0 +1,63 @@
+// ---- Styles as they are in force. Scripts can change a style sheet without changing any text of the page
+// (CSSOM), so what is in force is compared with what a browser would make of the text.
+const inert = document.implementation.createHTMLDocument("");
+
+const sheetText = (sheet) => {
+  try { return Array.from(sheet.cssRules, (rule) => rule.cssText).join("\n"); } catch { return null; }
+};
+// A string in a rule must not end the element.
+const asContent = (css) => css.replace(/<(?=\/style)/gi, "\\3c ");
+
+const parsed = inert.createElement("style");
+inert.head.append(parsed);
+// A browser's own text of a rule is not always what was written, so the text stays if it says the same.
+const styleText = (style) => {
+  const rules = style.sheet && sheetText(style.sheet);
+  if (rules === null) return null;
+  parsed.textContent = style.textContent;
+  return sheetText(parsed.sheet) === rules ? null : asContent(rules);
+};
+
+const styleOf = (css, sheet) => {
+  const style = inert.createElement("style");
+  const { mediaText } = sheet.media;
+  if (mediaText) style.setAttribute("media", mediaText);
+  style.textContent = asContent(css);
+  return style;
+};
+
+// The rules of a linked sheet name their files relative to it.
+const moved = (css, base) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole, reference) => {
+  const url = reference.startsWith("#") ? null : resolved(reference, base);
+  if (!url) return whole;
+  const own = url.origin === location.origin && !url.pathname.startsWith("//");
+  return `url("${own ? url.href.slice(url.origin.length) : url.href}")`;
+});
+
+// [place in document.styleSheets, rules in force], as the probe tells of linked sheets.
+const restyled = new Map(
+  sheets.map(([place, text]) => [document.styleSheets[place]?.ownerNode, text]),
+);
+
+// Whether a sheet applies may have been decided by script too.
+const copySheetState = (from, to) => {
+  const { sheet } = from;
+  if (!sheet) return;
+  const { mediaText } = sheet.media;
+  if (matchMedia(from.media || "all").media !== (mediaText || "all")) to.setAttribute("media", mediaText);
+  if (sheet.disabled) to.setAttribute("media", "not all");
+  if (restyled.has(from)) to.replaceWith(styleOf(moved(restyled.get(from), from.href), sheet));
+};
+
+const adopted = (root) => {
+  const inForce = Array.from(root.adoptedStyleSheets ?? []).filter((sheet) => !sheet.disabled);
+  const groups = inForce.map((sheet) => {
+    const text = sheetText(sheet);
+    return text && sheet.media.mediaText ? `@media ${sheet.media.mediaText} {\n${text}\n}` : text;
+  });
+  const text = groups.filter(Boolean).join("\n");
+  if (!text) return null;
+  const style = inert.createElement("style");
+  style.textContent = asContent(text);
+  return style;
+};
