@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import zlib
+from contextlib import closing
 
 import pytest
 from aiohttp import ClientConnectionResetError, WSMsgType, WSServerHandshakeError, web
@@ -14,6 +15,7 @@ from yarl import URL
 from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
 from prerender.gateway.listener import MAX_LINE_BYTES
+from prerender.gateway.peer import Peers
 from prerender.gateway.visit import Document
 from prerender.http import headers as fields
 from prerender.urls.hosts import Hosts
@@ -156,6 +158,22 @@ async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin
                 assert status in await reader.readline()
             writer.close()
     assert len(origin.requests) == 1
+
+
+def test_a_client_that_has_left_is_nobody() -> None:
+    """What is left of its socket is root's, as the kernel lists it."""
+    peers = Peers()
+    with closing(peers), socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        connection, theirs = listener.accept()
+        with connection:
+            mine = connection.getsockname()
+            assert peers.whose(theirs, mine) == "ours"
+            client.close()
+            assert peers.whose(theirs, mine) == "nobody"
+            connection.close()
+            assert peers.whose(theirs, mine) == "nobody"
+            assert peers.whose(None, mine) == "nobody"
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ async def test_a_render_and_a_hit(start_origin: StartOrigin, start_proxy: StartP
     assert (first.cache, first.status, first.error) == ("miss", 200, "")
     assert first.page == render.page
     assert render.page.url == f"{origin.url}/#!a"
-    assert first.trace_id == render.trace_id == TRACE_ID
+    assert render.trace is not None
+    assert first.trace_id == render.trace.trace_id == TRACE_ID
     assert first.timings == render.timings
     assert first.timings is not None
     assert 0 < first.timings.settle < first.seconds < 10

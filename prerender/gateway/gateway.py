@@ -30,7 +30,7 @@ from prerender.gateway.certificate import Certificate
 from prerender.gateway.destination import destination
 from prerender.gateway.egress import Ask, Egress, host_and_port
 from prerender.gateway.listener import http_server
-from prerender.gateway.peer import Peers
+from prerender.gateway.peer import Owner, Peers
 from prerender.gateway.plain import Plain
 from prerender.gateway.stubs import stand_in
 from prerender.gateway.upstream import Upstream
@@ -151,8 +151,9 @@ class Gateway:
             del self._visits[page_number]
 
     async def _handle(self, request: BaseRequest) -> StreamResponse:
-        if not self._is_ours(request):
-            log.warning("a process of another user was refused", host=request.host)
+        if (owner := self._owner(request)) != "ours":
+            if owner == "another user":
+                log.warning("a process of another user was refused", host=request.host)
             return _refusal()
         visit, user_agent = self._whose(request)
         target = fields.origin_form(request.raw_path)
@@ -200,12 +201,11 @@ class Gateway:
             return await self._egress.relay_websocket(ask)
         return await self.assets.answer(ask)
 
-    def _is_ours(self, request: BaseRequest) -> bool:
-        """Whether it may be our browser that asks: other users of this machine are nobody's pages."""
+    def _owner(self, request: BaseRequest) -> Owner:
+        """Whose process asks: those of other users of this machine are not the browser."""
         if request.transport is None or self._peers is None:
-            return True  # it has left already
-        theirs, mine = map(request.transport.get_extra_info, ("peername", "sockname"))
-        return self._peers.is_ours(theirs, mine)
+            return "nobody"  # it has left already
+        return self._peers.whose(*map(request.transport.get_extra_info, ("peername", "sockname")))
 
     def _whose(self, request: BaseRequest) -> tuple[Visit, str]:
         """The visit that a request belongs to, and its User-Agent without the number.

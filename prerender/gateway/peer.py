@@ -8,6 +8,8 @@ import os
 import socket
 import struct
 from contextlib import suppress
+from errno import ENOENT
+from typing import Literal
 
 import structlog
 
@@ -20,7 +22,15 @@ _ALL_STATES = 0xFFFFFFFF
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBxI2s2s16s16sI8s")
 _ANSWER = struct.Struct("=BBBB48sIIIII")
+# struct nlmsgerr, the part that matters.
+_NLMSG_ERROR = 2
+_ERROR = struct.Struct("=i")
+# include/net/tcp_states.h, with a user.
+_ESTABLISHED = 1
+_CLOSED = (7, 0)
 _ANSWER_BYTES = 4096
+
+Owner = Literal["ours", "another user", "nobody"]
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +38,7 @@ log = structlog.get_logger(__name__)
 class Peers:
     """Tells the processes of our user, and root's, from those of others.
 
-    Where the kernel cannot be asked (another kernel, a strict container) everybody passes.
+    Where the kernel cannot be asked (another kernel, a strict container) everybody is taken for ours.
     """
 
     def __init__(self) -> None:
@@ -46,13 +56,22 @@ class Peers:
         if self._kernel is not None:
             self._kernel.close()
 
-    def is_ours(self, theirs: tuple[str, int], mine: tuple[str, int]) -> bool:
-        """Whether an IPv4 connection from ``theirs`` to ``mine``, both of this machine, is ours."""
-        user = self._user(theirs, mine)
-        return user is None or user in self._users
+    def whose(self, theirs: tuple[str, int] | None, mine: tuple[str, int] | None) -> Owner:
+        """Who is at ``theirs``, the other end of an IPv4 connection of this machine to ``mine``.
 
-    def _user(self, theirs: tuple[str, int], mine: tuple[str, int]) -> int | None:
-        """The user id that owns the socket at ``theirs``; None if the kernel does not say."""
+        What a closed socket leaves behind is listed as root's, so a closed one is nobody's.
+        """
+        if theirs is None or mine is None:
+            return "nobody"
+        if (found := self._look_up(theirs, mine)) is None:
+            return "ours"
+        state, user = found
+        if state != _ESTABLISHED:
+            return "nobody"
+        return "ours" if user in self._users else "another user"
+
+    def _look_up(self, theirs: tuple[str, int], mine: tuple[str, int]) -> tuple[int, int] | None:
+        """State of the socket at ``theirs`` and id of its user; None if the kernel does not say."""
         if self._kernel is None:
             return None
         request = _REQUEST.pack(
@@ -73,7 +92,10 @@ class Peers:
             # The kernel has answered when this returns.
             self._kernel.sendto(message, (0, 0))
             answer = self._kernel.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
-            if _HEADER.unpack_from(answer)[1] == _SOCK_DIAG_BY_FAMILY:
-                user: int = _ANSWER.unpack_from(answer, _HEADER.size)[8]
-                return user
+            kind = _HEADER.unpack_from(answer)[1]
+            if kind == _SOCK_DIAG_BY_FAMILY:
+                fields = _ANSWER.unpack_from(answer, _HEADER.size)
+                return fields[1], fields[8]
+            if kind == _NLMSG_ERROR and _ERROR.unpack_from(answer, _HEADER.size)[0] == -ENOENT:
+                return _CLOSED
         return None

@@ -13,7 +13,7 @@ from yarl import URL
 
 from prerender import __version__
 from prerender.http.head import Fields, members, value_of
-from prerender.http.trace_context import PARENT_FIELD, STATE_FIELD, TraceContext
+from prerender.http.trace_context import PARENT_FIELD, TraceContext
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
@@ -187,11 +187,10 @@ def direct(headers: CIMultiDict[str], public: URL) -> None:
 
 
 def add_trace(headers: CIMultiDict[str], trace: TraceContext | None) -> None:
-    """Let a request belong to a trace, unless it names one itself (W3C Trace Context)."""
-    if trace is not None and PARENT_FIELD not in headers:
+    """Let a request of a render belong to the render's trace, unless a script has named another one
+    (W3C Trace Context). A client's trace is none of the render's."""
+    if trace is not None and trace.own and PARENT_FIELD not in headers:
         headers[PARENT_FIELD] = str(trace)
-        if trace.state:
-            headers[STATE_FIELD] = trace.state
 
 
 def authority(url: URL) -> str:

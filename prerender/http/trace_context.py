@@ -6,7 +6,7 @@ https://www.w3.org/TR/trace-context/
 import random
 import re
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prerender.http.head import Fields
 
@@ -22,7 +22,8 @@ class TraceContext:
     """A trace by its 32 hexadecimal digits, and a span in it by 16: the parent of what is done next.
 
     ``state`` is the tracestate that belongs to it, as it came. ``own``: the span is one of ours, a part
-    of the one with ``parent_id``, or of none if that is empty.
+    of the one with ``parent_id``, or of none if that is empty. ``cause``: a span of another trace that
+    led to this one.
     """
 
     trace_id: str
@@ -31,6 +32,7 @@ class TraceContext:
     state: str = ""
     own: bool = False
     parent_id: str = ""
+    cause: "TraceContext | None" = None
 
     def __str__(self) -> str:
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
@@ -40,6 +42,10 @@ class TraceContext:
         return TraceContext(
             self.trace_id, _digits(16), self.sampled, self.state, own=True, parent_id=self.span_id
         )
+
+    def successor(self) -> "TraceContext":
+        """A new trace with a span of ours, which this one has caused."""
+        return replace(new_trace(sampled=self.sampled), cause=self)
 
 
 CURRENT: ContextVar[TraceContext | None] = ContextVar("trace", default=None)

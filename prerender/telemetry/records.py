@@ -202,11 +202,6 @@ class RenderRecord(NamedTuple):
     facts: Facts | None
     trace: TraceContext | None
 
-    @property
-    def trace_id(self) -> str:
-        """32 hexadecimal digits, or ""."""
-        return id_of(self.trace)
-
 
 class Channel(Generic[R]):
     """Hands records to all who have subscribed."""

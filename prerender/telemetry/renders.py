@@ -21,8 +21,9 @@ class RecordedSnapshots:
         began = time.perf_counter()
         trace = CURRENT.get()
         if trace is not None and trace.own:
-            # In the task of this render alone, which ends with it.
-            trace = trace.child()
+            # The snapshot is shared and stored: nothing of the request that happened to begin its
+            # render may reach the origin. Set in the task of this render alone, which ends with it.
+            trace = trace.successor()
             CURRENT.set(trace)
         answer: Answer | None = None
         failure: BaseException | None = None

@@ -1,8 +1,8 @@
 """Spans for OpenTelemetry, sent by OTLP over HTTP. The only user of its libraries, which are optional.
 
-A request is a span, a render another one within it, its phases are spans in that one. They are made of
-the records when all is over, so what is answered costs the drawing of its identifiers and no more;
-a thread of the library's sends them.
+A request is a span. A render begins a trace of its own, because many requests share it, and is linked
+to the request that began it; its phases are spans within. They are made of the records when all is
+over, so an answer costs the drawing of its identifiers and no more; a thread of the library sends them.
 
 ``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` count as its
 documentation says.
@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.span import TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
@@ -128,6 +128,7 @@ class Tracing:
                 parent=_context(trace, trace.parent_id, remote=remote) if trace.parent_id else None,
                 resource=self._resource,
                 attributes=attributes,
+                links=[Link(_context(trace.cause, trace.cause.span_id))] if trace.cause else (),
                 kind=kind,
                 status=Status(StatusCode.ERROR if failed else StatusCode.UNSET),
                 start_time=int(began * 1e9),
