@@ -1,6 +1,7 @@
 # make run      install what it needs, and start the proxy in front of the example site,
 #               or of another one: make run ORIGIN=http://127.0.0.1:3000
 # make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
+# make test-long  what takes long: soaks, and property tests with many random examples
 # make lint     ruff, mypy and import-linter
 # make image    the container image, with Docker, Podman or Buildah
 # make image-test  build and run it here, without a daemon (needs root; see tests/test_image.py)
@@ -22,19 +23,26 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
+# A process for each CPU; one that has nothing left takes tests of another one.
+PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal
 TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm
 DROP_IN := tests/drop_in/node_modules/.package-lock.json
 
-.PHONY: run test lint image image-test bench dist docs install frameworks clean
+.PHONY: run test test-long test-programs lint image image-test bench dist docs install frameworks clean
 
 run: .venv/run.stamp
 	@scripts/system-packages chromium
 	@exec scripts/run '$(ORIGIN)'
 
-test: .venv/dev.stamp
+test: test-programs
+	$(PYTEST) $(ARGS)
+
+test-long: test-programs
+	$(PYTEST) -m 'long or hypothesis' $(ARGS)
+
+test-programs: .venv/dev.stamp
 	@scripts/system-packages $(TEST_PROGRAMS)
 	@$(MAKE) --no-print-directory $(DROP_IN)
-	.venv/bin/python -m pytest $(ARGS)
 
 lint: .venv/dev.stamp
 	.venv/bin/ruff check

@@ -1,19 +1,25 @@
 """Real things to test with: an origin, the proxy in front of it, a client. No mocks.
 
-``origin`` starts an aiohttp application of the test; ``proxy`` starts the whole proxy in this process,
-with a real Chromium, on free ports of the loopback interface.
+``start_origin`` starts an aiohttp application of the test, ``start_proxy`` the whole proxy in this
+process, with a real Chromium, on free ports of the loopback interface. All tests of a process run on
+one event loop, and share browsers (support/browsers.py).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import uvloop
 from aiohttp import ClientSession, DummyCookieJar, web
+from aiohttp.test_utils import TestServer
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from multidict import CIMultiDictProxy
+from pytest_aiohttp import AiohttpServer
 from yarl import URL
 
 from prerender import app
@@ -21,9 +27,26 @@ from prerender.config import Settings, load
 from prerender.config.settings import Log
 from prerender.telemetry import logs
 from prerender.urls.ajax_crawling import pretty_to_ugly
+from tests import raw
+from tests.support.browsers import Browsers
+
+# What a test finds today it finds tomorrow, and on a slow machine; make test-long looks further.
+hypothesis_settings.register_profile(
+    "ordinary", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.register_profile(
+    "long", hypothesis_settings.get_profile("ordinary"), derandomize=False, max_examples=1000
+)
 
 Overrides = Mapping[str, Mapping[str, object]]
-LONGEST_LINE = 2 * 1024**2
+# Whatever reaches the origin is answered: limits are the proxy's.
+_LONGEST_LINE = 2 * 1024**2
+_ORIGIN: dict[str, Any] = {
+    "access_log": None,
+    "shutdown_timeout": 0.1,
+    "max_line_size": _LONGEST_LINE,
+    "max_field_size": _LONGEST_LINE,
+}
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -31,9 +54,24 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
     return {"uvloop": uvloop.new_event_loop}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Search for more counterexamples when long tests are asked for."""
+    wanted = config.getoption("markexpr")
+    hypothesis_settings.load_profile("long" if "long" in wanted.split() else "ordinary")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _logging() -> None:
     logs.configure(Log(level="info"))
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    """What a test logged is shown with it, and only if it fails."""
+    try:
+        return (yield)
+    finally:
+        logs.flush()
 
 
 @dataclass
@@ -51,25 +89,28 @@ class Site:
 StartOrigin = Callable[[web.Application], Awaitable[Site]]
 
 
+@pytest.fixture(scope="session")
+def shared_port() -> int:
+    """Where the first origin of each test listens, so that a browser can be used by all of them."""
+    return raw.free_port()
+
+
 @pytest.fixture
-async def start_origin() -> AsyncIterator[StartOrigin]:
-    """Starts an application on a free port and records its requests."""
-    async with AsyncExitStack() as stack:
+def start_origin(aiohttp_server: AiohttpServer, shared_port: int) -> StartOrigin:
+    """Starts an application and records its requests."""
+    ports = itertools.chain([shared_port], itertools.repeat(None))
 
-        async def start(application: web.Application) -> Site:
-            requests: list[web.BaseRequest] = []
+    async def start(application: web.Application) -> Site:
+        requests: list[web.BaseRequest] = []
 
-            async def record(request: web.Request, _: web.StreamResponse) -> None:
-                requests.append(request)
+        async def record(request: web.Request, _: web.StreamResponse) -> None:
+            requests.append(request)
 
-            application.on_response_prepare.append(record)
-            runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            return Site(f"http://127.0.0.1:{runner.addresses[0][1]}", requests)
+        application.on_response_prepare.append(record)
+        server = await aiohttp_server(application, port=next(ports), **_ORIGIN)
+        return Site(f"http://127.0.0.1:{server.port}", requests)
 
-        yield start
+    return start
 
 
 async def pages(start_origin: StartOrigin, content: Mapping[str, str | web.Response]) -> Site:
@@ -153,26 +194,68 @@ def settings_for(origin_url: str, overrides: Overrides | None = None) -> Setting
     return load(None, {}, values)
 
 
+@pytest.fixture(scope="session")
+async def browsers() -> AsyncIterator[Browsers]:
+    """The browsers that the tests of this process share."""
+    shared = Browsers()
+    yield shared
+    await shared.close()
+
+
 @pytest.fixture
-async def start_proxy() -> AsyncIterator[StartProxy]:
-    """Starts the whole proxy in front of an origin URL, with settings of the test."""
+async def no_shared_browser(browsers: Browsers) -> None:
+    """For tests that count the processes or the tasks of this process."""
+    await browsers.close()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClientSession]:
+    """A client that shows what was sent: it keeps no cookies and unpacks nothing."""
+    async with ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as session:
+        yield session
+
+
+@pytest.fixture
+async def start_proxy(
+    client: ClientSession, browsers: Browsers, shared_port: int
+) -> AsyncIterator[StartProxy]:
+    """Starts a proxy in front of an origin URL, with settings of the test.
+
+    Its browser may have served other tests before; ``start_own_proxy`` starts a new one.
+    """
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False)
-        )
 
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
-            running = await stack.enter_async_context(
-                app.serving(settings_for(origin_url, overrides))
-            )
-            return Proxy(
-                f"http://127.0.0.1:{running.public_port}",
-                f"http://127.0.0.1:{running.admin_port}",
-                running,
-                client,
-            )
+            settings = settings_for(origin_url, overrides)
+            if settings.origin_url.port != shared_port or settings.browser.path:
+                return await _start(stack, app.serving(settings), client)
+            parts = await stack.enter_async_context(browsers.lend(settings))
+            return await _start(stack, app.proxying(settings, parts), client)
 
         yield start
+
+
+@pytest.fixture
+async def start_own_proxy(client: ClientSession) -> AsyncIterator[StartProxy]:
+    """Starts a proxy with a browser of its own, for tests that do something to it."""
+    async with AsyncExitStack() as stack:
+
+        async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
+            return await _start(stack, app.serving(settings_for(origin_url, overrides)), client)
+
+        yield start
+
+
+async def _start(
+    stack: AsyncExitStack, proxy: AbstractAsyncContextManager[app.Running], client: ClientSession
+) -> Proxy:
+    running = await stack.enter_async_context(proxy)
+    return Proxy(
+        f"http://127.0.0.1:{running.public_port}",
+        f"http://127.0.0.1:{running.admin_port}",
+        running,
+        client,
+    )
 
 
 @pytest.fixture
@@ -192,26 +275,12 @@ def start_forwarding(start_proxy: StartProxy) -> StartForwarding:
 @asynccontextmanager
 async def proxied(application: web.Application, overrides: Overrides) -> AsyncIterator[Proxy]:
     """An origin and the proxy in front of it for all tests of a module: starting takes long."""
-    async with AsyncExitStack() as stack:
-        # Whatever reaches the origin is answered: limits are the proxy's.
-        runner = web.AppRunner(
-            application,
-            access_log=None,
-            shutdown_timeout=0.1,
-            max_line_size=LONGEST_LINE,
-            max_field_size=LONGEST_LINE,
-        )
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        origin_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        running = await stack.enter_async_context(app.serving(settings_for(origin_url, overrides)))
-        client = await stack.enter_async_context(
-            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False)
-        )
-        yield Proxy(
-            f"http://127.0.0.1:{running.public_port}",
-            f"http://127.0.0.1:{running.admin_port}",
-            running,
-            client,
-        )
+    async with (
+        AsyncExitStack() as stack,
+        ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client,
+    ):
+        origin = TestServer(application)
+        await origin.start_server(**_ORIGIN)
+        stack.push_async_callback(origin.close)
+        settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
+        yield await _start(stack, app.serving(settings), client)

@@ -1,14 +1,20 @@
 """Both ends of the wire, byte by byte: an origin that says what it is told to, and a client."""
 
 import asyncio
+import itertools
+import random
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 SECONDS = 10.0
+
+_HOST = "127.0.0.1"
+_RANGES = range(20000, 32000, 50)
 
 Reader = asyncio.StreamReader
 Writer = asyncio.StreamWriter
@@ -184,14 +190,33 @@ async def accepts(address: int | Path) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports
+    """Ports that nobody listens on, and that no other process of the tests is given."""
+    ports = _ports()
+    return [next(ports) for _ in range(count)]
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    return free_ports(1)[0]
+    """A port that nobody listens on, and that no other process of the tests is given."""
+    return next(_ports())
+
+
+@cache
+def _ports() -> Iterator[int]:
+    """The free ports of a range that belongs to this process for as long as it lives.
+
+    Below those that the kernel hands out: between the moment in which one of these is found free and
+    its use, any other process could get it.
+    """
+    for start in random.sample(_RANGES, len(_RANGES)):
+        with suppress(OSError):
+            owner = socket.create_server((_HOST, start))
+            return _free(owner, range(start + 1, start + _RANGES.step))
+    raise OSError("all ranges of ports are taken")
+
+
+def _free(owner: socket.socket, ports: Iterable[int]) -> Iterator[int]:
+    with owner:
+        for port in itertools.cycle(ports):
+            with suppress(OSError):
+                socket.create_server((_HOST, port)).close()
+                yield port

@@ -23,6 +23,8 @@ from tests import processes
 from tests.conftest import StartOrigin, settings_for
 from tests.pools import SECONDS, Shop, state
 
+pytestmark = pytest.mark.usefixtures("no_shared_browser")
+
 
 class Interrupted:
     """Awaits work, and cancels the task in which that happens when it waits for the n-th time."""

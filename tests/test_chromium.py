@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-async def gateway(start_origin: StartOrigin) -> AsyncIterator[Gateway]:
+async def gateway(no_shared_browser: None, start_origin: StartOrigin) -> AsyncIterator[Gateway]:
     """A gateway to a site whose documents the tests hand over; /hang is never answered."""
     application = web.Application()
 

@@ -100,11 +100,11 @@ async def escaping(start_origin: StartOrigin, canary: Canary, hosts: list[str]) 
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
 async def test_no_page_reaches_this_machine(
-    start_origin: StartOrigin, start_proxy: StartProxy, scheme: str
+    start_origin: StartOrigin, start_own_proxy: StartProxy, scheme: str
 ) -> None:
     async with Canary.open() as canary:
         origin = await escaping(start_origin, canary, HOSTS)
-        proxy = await start_proxy(
+        proxy = await start_own_proxy(
             origin.url, {"site": {"url": f"{scheme}://www.example.com"}, "browser": {"pages": 1}}
         )
         answer = await proxy.crawl("/")

@@ -180,13 +180,12 @@ ROUTES = [
 ]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
     async with proxied(origin.application(), SETTINGS) as proxy:
         yield proxy
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 async def test_alone(route: Route, proxy: Proxy) -> None:
     answer = await proxy.crawl(route.path)
@@ -208,7 +207,6 @@ async def test_eight_at_once() -> None:
     assert not failed, "\n".join(failed)
 
 
-@pytest.mark.asyncio(loop_scope="module")
 async def test_a_reader_sees_the_same(proxy: Proxy) -> None:
     """The snapshot without scripts, and the route itself, in a plain Chromium in real time."""
     failed = []

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender.http.negotiation import prefers_markdown
+from prerender.snapshots.markdown import worker as worker_program
 from prerender.snapshots.markdown.convert import markdown_of
 from prerender.snapshots.markdown.worker import MarkdownWorker
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
@@ -322,7 +323,7 @@ async def test_markdown_is_kept_in_stores(
 
 def _children() -> list[psutil.Process]:
     return [
-        child for child in psutil.Process().children() if "markdown_worker" in str(child.cmdline())
+        child for child in psutil.Process().children() if worker_program.__name__ in child.cmdline()
     ]
 
 

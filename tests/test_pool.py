@@ -19,7 +19,9 @@ from tests.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state
 
 
 @pytest.fixture(autouse=True)
-async def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[set[int]]:
+async def seen(
+    no_shared_browser: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[set[int]]:
     """The sessions of browsers that a test has seen. In the end nothing is left of any browser."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     sessions: set[int] = set()
@@ -202,9 +204,9 @@ VICTIMS = ["browser", "wrapper", "guardian", "renderer", "zygote", "network"]
 
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_an_idle_browser_loses_a_process(
-    start_origin: StartOrigin, start_proxy: StartProxy, seen: set[int], victim: str
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int], victim: str
 ) -> None:
-    _, proxy = await shop_and_proxy(start_origin, start_proxy, 2)
+    _, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
     assert await crawl(proxy, 0) == 200
     pool = proxy.running.pool
     await state(pool, "2 idle, 0 busy, 0 waiting")
@@ -229,10 +231,10 @@ async def test_an_idle_browser_loses_a_process(
 
 
 async def test_the_browser_is_killed_under_load(
-    start_origin: StartOrigin, start_proxy: StartProxy, seen: set[int]
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
     """4 renders run and 10 wait: the ten are not harmed, and the four are repeated once."""
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 4)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 4)
     shop.open.clear()
     crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(14)]
     await shop.holds(4)
@@ -249,10 +251,10 @@ async def test_the_browser_is_killed_under_load(
 
 
 async def test_a_busy_page_crashes(
-    start_origin: StartOrigin, start_proxy: StartProxy, seen: set[int]
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
     """Its render is repeated on another page, the others go on, and a new page takes its place."""
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 3)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 3)
     pool = proxy.running.pool
     await state(pool, "3 idle, 0 busy, 0 waiting")
     seen.update(processes.sessions())
@@ -274,9 +276,9 @@ async def test_a_busy_page_crashes(
 
 
 async def test_all_renderers_are_killed_under_load(
-    start_origin: StartOrigin, start_proxy: StartProxy, seen: set[int]
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 2)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
     await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
     seen.update(processes.sessions())
     shop.open.clear()
@@ -290,9 +292,9 @@ async def test_all_renderers_are_killed_under_load(
 
 
 async def test_a_browser_stops_in_the_middle_of_a_render(
-    start_origin: StartOrigin, start_proxy: StartProxy, seen: set[int]
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 1)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1)
     shop.open.clear()
     rendering = asyncio.create_task(crawl(proxy, 1))
     await shop.holds(1)
@@ -307,10 +309,10 @@ async def test_a_browser_stops_in_the_middle_of_a_render(
 
 
 async def test_a_helper_of_the_browser_dies_under_load(
-    start_origin: StartOrigin, start_proxy: StartProxy, seen: set[int]
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
     """Chromium would start it again, but what it was asked is lost: the renders are repeated."""
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 2)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
     pool = proxy.running.pool
     await state(pool, "2 idle, 0 busy, 0 waiting")
     seen.update(processes.sessions())
@@ -328,10 +330,10 @@ async def test_a_helper_of_the_browser_dies_under_load(
 
 @pytest.mark.parametrize("victim", ["network", "renderer"])
 async def test_a_process_of_the_browser_stops_under_load(
-    start_origin: StartOrigin, start_proxy: StartProxy, seen: set[int], victim: str
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int], victim: str
 ) -> None:
     """The browser itself answers, but what waits for that process would wait for ever."""
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 1)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1)
     await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
     seen.update(processes.sessions())
     shop.open.clear()
@@ -350,9 +352,9 @@ async def test_a_process_of_the_browser_stops_under_load(
 
 
 async def test_a_flood_of_one_section_leaves_places_to_others(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 1, queue=4)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1, queue=4)
     pool = proxy.running.pool
     await state(pool, "1 idle, 0 busy, 0 waiting")
     shop.open.clear()
@@ -372,7 +374,7 @@ async def test_a_flood_of_one_section_leaves_places_to_others(
 
 
 async def test_who_is_not_admitted_costs_the_origin_nothing(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
     """The documents of two are held back: of five requests two are admitted, three are refused."""
     go_on = asyncio.Event()
@@ -384,7 +386,7 @@ async def test_who_is_not_admitted_costs_the_origin_nothing(
     application = web.Application()
     application.router.add_get("/", slow)
     origin = await start_origin(application)
-    proxy = await start_proxy(origin.url, {"browser": {"pages": 1, "queue": 1}})
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 1, "queue": 1}})
     await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
     started = time.monotonic()
     crawls = [asyncio.create_task(proxy.crawl(f"/#!{number}")) for number in range(5)]
@@ -403,9 +405,9 @@ async def test_who_is_not_admitted_costs_the_origin_nothing(
 
 
 async def test_a_client_who_leaves_while_it_waits_is_not_rendered_for(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    shop, proxy = await shop_and_proxy(start_origin, start_proxy, 1)
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1)
     pool = proxy.running.pool
     await state(pool, "1 idle, 0 busy, 0 waiting")
     shop.open.clear()
@@ -429,13 +431,13 @@ async def test_a_client_who_leaves_while_it_waits_is_not_rendered_for(
 
 
 async def test_a_page_cannot_take_a_page_away(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
     """Names that no library can read are no reason to lose the page that asked for them."""
     odd = ["http://xn--a/", "http://xn--0.com/", "http://a_b.example/", "http://%E2%98%83.net/"]
     fetches = "".join(f"fetch('{url}').catch(() => 0);" for url in odd)
     origin = await pages(start_origin, {"/": f"<p>odd<script>{fetches}</script>"})
-    proxy = await start_proxy(origin.url, {"browser": {"pages": 1}})
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 1}})
     for number in range(3):
         answer = await proxy.crawl(f"/#!{number}")
         assert re.search("<p>odd", answer.text)

@@ -276,8 +276,10 @@ async def test_states_one_after_another_on_one_page(library: Site, start_proxy: 
         assert again.body == first[number].body
 
 
-async def test_states_at_once_on_two_pages(library: Site, start_proxy: StartProxy) -> None:
-    proxy = await start_proxy(library.url, PUBLIC | {"browser": {"pages": 2}, "cache": {"ttl": 0}})
+async def test_states_at_once_on_two_pages(library: Site, start_own_proxy: StartProxy) -> None:
+    proxy = await start_own_proxy(
+        library.url, PUBLIC | {"browser": {"pages": 2}, "cache": {"ttl": 0}}
+    )
     for _ in range(2):
         await asyncio.gather(*(_only_its_own(proxy, library, tool) for tool in range(1, 9)))
     assert proxy.running.pool.browsers_started == 1

@@ -84,14 +84,13 @@ def settle_seconds(answer: Reply) -> float:
     return float(found[1]) / 1000
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module")
 async def one_proxy() -> AsyncIterator[Proxy]:
     """The corpus behind one proxy for all pages: starting it for each would take most of the time."""
     async with proxied(corpus.application(), SITE) as proxy:
         yield proxy
 
 
-@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_alone(case: Case, one_proxy: Proxy) -> None:
     problem = case.problem(await one_proxy.crawl(f"/{case.name}.html"))
@@ -124,11 +123,11 @@ async def test_service_workers_do_not_outlive_their_page(
 
 
 async def test_windows_and_downloads_leave_the_page_usable(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
     """Whatever a page opened, prints, downloads or closes: the next render has the page to itself."""
     origin = await start_origin(corpus.application())
-    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 1}})
+    proxy = await start_own_proxy(origin.url, SITE | {"browser": {"pages": 1}})
     for number, name in enumerate(["open-20-windows", "close", "print", "download-link"] * 2):
         answer = await proxy.crawl(f"/{name}.html#!/{number}")
         problem = Case.read(name).problem(answer)
@@ -234,7 +233,7 @@ LATER_THAN_PATIENCE = {
 
 @pytest.mark.parametrize("text", LATER_THAN_PATIENCE.values(), ids=LATER_THAN_PATIENCE.keys())
 async def test_answers_on_their_way_are_waited_for(
-    text: str, start_origin: StartOrigin, start_proxy: StartProxy
+    text: str, start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
     """A page whose clock does not wait for the network any more still gets what has been sent to it."""
     others = set(processes.sessions())
@@ -257,7 +256,7 @@ async def test_answers_on_their_way_are_waited_for(
     application.router.add_get("/held", held)
     application.router.add_get("/hanging", hanging)
     origin = await start_origin(application)
-    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
+    proxy = await start_own_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
     answer = await proxy.crawl("/")
     assert '<p id="out">done</p>' in answer.text, answer.headers
 

@@ -15,7 +15,9 @@ from tests.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state
 
 
 @pytest.fixture(autouse=True)
-async def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+async def folder(
+    no_shared_browser: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Path]:
     """The temporary folder of a test. In the end nothing is left of any browser."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
@@ -45,10 +47,10 @@ async def only_the_last(pool: Pool, wanted: str) -> int:
 
 
 async def test_replaced_by_renders_under_load(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
     """Four clients crawl all the time, through three replacements: no render fails."""
-    _, proxy = await shop_and_proxy(start_origin, start_proxy, 2, max_renders=8)
+    _, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2, max_renders=8)
     pool = proxy.running.pool
     numbers = iter(range(100_000))
     statuses: list[int] = []
@@ -111,7 +113,7 @@ async def test_replaced_for_its_memory_but_not_again_and_again() -> None:
 
 
 async def test_a_page_that_takes_more_and_more_memory(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
     """It is ended, twice, long before its time is up; what is rendered beside it is not harmed."""
     bomb = """<p>more<script>
@@ -122,7 +124,7 @@ async def test_a_page_that_takes_more_and_more_memory(
       })();
     </script>"""
     origin = await pages(start_origin, {"/bomb": bomb, "/": "<p>fine"})
-    proxy = await start_proxy(origin.url, {"browser": {"pages": 2, "max_memory": "300MiB"}})
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 2, "max_memory": "300MiB"}})
     await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
     async with asyncio.timeout(18):
         exploding = asyncio.create_task(proxy.crawl("/bomb"))
