@@ -4,13 +4,13 @@
 # make test-long  what takes long: soaks, and property tests with many random examples
 # make lint     ruff, mypy and import-linter
 # make image    the container image, with Docker, Podman or Buildah
-# make image-test  build and run it here, without a daemon (needs root; see tests/test_image.py)
+# make image-test  build and run it here, without a daemon (needs root; see tests/project/test_image.py)
 # make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
 #               make bench QUICK=1 only shows that they run
 # make dist     wheel and sdist, into dist/
 # make docs     the documentation as a site, into build/docs/
 # make install  .venv with the package and all that its developers need
-# make frameworks  build tests/frameworks/built anew (needs Node and the npm registry)
+# make frameworks  build tests/sites/frameworks/built anew (needs Node and the npm registry)
 # make clean    remove everything that was made here
 #
 # PYTHON=/path/to/python is used for .venv instead of the first python3.11 or newer in PATH.
@@ -26,7 +26,7 @@ PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 # A process for each CPU; one that has nothing left takes tests of another one.
 PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal
 TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm
-DROP_IN := tests/drop_in/node_modules/.package-lock.json
+DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
 .PHONY: run test test-long test-programs lint image image-test bench dist docs install frameworks clean
 
@@ -73,13 +73,13 @@ image:
 
 image-test: .venv/dev.stamp
 	@scripts/system-packages buildah mmdebstrap
-	.venv/bin/python -m pytest -m image tests/test_image.py $(ARGS)
+	.venv/bin/python -m pytest -m image tests/project/test_image.py $(ARGS)
 
 install: .venv/dev.stamp
 
-# The site behind prerender-node of tests/test_drop_in.py.
-$(DROP_IN): tests/drop_in/package-lock.json
-	cd tests/drop_in && npm ci --no-audit --no-fund --loglevel=error
+# The site behind prerender-node of tests/proxy/test_drop_in.py.
+$(DROP_IN): tests/sites/drop_in/package-lock.json
+	cd tests/sites/drop_in && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .venv/run.stamp: pyproject.toml | .venv/bin/pip
@@ -88,7 +88,7 @@ $(DROP_IN): tests/drop_in/package-lock.json
 
 # Only needed to change the applications: what is built of them is kept with them.
 frameworks:
-	cd tests/frameworks && npm ci --no-audit --no-fund && npm run build
+	cd tests/sites/frameworks && npm ci --no-audit --no-fund && npm run build
 
 # What the developers need includes what the proxy needs.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
@@ -102,5 +102,5 @@ frameworks:
 
 clean:
 	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	rm -rf benchmarks/rivals/node_modules tests/frameworks/node_modules tests/drop_in/node_modules
+	rm -rf benchmarks/rivals/node_modules tests/sites/frameworks/node_modules tests/sites/drop_in/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

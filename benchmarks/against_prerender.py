@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/against_prerender.py [--prerender FOLDER] [--only TEXT] [--write FILE]
 
-The pages are those of tests/corpus, each of which finishes by one mechanism of the web platform and
-then says so. Each is rendered by both sides, one after the other, without any cache. Then both get all
-of them eight at once, and the same static page and the same application so. FOLDER is where
+The pages are those of tests/sites/corpus, each of which finishes by one mechanism of the web platform
+and then says so. Each is rendered by both sides, one after the other, without any cache. Then both get
+all of them eight at once, and the same static page and the same application so. FOLDER is where
 `npm install --ignore-scripts prerender@5` was run; without it only our side is measured. --only takes
 the pages with TEXT in their names. The table in the documentation is docs/completeness.md. Needs
 Node.js and Chromium.
@@ -29,7 +29,7 @@ from aiohttp import web
 from renderers import FINISHED, STATIC, Outcome, Start, burst, together
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.corpus import origin as corpus
+from tests.sites.corpus import origin as corpus
 
 AT_ONCE = 8
 BURST = 80
@@ -169,8 +169,9 @@ async def main(folder: str | None, only: str, write: Path | None) -> None:
         machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
         write.write_text(
             "# Complete, and how soon\n\n"
-            "Made by `benchmarks/against_prerender.py`; do not edit. Every page of `tests/corpus` was\n"
-            "rendered by both sides on one machine in one run, without a cache, by the same Chromium\n"
+            "Made by `benchmarks/against_prerender.py`; do not edit. Every page of "
+            "`tests/sites/corpus` was\nrendered by both sides on one machine in one run, without a "
+            "cache, by the same Chromium\n"
             f"({machine}). The times are of that machine; compare the ratios.\n\n"
             + "\n".join(lines)
             + "\n",

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender import app
 from prerender.config.settings import Log
 from prerender.telemetry import logs
-from tests import chaos
 from tests.conftest import Proxy, settings_for
-from tests.pools import Shop
+from tests.support import chaos
+from tests.support.pools import Shop
 
 
 async def main(options: argparse.Namespace) -> bool:

@@ -25,7 +25,7 @@ from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
-from tests.redis_server import redis_server
+from tests.support.redis_server import redis_server
 
 NAMESPACE = "prerender:benchmark:1:"
 BODY = b"<!doctype html><html lang=en><head><meta charset=utf-8><title>Lamp %d</title>" + b"x" * 200

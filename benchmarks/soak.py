@@ -24,8 +24,8 @@ from prerender import app
 from prerender.browser.processes import memory_of, survey
 from prerender.config.settings import Log
 from prerender.telemetry import logs
-from tests import processes
 from tests.conftest import settings_for
+from tests.support import processes
 
 SMALL = "<!DOCTYPE html><p id='out'></p><script>out.textContent = 'done ' + location.hash</script>"
 # Objects of numbers: about 30 bytes each, on the heap of the page.

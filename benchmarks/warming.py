@@ -23,7 +23,7 @@ from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender.urls.ajax_crawling import pretty_to_ugly
-from tests.test_check import load_shop
+from tests.tools.test_check import load_shop
 
 AT_ONCE = 8
 

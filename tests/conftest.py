@@ -27,7 +27,7 @@ from prerender.config import Settings, load
 from prerender.config.settings import Log
 from prerender.telemetry import logs
 from prerender.urls.ajax_crawling import pretty_to_ugly
-from tests import raw
+from tests.support import raw
 from tests.support.browsers import Browsers
 
 # What a test finds today it finds tomorrow, and on a slow machine; make test-long looks further.

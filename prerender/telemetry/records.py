@@ -2,7 +2,7 @@
 
 Records are tuples: they are made for every request, and nothing else that is immutable costs as little
 to make. Listeners are called one after another on the event loop, when the answer is on its way
-already; they must be quick, and must not wait. ``tests/test_records.py`` shows what they get.
+already; they must be quick, and must not wait. ``tests/telemetry/test_records.py`` shows what they get.
 """
 
 import time

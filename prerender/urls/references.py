@@ -2,7 +2,7 @@
 
 Lives here: which references are ugly URLs of the site and what they become, and where a redirect
 leads. Must not live here: the mapping itself (ajax_crawling.py). ``scripts/serialize/pretty.js`` does
-the same in the page; both run the vectors of ``tests/scheme_vectors.json``.
+the same in the page; both run the vectors of ``tests/urls/scheme_vectors.json``.
 """
 
 import re

@@ -1,5 +1,5 @@
 // ---- Ugly URLs of the site in pretty form: users and crawlers see pretty ones only. The rules are those of
-// ajax_crawling.py and references.py, and both sides run the vectors of tests/scheme_vectors.json.
+// ajax_crawling.py and references.py, and both sides run the vectors of tests/urls/scheme_vectors.json.
 const TOKEN = "_escaped_fragment_=";
 const ugly = /^([^?#]*)(?:\?|(\?[^#]*)&)_escaped_fragment_=([^&#]*)(?:(#)(.*))?$/s;
 const hasToken = /(?:^\?|&)_escaped_fragment_(?=[=&]|$)/;

@@ -1,0 +1,362 @@
+"""The dashboard in a real browser: its four questions, clicked through on the example shop."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.rendering.test_example_shop import _load_origin
+from tests.support.tab import Tab, browsing
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+SITE = "https://shop.example"
+GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+AXE = (files("axe_core_python") / "axe.min.js").read_text("utf-8")
+# Of axe-core: what keeps people out. Lesser impacts are "minor" and "moderate".
+_GRAVE = ("serious", "critical")
+
+
+@pytest.fixture
+async def tab() -> AsyncIterator[Tab]:
+    async with AsyncExitStack() as stack:
+        yield await stack.enter_async_context(browsing())
+
+
+@pytest.fixture
+async def shop(start_origin: StartOrigin) -> Site:
+    return await start_origin(_load_origin().make_app())
+
+
+@pytest.fixture
+async def proxy(shop: Site, start_proxy: StartProxy) -> Proxy:
+    """The shop's proxy, which some crawlers have asked already."""
+    settings = {"site": {"url": SITE}, "triggers": {"search": "render"}, "cache": {"stale": "1h"}}
+    proxy = await start_proxy(shop.url, settings)
+    for _ in range(2):
+        for page in ("/#!/items/3", "/#!/items/999", "/#!/items"):
+            await proxy.crawl(page)
+    await proxy.get("/contact", headers={"User-Agent": GOOGLEBOT})
+    return proxy
+
+
+async def look(tab: Tab, proxy: Proxy, place: str) -> None:
+    await tab.go(f"{proxy.admin_url}/#/{place}")
+
+
+def asked_elsewhere(tab: Tab, proxy: Proxy) -> list[str]:
+    host = urlsplit(proxy.admin_url).netloc
+    return [url for url in tab.asked if urlsplit(url).netloc != host and url[:5] != "blob:"]
+
+
+async def test_is_it_well(proxy: Proxy, tab: Tab) -> None:
+    await look(tab, proxy, "")
+    await tab.sees("All is well")
+    await tab.sees("42.9 %")  # 3 of 7
+    await tab.sees("3 of 7 snapshots")
+    await tab.click("summary", "Figures")
+    await tab.sees("Old one kept", "figure table")
+    await tab.sees("/contact", ".latest")
+    # Live: what comes now is seen without a click.
+    await proxy.crawl("/#!/about")
+    await tab.sees("/#!/about", ".latest")
+    assert tab.complaints == []
+    assert asked_elsewhere(tab, proxy) == []
+
+
+async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
+    await look(tab, proxy, "")
+    await tab.click("nav a", "Requests")
+    await tab.sees("7 in all")
+    await tab.sees("Googlebot")
+    await tab.click("#filter-search")
+    await tab.type("googlebot")
+    await tab.sees("1 in all")
+    assert "search=googlebot" in await tab.run("location.hash")
+    await tab.click("tbody a", "/contact")
+    await tab.sees("Contact", "h1")
+
+    await tab.click("nav a", "Snapshots")
+    await tab.sees("4 in all")
+    await tab.click("th button", "Page")
+    await tab.until("document.querySelector('[aria-sort=ascending]').textContent === 'Page'")
+    pages_ = await tab.run(
+        "[...document.querySelectorAll('tbody .path')].map((e) => e.textContent)"
+    )
+    assert pages_ == ["/#!/items", "/#!/items/3", "/#!/items/999", "/contact"]
+    await tab.run("document.getElementById('filter-status').value = '404'")
+    await tab.run("document.getElementById('filter-status').dispatchEvent(new Event('change'))")
+    await tab.sees("1 in all")
+    await tab.click("tbody input[type=checkbox]")
+    await tab.sees("1 chosen")
+    await tab.click("button", "Mark stale")
+    await tab.sees("1 marked stale")
+    await tab.sees("Stale", "tbody .pill")
+    await tab.click("tbody input[type=checkbox]")
+    await tab.click("button", "Render now")
+    await tab.sees("Rendering: 1 done")
+    await tab.sees("Fresh", "tbody .pill")
+    await tab.click("tbody input[type=checkbox]")
+    await tab.click("button.danger", "Purge")
+    await tab.sees("will not be shown any more", "dialog")
+    await tab.click("#ask-yes")
+    await tab.sees("1 purged")
+    await tab.sees("0 in all")
+    miss = await proxy.crawl("/#!/items/999")
+    assert "fwd=miss" in miss.headers["Cache-Status"]
+    assert tab.complaints == []
+
+
+async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> None:
+    await look(tab, proxy, "")
+    await tab.sees("All is well")
+    await tab.click("#open-url")
+    await tab.type(f"{SITE}/#!/items/3")
+    await tab.press("Enter")
+    await tab.sees("Arc Desk Lamp", "h1")
+    both = "[...document.querySelectorAll('.pair img')].filter((one) => one.naturalWidth === 1280)"
+    await tab.until(f"{both}.length === 2")
+    await tab.sees("100 % of the text is the same")
+    await tab.sees("The texts are the same.")
+    await tab.click("button.fold")
+    await tab.sees("Powder-coated steel", ".text")
+    await tab.click("button", "Difference")
+    await tab.until("document.querySelectorAll('.stack img').length === 2")
+    assert "null" not in await tab.run("document.body.innerText")
+    for text in (
+        "A steel arc that brings warm light",
+        f"{SITE}/#!/items/3",
+        "BreadcrumbList",
+        "/api/items/3",
+        "nothing was pending any more",
+        "Content-Type",
+        f"{SITE}/?_escaped_fragment_=/items/3",
+        "did not complain",
+        "one version so far",
+    ):
+        await tab.sees(text, "main")
+    before = shop.count("/")
+    await tab.click("button.primary", "Render now")
+    await tab.sees("and kept")
+    assert shop.count("/") > before
+    html = await tab.run("document.querySelector('a[href$=\"/html\"]').href")
+    await tab.go(html)
+    await tab.sees("<h1>Arc Desk Lamp</h1>")
+    assert tab.complaints == []
+    assert asked_elsewhere(tab, proxy) == []
+
+
+async def test_a_page_that_is_not_kept(proxy: Proxy, tab: Tab) -> None:
+    await look(tab, proxy, "")
+    await tab.click("#open-url")
+    await tab.type("/nobody-asked-for-this")
+    await tab.press("Enter")
+    await tab.sees("No snapshot of this page is kept")
+    for word in ("null", "undefined", "[object"):
+        assert word not in await tab.run("document.body.innerText")
+
+
+async def test_who_gets_it(proxy: Proxy, tab: Tab) -> None:
+    """Search crawlers get snapshots here; the others, and people, the page itself."""
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a", "/contact")
+    await tab.sees("the fresh snapshot", "#decisions")
+    rows = "[...document.querySelectorAll('#decisions tbody tr')]"
+    told = await tab.run(f"{rows}.map((row) => [...row.cells].map((cell) => cell.textContent))")
+    assert [(who, gets) for who, gets, *_ in told] == [
+        ("Anybody, by the ugly URL", "Snapshot"),
+        ("A person with a browser", "The page itself"),
+        ("Google search", "Snapshot"),
+        ("OpenAI training", "The page itself"),
+        ("A link preview", "The page itself"),
+    ]
+    assert all(why for _, _, why, _ in told)
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a", "/#!/items/3")
+    await tab.sees("Anybody, by the ugly URL", "#decisions")
+    assert await tab.run(f"{rows}.length") == 1
+    assert tab.complaints == []
+
+
+async def test_what_differs_is_shown_and_versions_too(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    content = {"/": "<title>Lamps</title><h1>Lamps</h1><p>cost 20 euros"}
+    site = await pages(start_origin, content)
+    proxy = await start_proxy(site.url)
+    await proxy.crawl("/")
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a")
+    await tab.sees("one version so far")
+    content["/"] = "<title>Lamps</title><h1>Lamps</h1><p>cost 25 euros"
+    await proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json={"url": "/", "soft": True})
+    # What a person saw is remembered for a while, with this version of the snapshot.
+    await tab.reload()
+    await tab.sees("The texts are the same", ".looks")
+    await tab.click("button.primary", "Render now")
+    await tab.sees("and kept")
+    content["/"] = "<title>Lamps</title><h1>Lamps</h1><p>cost 30 euros"
+    await tab.reload()
+    await tab.sees("1 passage differs", ".looks")
+    await tab.sees("30", ".looks .text del")
+    await tab.sees("25", ".looks .text ins")
+    await tab.until("document.querySelectorAll('.versions li').length === 2")
+    await tab.sees("20", "#history .text del")
+    await tab.sees("25", "#history .text ins")
+
+
+async def test_what_is_slow_or_wrong(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    slow = "<p id=t>0<script>setInterval(() => { t.textContent++ }, 5)</script>"
+    content = {
+        "/empty": "<script>document.documentElement.remove()</script>",
+        "/noisy": "<p>noisy<script>nonsense()</script>",
+        "/slow": slow,
+        "/fine": "<p>fine",
+    }
+    site = await pages(start_origin, content)
+    proxy = await start_proxy(site.url)
+    for page in content:
+        await proxy.crawl(page)
+    await look(tab, proxy, "")
+    await tab.sees("Needs a look")
+    await tab.click("nav a", "Problems")
+    await tab.sees("EmptyPage", ".listing:nth-of-type(1)")
+    await tab.sees("its scripts complained", ".listing:nth-of-type(3)")
+    await tab.sees("/slow", ".listing:nth-of-type(4)")
+    await tab.click("a", "/noisy")
+    await tab.sees("nonsense is not defined", "#render .errors")
+
+
+HOSTILE = """<!doctype html><title></textarea><img src=x onerror=pwned=1></title>
+<script>parent.pwned = 1</script>
+<meta name=description content='</textarea><script>window.pwned = 1</script>'>
+<meta property='og:title' content='"><img src=x onerror=pwned=1>'>
+<meta property='og:image' content='javascript:pwned=1'>
+<link rel=canonical href='javascript:pwned=1'>
+<script type='application/ld+json'>{"@type": "<img src=x onerror=pwned=1>"}</script>
+<h1>&lt;script&gt;pwned = 1&lt;/script&gt;</h1><h1>&lt;/textarea&gt;</h1>
+<iframe srcdoc="<script>top.pwned = 1</script>"></iframe><svg onload=pwned=1></svg>
+<p>&lt;img src=x onerror=pwned=1&gt;<pre id=long></pre>
+<script>throw Error('</textarea><img src=x onerror=pwned=1>')</script>"""
+
+
+async def test_hostile_snapshots_cannot_act(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    huge = f"<p>{'word ' * 200_000}"
+    path = "/%3Cimg%20src=x%20onerror=pwned=1%3E"
+    content: dict[str, str | web.Response] = {
+        "/<img src=x onerror=pwned=1>": HOSTILE,
+        "/huge": huge,
+    }
+    site = await pages(start_origin, content)
+    proxy = await start_proxy(site.url)
+    assert (await proxy.crawl(path)).status == 200
+    agent = "<img src=x onerror=pwned=1> Googlebot"
+    await proxy.crawl("/huge", headers={"User-Agent": agent})
+    for place in ("", "requests", "snapshots", "problems"):
+        await look(tab, proxy, place)
+        await tab.sees("img", "main")
+        assert (
+            await tab.run("document.querySelectorAll('main img, main iframe, main script').length")
+            == 0
+        )
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a", "img")
+    await tab.until("document.querySelector('.looks .text')")
+    await tab.sees("</textarea>", "main")
+    kinds = await tab.run(
+        "[...document.querySelectorAll('main img')].every((one) => one.src.startsWith('blob:'))"
+    )
+    assert kinds
+    assert (
+        await tab.run(
+            "document.querySelectorAll('main iframe, main script, main svg[onload]').length"
+        )
+        == 0
+    )
+    links = await tab.run("[...document.querySelectorAll('main a')].map((one) => one.protocol)")
+    assert set(links) == {"http:"}
+    await tab.go(await tab.run("document.querySelector('a[href$=\"/html\"]').href"))
+    await tab.sees("<h1>")
+    assert await tab.run("document.contentType") == "text/plain"
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a", "/huge")
+    await tab.until("document.querySelector('.looks .text')")
+    assert await tab.run("window.pwned") is None
+    assert [one for one in tab.complaints if "Security Policy" in one or "pwned" in one] == []
+
+
+async def test_the_way_in(start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab) -> None:
+    token = "a-token-of-enough-length"
+    site = await pages(start_origin, {"/": "<p>x"})
+    proxy = await start_proxy(site.url, {"admin": {"token": token}})
+    await look(tab, proxy, "snapshots")
+    await tab.sees("Log in", "h1")
+    await tab.type("wrong")
+    await tab.press("Enter")
+    await tab.sees("the token is wrong")
+    await tab.type(token)
+    await tab.press("Enter")
+    await tab.sees("Snapshots", "h1")
+    await tab.sees("0 in all")
+    await tab.reload()
+    await tab.sees("Snapshots", "h1")
+    assert await tab.run("document.cookie") == ""
+    await tab.click("#leave")
+    await tab.sees("Log in", "h1")
+
+
+async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab) -> None:
+    """axe-core finds nothing serious, in light and dark, and nothing sticks out of a phone."""
+    asked = await proxy.client.get(f"{proxy.admin_url}/api/v1/pages?url=/%23!/items/3")
+    key = (await asked.json())["id"]
+    for place, shown in (
+        ("overview", "All is well"),
+        ("requests", "in all"),
+        ("snapshots", "in all"),
+        ("problems", "Slowest"),
+        (f"page/{key}", "of the text is the same"),
+    ):
+        await look(tab, proxy, place)
+        await tab.sees(shown, "main")
+        await tab.run(AXE)
+        for width, dark in ((1280, False), (1280, True), (390, False), (390, True)):
+            await tab.shape(width, 844, dark=dark)
+            sticking_out = "document.documentElement.scrollWidth > innerWidth"
+            assert not await tab.run(sticking_out), (place, width)
+            found: dict[str, Any] = await tab.run("axe.run({ resultTypes: ['violations'] })")
+            grave = {
+                one["id"]: [node["html"][:150] for node in one["nodes"]]
+                for one in found["violations"]
+                if one["impact"] in _GRAVE
+            }
+            assert grave == {}, (place, width, dark)
+
+
+async def test_by_keyboard_alone(proxy: Proxy, tab: Tab) -> None:
+    await look(tab, proxy, "overview")
+    await tab.sees("All is well")
+    await tab.run("document.body.focus()")
+    await tab.press("Tab")
+    assert await tab.run("document.activeElement.textContent") == "Skip to the content"
+    for _ in range(20):
+        await tab.press("Tab")
+        if await tab.run("document.activeElement.textContent") == "Snapshots":
+            break
+    await tab.press("Enter")
+    await tab.sees("4 in all")
+    for _ in range(40):
+        await tab.press("Tab")
+        if await tab.run("document.activeElement.matches('tbody a')"):
+            break
+    await tab.press("Enter")
+    await tab.sees("What the crawler saw")
+    assert await tab.run("document.activeElement.id") == "main"

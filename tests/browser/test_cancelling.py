@@ -1,0 +1,117 @@
+"""Cancelled at each point where it waits, the work leaves everything as it should be."""
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine, Generator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from prerender.browser import chromium
+from prerender.browser.chromium import Chromium
+from prerender.gateway.address_policy import Guard
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.upstream import Upstream, open_session
+from prerender.rendering import opening
+from prerender.snapshots.snapshot import Target
+from prerender.urls.ajax_crawling import PrettyURL
+from tests.conftest import StartOrigin, settings_for
+from tests.support import processes
+from tests.support.pools import SECONDS, Shop, state
+
+pytestmark = pytest.mark.usefixtures("no_shared_browser")
+
+
+class Interrupted:
+    """Awaits work, and cancels the task in which that happens when it waits for the n-th time."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], n: int) -> None:
+        self._work = work
+        self._left = n
+
+    async def run(self) -> bool:
+        """Whether the work ended before it could be cancelled."""
+        async with asyncio.timeout(SECONDS):
+            await self
+        return self._left > 0
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        inner = self._work.__await__()
+        resume = partial(inner.send, None)
+        while True:
+            try:
+                awaited = resume()
+            except StopIteration as end:
+                return end.value
+            self._left -= 1
+            if self._left == 0:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+            try:
+                yield awaited
+                resume = partial(inner.send, None)
+            except BaseException as error:  # it is for the work to see
+                resume = partial(inner.throw, error)
+
+
+async def cancelled_at(n: int, work: Coroutine[Any, Any, Any]) -> bool:
+    """Whether the work waits as often as that, and was cancelled there."""
+    task = asyncio.create_task(Interrupted(work, n).run())
+    await asyncio.wait([task])
+    if task.cancelled():
+        return True
+    assert task.result(), "a cancellation was swallowed"
+    return False
+
+
+async def test_a_render(start_origin: StartOrigin) -> None:
+    """From the place in the queue to the serialised page: the page comes back, the next is right."""
+    shop = Shop()
+    application = web.Application()
+    application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])
+    origin = await start_origin(application)
+    settings = settings_for(origin.url, {"browser": {"pages": 1}})
+    async with opening.rendering(settings) as (_, _, pool, renderer):
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        points, more = 0, True
+        while more:
+            points += 1
+            target = Target.of(settings.public_url, PrettyURL("/", f"cut/{points}"))
+            more = await cancelled_at(points, renderer.snapshot(target))
+            await state(pool, "1 idle, 0 busy, 0 waiting")
+            target = Target.of(settings.public_url, PrettyURL("/", f"whole/{points}"))
+            answer = await renderer.snapshot(target)
+            assert f">text of whole/{points}<".encode() in answer.snapshot.body
+            await state(pool, "1 idle, 0 busy, 0 waiting")
+        assert points > 5
+        assert pool.browsers_started == 1
+
+
+async def test_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
+
+    async def launch() -> None:
+        browser = await Chromium.launch(chromium.find(), gateway, sandbox=False)
+        await browser.close()
+
+    async with (
+        open_session(Guard.only(origin), 1, 1) as session,
+        Gateway.open(public, Upstream(session, origin), session) as gateway,
+    ):
+        before = asyncio.all_tasks()
+        points = 1
+        # In steps: it looks for the browser's port again and again.
+        while await cancelled_at(points, launch()):
+            assert processes.sessions() == []
+            await processes.all_gone((), tmp_path, seconds=0.5)
+            points += 1 if points < 4 else 3
+        assert points > 6
+        async with asyncio.timeout(SECONDS):
+            while left := asyncio.all_tasks() - before:
+                await asyncio.wait(left)

@@ -1,0 +1,444 @@
+"""The pool of pages: its queue, and how it heals. Real browsers, killed in every way."""
+
+import asyncio
+import os
+import re
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from prerender.errors import BrowserGone, PoolBusy
+from tests.conftest import Reply, StartOrigin, StartProxy, pages
+from tests.support import processes
+from tests.support.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state
+
+
+@pytest.fixture(autouse=True)
+async def seen(
+    no_shared_browser: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[set[int]]:
+    """The sessions of browsers that a test has seen. In the end nothing is left of any browser."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sessions: set[int] = set()
+    yield sessions
+    assert processes.sessions() == []
+    await processes.all_gone(sessions, tmp_path, seconds=0.5)
+
+
+async def test_pages_are_lent_and_come_back() -> None:
+    async with pool_of(2) as pool:
+        assert repr(pool) == "<Pool of 2: 0 idle, 0 busy, 0 waiting, no browser>"
+        assert not pool.ready
+        first = Borrower(pool)
+        await state(pool, "1 idle, 1 busy, 0 waiting")
+        assert pool.ready
+        second, third = Borrower(pool), Borrower(pool)
+        await state(pool, "0 idle, 2 busy, 1 waiting")
+        page = first.page
+        await first.give_back()
+        await state(pool, "0 idle, 2 busy, 0 waiting")
+        assert third.page is page
+        assert third.page is not second.page
+        await second.give_back()
+        await third.give_back()
+        await state(pool, "2 idle, 0 busy, 0 waiting")
+
+
+async def test_callers_wait_in_their_order() -> None:
+    async with pool_of(1) as pool:
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        callers = [Borrower(pool) for _ in range(4)]
+        for number, caller in enumerate(callers):
+            await state(pool, f"0 idle, 1 busy, {3 - number} waiting")
+            while caller.page is None:
+                await asyncio.sleep(0)
+            await caller.give_back()
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_a_full_queue_is_told_at_once() -> None:
+    async with pool_of(1, queue=1) as pool:
+        # One for the page that is not there yet, one in the queue.
+        holder, waiter = Borrower(pool), Borrower(pool)
+        with pytest.raises(PoolBusy, match="the queue of 1 renders is full"):
+            await Borrower(pool).task
+        await state(pool, "0 idle, 1 busy, 1 waiting")
+        started = time.monotonic()
+        with pytest.raises(PoolBusy, match="the queue of 1 renders is full"):
+            await Borrower(pool).task
+        assert time.monotonic() - started < 0.1
+        await holder.give_back()
+        await waiter.give_back()
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_a_wait_has_its_limit() -> None:
+    async with pool_of(1) as pool:
+        holder = Borrower(pool)
+        await state(pool, "0 idle, 1 busy, 0 waiting")
+        with pytest.raises(PoolBusy, match=r"no page came free in 0\.1 s"):
+            await Borrower(pool, timeout=0.05).task
+        await state(pool, "0 idle, 1 busy, 0 waiting")
+        await holder.give_back()
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_a_caller_who_leaves_gives_its_place_back() -> None:
+    async with pool_of(1, queue=1) as pool:
+        holder = Borrower(pool)
+        await state(pool, "0 idle, 1 busy, 0 waiting")
+        for _ in range(3):
+            leaving = Borrower(pool)
+            await state(pool, "0 idle, 1 busy, 1 waiting")
+            leaving.task.cancel()
+            await asyncio.wait([leaving.task])
+            await state(pool, "0 idle, 1 busy, 0 waiting")
+        await holder.give_back()
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_a_page_for_a_caller_who_has_just_left() -> None:
+    """Handed over, but the caller is cancelled before it can take it: the next one gets it."""
+    async with pool_of(1) as pool:
+        holder = Borrower(pool)
+        await state(pool, "0 idle, 1 busy, 0 waiting")
+        for others in (0, 1):
+            leaving = Borrower(pool)
+            following = [Borrower(pool) for _ in range(others)]
+            await state(pool, f"0 idle, 1 busy, {1 + others} waiting")
+            await holder.give_back()
+            # The waiting task wakes up in the round of the loop after the one that hands over.
+            while f"{1 + others} waiting" in repr(pool):
+                await asyncio.sleep(0)
+            leaving.task.cancel()
+            await asyncio.wait([leaving.task])
+            assert leaving.task.cancelled()
+            assert leaving.page is None
+            if others:
+                await state(pool, "0 idle, 1 busy, 0 waiting")
+                await following[0].give_back()
+            await state(pool, "1 idle, 0 busy, 0 waiting")
+            holder = Borrower(pool)
+            await state(pool, "0 idle, 1 busy, 0 waiting")
+        await holder.give_back()
+
+
+async def test_a_caller_who_fails_or_leaves_while_it_holds_a_page() -> None:
+    async with pool_of(1) as pool:
+        with pytest.raises(ZeroDivisionError):
+            async with pool.place() as place, pool.page(place, SECONDS):
+                _ = 1 / 0
+        holder = Borrower(pool)
+        await state(pool, "0 idle, 1 busy, 0 waiting")
+        holder.task.cancel()
+        await asyncio.wait([holder.task])
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_a_broken_page_is_replaced(seen: set[int]) -> None:
+    async with pool_of(2) as pool:
+        async with pool.place() as place, pool.page(place, SECONDS) as page:
+            page.broken = True
+            seen.update(processes.sessions())
+        await state(pool, "2 idle, 0 busy, 0 waiting")
+        first, second = Borrower(pool), Borrower(pool)
+        await state(pool, "0 idle, 2 busy, 0 waiting")
+        assert page not in (first.page, second.page)
+        assert pool.browsers_started == 1
+        await first.give_back()
+        await second.give_back()
+        # Two pages and nothing more: the broken one was closed.
+        for session in seen:
+            async with asyncio.timeout(SECONDS):
+                while len(processes.of_kind(session, "renderer")) > 3:
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_page_that_breaks_while_it_is_idle_is_not_lent() -> None:
+    async with pool_of(1) as pool:
+        async with pool.place() as place, pool.page(place, SECONDS) as page:
+            pass
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        page.broken = True
+        async with pool.place() as place, pool.page(place, SECONDS) as other:
+            assert other is not page
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_the_end_of_the_pool_is_told_to_those_who_wait() -> None:
+    async with pool_of(1) as pool:
+        holder, waiter = Borrower(pool), Borrower(pool)
+        await state(pool, "0 idle, 1 busy, 1 waiting")
+    with pytest.raises(BrowserGone, match="shutting down"):
+        await asyncio.wait_for(waiter.task, 1)
+    with pytest.raises(BrowserGone, match="shutting down"):
+        await Borrower(pool).task
+    await holder.give_back()
+    assert "0 idle, 0 busy, 0 waiting, no browser" in repr(pool)
+
+
+async def test_no_browser_can_be_started() -> None:
+    """Whoever waits is told soon; tries go on, not too often, until one succeeds."""
+    async with pool_of(1, failing=range(1, 5)) as pool:
+        waiters = [Borrower(pool) for _ in range(3)]
+        started = time.monotonic()
+        for waiter in waiters:
+            with pytest.raises(BrowserGone, match="/nonexistent"):
+                await waiter.task
+        with pytest.raises(BrowserGone):
+            await Borrower(pool).task
+        assert time.monotonic() - started < 1
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        # 0.1, 0.2, 0.4 and 0.8 s, give or take a fifth; the last failure was a fault of ours.
+        assert 1.2 < time.monotonic() - started < SECONDS
+        assert pool.browsers_started == 1
+
+
+VICTIMS = ["browser", "wrapper", "guardian", "renderer", "zygote", "network"]
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_an_idle_browser_loses_a_process(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int], victim: str
+) -> None:
+    _, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
+    assert await crawl(proxy, 0) == 200
+    pool = proxy.running.pool
+    await state(pool, "2 idle, 0 busy, 0 waiting")
+    (session,) = processes.sessions()
+    seen.add(session)
+    if not processes.of_kind(session, victim):
+        pytest.skip(f"this browser has no {victim}")
+    processes.kill(session, victim)
+    async with asyncio.timeout(SECONDS):
+        number = 1
+        while await crawl(proxy, number) != 200:
+            number += 1
+            await asyncio.sleep(0.05)
+    # A dead browser is noticed before its pages are lent; a dead page may be lent once or twice.
+    assert number == 1 if victim in ("browser", "wrapper", "guardian") else number < 4
+    await state(pool, "2 idle, 0 busy, 0 waiting")
+    seen.update(processes.sessions())
+    if victim in ("browser", "wrapper", "guardian"):
+        await processes.all_gone([session])
+        assert pool.browsers_started == 2
+    assert [await crawl(proxy, number) for number in (5, 6, 7)] == [200] * 3
+
+
+async def test_the_browser_is_killed_under_load(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
+) -> None:
+    """4 renders run and 10 wait: the ten are not harmed, and the four are repeated once."""
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 4)
+    shop.open.clear()
+    crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(14)]
+    await shop.holds(4)
+    await state(proxy.running.pool, "0 idle, 4 busy, 10 waiting")
+    seen.update(processes.sessions())
+    processes.kill(max(seen), "browser")
+    await processes.all_gone(seen)
+    shop.open.set()
+    async with asyncio.timeout(SECONDS):
+        statuses = await asyncio.gather(*crawls)
+    assert statuses == [200] * 14
+    await state(proxy.running.pool, "4 idle, 0 busy, 0 waiting")
+    seen.update(processes.sessions())
+
+
+async def test_a_busy_page_crashes(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
+) -> None:
+    """Its render is repeated on another page, the others go on, and a new page takes its place."""
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 3)
+    pool = proxy.running.pool
+    await state(pool, "3 idle, 0 busy, 0 waiting")
+    seen.update(processes.sessions())
+    shop.open.clear()
+    crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(3)]
+    await shop.holds(3)
+    busiest = sorted(pool._busy, key=lambda page: page.number)
+    crashed = asyncio.create_task(busiest[1]._session.call("Page.crash"))
+    with pytest.raises(BrowserGone):
+        await asyncio.wait_for(crashed, 2)
+    shop.open.set()
+    started = time.monotonic()
+    async with asyncio.timeout(SECONDS):
+        assert await asyncio.gather(*crawls) == [200] * 3
+    # At once, and not when the patience for a silent page is at its end.
+    assert time.monotonic() - started < 3
+    await state(pool, "3 idle, 0 busy, 0 waiting")
+    assert pool.browsers_started == 1
+
+
+async def test_all_renderers_are_killed_under_load(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
+) -> None:
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
+    await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
+    seen.update(processes.sessions())
+    shop.open.clear()
+    crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(4)]
+    await shop.holds(2)
+    processes.kill(max(seen), "renderer")
+    shop.open.set()
+    async with asyncio.timeout(SECONDS):
+        assert await asyncio.gather(*crawls) == [200] * 4
+    await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
+
+
+async def test_a_browser_stops_in_the_middle_of_a_render(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
+) -> None:
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1)
+    shop.open.clear()
+    rendering = asyncio.create_task(crawl(proxy, 1))
+    await shop.holds(1)
+    seen.update(processes.sessions())
+    (process,) = processes.of_kind(max(seen), "browser")
+    os.kill(process.pid, signal.SIGSTOP)
+    await processes.all_gone(seen)
+    shop.open.set()
+    async with asyncio.timeout(SECONDS):
+        assert await rendering == 200
+    await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_a_helper_of_the_browser_dies_under_load(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
+) -> None:
+    """Chromium would start it again, but what it was asked is lost: the renders are repeated."""
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
+    pool = proxy.running.pool
+    await state(pool, "2 idle, 0 busy, 0 waiting")
+    seen.update(processes.sessions())
+    shop.open.clear()
+    crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(4)]
+    await shop.holds(2)
+    processes.kill(max(seen), "network")
+    await processes.all_gone(seen)
+    shop.open.set()
+    async with asyncio.timeout(SECONDS):
+        assert await asyncio.gather(*crawls) == [200] * 4
+    assert pool.browsers_started == 2
+    await state(pool, "2 idle, 0 busy, 0 waiting")
+
+
+@pytest.mark.parametrize("victim", ["network", "renderer"])
+async def test_a_process_of_the_browser_stops_under_load(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int], victim: str
+) -> None:
+    """The browser itself answers, but what waits for that process would wait for ever."""
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1)
+    await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
+    seen.update(processes.sessions())
+    shop.open.clear()
+    rendering = asyncio.create_task(crawl(proxy, 1))
+    await shop.holds(1)
+    stopped = processes.of_kind(max(seen), victim)
+    if not stopped:
+        pytest.skip(f"this browser has no {victim} process")
+    for process in stopped:
+        os.kill(process.pid, signal.SIGSTOP)
+    shop.open.set()
+    async with asyncio.timeout(SECONDS):
+        assert await rendering == 200
+    await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
+    assert not any(process.is_running() for process in stopped)
+
+
+async def test_a_flood_of_one_section_leaves_places_to_others(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1, queue=4)
+    pool = proxy.running.pool
+    await state(pool, "1 idle, 0 busy, 0 waiting")
+    shop.open.clear()
+    flood = [asyncio.create_task(crawl(proxy, f"search?q={number}")) for number in range(20)]
+    await shop.holds(1)
+    await state(pool, "0 idle, 1 busy, 4 waiting")
+    refused = [task for task in flood if task.done()]
+    assert [task.result() for task in refused] == [503] * 15
+    others = [asyncio.create_task(crawl(proxy, name)) for name in ("about", "news")]
+    async with asyncio.timeout(SECONDS):
+        while sum(task.done() for task in flood) < 17:
+            await asyncio.sleep(0.01)
+    shop.open.set()
+    # They are rendered between the two of the flood that are still there.
+    assert await asyncio.gather(*others) == [200, 200]
+    assert sorted(await asyncio.gather(*flood)) == [200] * 3 + [503] * 17
+
+
+async def test_who_is_not_admitted_costs_the_origin_nothing(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """The documents of two are held back: of five requests two are admitted, three are refused."""
+    go_on = asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        await go_on.wait()
+        return web.Response(text="<p>at last", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/", slow)
+    origin = await start_origin(application)
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 1, "queue": 1}})
+    await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
+    started = time.monotonic()
+    crawls = [asyncio.create_task(proxy.crawl(f"/#!{number}")) for number in range(5)]
+    done: set[asyncio.Task[Reply]] = set()
+    async with asyncio.timeout(SECONDS):
+        while len(done) < 3:
+            done, _ = await asyncio.wait(crawls, return_when=asyncio.FIRST_COMPLETED, timeout=0.01)
+    assert time.monotonic() - started < 0.3
+    assert {(task.result().status, "Retry-After" in task.result().headers) for task in done} == {
+        (503, True)
+    }
+    go_on.set()
+    answers = await asyncio.gather(*crawls)
+    assert sorted(answer.status for answer in answers) == [200, 200, 503, 503, 503]
+    assert origin.count("/") == 2
+
+
+async def test_a_client_who_leaves_while_it_waits_is_not_rendered_for(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1)
+    pool = proxy.running.pool
+    await state(pool, "1 idle, 0 busy, 0 waiting")
+    shop.open.clear()
+    rendered = asyncio.create_task(crawl(proxy, "rendered"))
+    await shop.holds(1)
+    abandoned, shared, partner = (
+        asyncio.create_task(crawl(proxy, name)) for name in ("left", "shared", "shared")
+    )
+    await state(pool, "0 idle, 1 busy, 2 waiting")
+    for leaving in (rendered, abandoned, shared):
+        leaving.cancel()
+    # One of two who wait for the same page goes on waiting.
+    await state(pool, "0 idle, 1 busy, 1 waiting")
+    shop.open.set()
+    assert await partner == 200
+    await state(pool, "1 idle, 0 busy, 0 waiting")
+    # What had begun was finished and kept: it is there now.
+    shop.open.clear()
+    assert await crawl(proxy, "rendered") == 200
+    assert sorted(shop.asked) == ["rendered", "shared"]
+
+
+async def test_a_page_cannot_take_a_page_away(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """Names that no library can read are no reason to lose the page that asked for them."""
+    odd = ["http://xn--a/", "http://xn--0.com/", "http://a_b.example/", "http://%E2%98%83.net/"]
+    fetches = "".join(f"fetch('{url}').catch(() => 0);" for url in odd)
+    origin = await pages(start_origin, {"/": f"<p>odd<script>{fetches}</script>"})
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 1}})
+    for number in range(3):
+        answer = await proxy.crawl(f"/#!{number}")
+        assert re.search("<p>odd", answer.text)
+    await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")

@@ -1,0 +1,337 @@
+"""Snapshots are complete: every page of the corpus, one after the other and eight at once.
+
+A page of the corpus (tests/sites/corpus) finishes by one mechanism of the web platform. Those that are
+slow, endless or hostile in a way that needs settings of their own have their tests at the end.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from prerender.browser import settle
+from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, proxied
+from tests.sites.corpus import origin as corpus
+from tests.support import processes
+
+SITE: dict[str, dict[str, object]] = {"site": {"url": "https://www.example.com"}}
+# No page of the corpus takes longer than this, unless it says so.
+AT_MOST_SECONDS = 10.0
+AT_ONCE = 8
+ENDLESS_SECONDS = 3
+ENDLESS_LOOPS = {
+    "script": "while (true);",
+    "microtasks": "(function next() { Promise.resolve().then(next); })();",
+}
+# A page of the pool for each, so that the next renders need the same pages again.
+ENDLESS: dict[str, dict[str, object]] = {
+    **SITE,
+    "browser": {"pages": len(ENDLESS_LOOPS)},
+    "render": {"timeout": ENDLESS_SECONDS},
+}
+NEXT_PAGE = {"/next": "<p>the next page"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A page of the corpus, and what it says about itself."""
+
+    name: str
+    expected: str
+    at_most_seconds: float
+
+    @classmethod
+    def read(cls, name: str) -> "Case":
+        meta = dict(
+            re.findall(
+                r'<meta name="([a-z-]+)" content="([^"]*)">',
+                (corpus.FOLDER / f"{name}.html").read_text(encoding="utf-8"),
+            )
+        )
+        return cls(name, meta["expected"], float(meta.get("at-most-seconds", AT_MOST_SECONDS)))
+
+    def problem(self, answer: Reply, *, busy: bool = False) -> str:
+        """What is wrong with the answer for this page, or ''. Time is not looked at when ``busy``."""
+        out = re.search(r'<p id="out">(.*?)</p>', answer.text)
+        said = out[1] if out else answer.text[:200]
+        status = answer.headers.get("Cache-Status", "")
+        if answer.status != 200:
+            return f"status {answer.status}, {status}"
+        if said != self.expected or "waiting" in answer.text:
+            return f"the snapshot says {said!r}, {status}"
+        if "stored" not in status or "partial" in status:
+            return f"not stored as a whole: {status}"
+        took = settle_seconds(answer)
+        if not busy and took > self.at_most_seconds:
+            return f"settled in {took:.1f} s, at most {self.at_most_seconds:g} s"
+        return ""
+
+
+CASES = [Case.read(name) for name in corpus.page_names()]
+
+
+def settle_seconds(answer: Reply) -> float:
+    """How long the page took to settle, by Server-Timing."""
+    found = re.search(r"settle;dur=([\d.]+)", answer.headers["Server-Timing"])
+    assert found
+    return float(found[1]) / 1000
+
+
+@pytest_asyncio.fixture(scope="module")
+async def one_proxy() -> AsyncIterator[Proxy]:
+    """The corpus behind one proxy for all pages: starting it for each would take most of the time."""
+    async with proxied(corpus.application(), SITE) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_alone(case: Case, one_proxy: Proxy) -> None:
+    problem = case.problem(await one_proxy.crawl(f"/{case.name}.html"))
+    assert not problem, problem
+
+
+async def test_eight_at_once(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 4}})
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def problem(case: Case) -> str:
+        async with room:
+            return case.problem(await proxy.crawl(f"/{case.name}.html"), busy=True)
+
+    problems = await asyncio.gather(*(problem(case) for case in CASES))
+    failed = {case.name: text for case, text in zip(CASES, problems, strict=True) if text}
+    assert not failed, failed
+
+
+async def test_service_workers_do_not_outlive_their_page(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 1}})
+    registered = await proxy.crawl("/service-worker-ready.html")
+    assert "done: activated" in registered.text
+    text = (await proxy.crawl("/parts/controlled.html")).text
+    assert '<p id="out">done: controlled by null, from the origin</p>' in text
+
+
+async def test_windows_and_downloads_leave_the_page_usable(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """Whatever a page opened, prints, downloads or closes: the next render has the page to itself."""
+    origin = await start_origin(corpus.application())
+    proxy = await start_own_proxy(origin.url, SITE | {"browser": {"pages": 1}})
+    for number, name in enumerate(["open-20-windows", "close", "print", "download-link"] * 2):
+        answer = await proxy.crawl(f"/{name}.html#!/{number}")
+        problem = Case.read(name).problem(answer)
+        assert not problem, f"{name}: {problem}"
+    assert proxy.running.pool.browsers_started == 1
+    assert proxy.running.pool.ready
+
+
+async def test_lazy_images_are_asked_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    image = '<img loading="lazy" src="/image.svg" width="30" height="30" alt="">'
+    page = f'<h1>Top</h1><div style="height: 5000px"></div>{image}'
+    svg = web.Response(
+        body=b'<svg xmlns="http://www.w3.org/2000/svg"/>', content_type="image/svg+xml"
+    )
+    origin = await pages(start_origin, {"/": page, "/image.svg": svg})
+    proxy = await start_proxy(origin.url, SITE)
+    await proxy.crawl("/")
+    assert origin.count("/image.svg") == 1
+
+
+@pytest.mark.parametrize(("patience", "text"), [("0.5s", "waiting"), ("4s", "done: answered")])
+async def test_patience_with_slow_requests(
+    patience: str, text: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": patience}})
+    answer = await proxy.crawl("/parts/slow-interface.html")
+    assert f'<p id="out">{text}</p>' in answer.text
+
+
+OUT = '<!DOCTYPE html><p id="out">waiting</p>'
+DONE = "out.textContent = 'done'"
+PATIENCE_SECONDS = 0.4
+# "//cdn" stands for another host.
+SLOW_PROGRAMS = {
+    "/for-the-parser": '<script src="/program?1"></script>',
+    "/of-another-host": '<script src="//cdn/program"></script>',
+    "/deferred": '<script defer src="/program?2"></script>',
+    "/module": '<script type="module" src="/program?3"></script>',
+    "/imported": '<script type="module">await import("/program?4");</script>',
+    "/beside-the-page": '<script async src="/program?5"></script>',
+    "/behind-a-style": f'<link rel="stylesheet" href="/style"><script>{DONE}</script>',
+}
+
+
+def _page(text: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text=OUT + text, content_type="text/html")
+
+    return page
+
+
+async def test_programs_are_waited_for_however_slow(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """What the content comes from, or stands behind, may be silent for longer than the patience."""
+    seconds = PATIENCE_SECONDS + settle.FRUITLESS_SECONDS + 0.5
+
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(seconds)
+        if request.path == "/style":
+            return web.Response(content_type="text/css")
+        return web.Response(text=DONE, content_type="text/javascript")
+
+    elsewhere = web.Application()
+    elsewhere.router.add_get("/program", slow)
+    cdn = await start_origin(elsewhere)
+    application = web.Application()
+    for path, text in SLOW_PROGRAMS.items():
+        page = _page(f"{text.replace('//cdn', cdn.url)}<p>the rest")
+        application.router.add_get(path, page)
+    application.router.add_get("/program", slow)
+    application.router.add_get("/style", slow)
+    origin = await start_origin(application)
+    proxy = await start_proxy(
+        origin.url,
+        SITE
+        | {
+            "render": {"patience": PATIENCE_SECONDS},
+            "browser": {"pages": len(SLOW_PROGRAMS)},
+            "network": {"allow": [cdn.url]},
+        },
+    )
+    answers = await asyncio.gather(*map(proxy.crawl, SLOW_PROGRAMS))
+    for path, answer in zip(SLOW_PROGRAMS, answers, strict=True):
+        assert '<p id="out">done</p>' in answer.text, path
+        assert "the rest" in answer.text, path
+        assert answer.headers["Cache-Status"].endswith("stored; ttl=3600"), path
+
+
+LATER_THAN_PATIENCE = {
+    "a slow program": '<script src="/held?ms=3200"></script>',
+    "beside what hangs": """<script type="module">
+      fetch("/hanging");
+      let said;
+      for (let i = 0; i < 3; i++) said = await (await fetch("/held?ms=200")).text();
+      eval(said);
+    </script>""",
+}
+
+
+@pytest.mark.parametrize("text", LATER_THAN_PATIENCE.values(), ids=LATER_THAN_PATIENCE.keys())
+async def test_answers_on_their_way_are_waited_for(
+    text: str, start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """A page whose clock does not wait for the network any more still gets what has been sent to it."""
+    others = set(processes.sessions())
+
+    async def held(request: web.Request) -> web.Response:
+        await asyncio.sleep(int(request.query["ms"]) / 1000)
+        (session,) = set(processes.sessions()) - others
+        (network,) = processes.of_kind(session, "network")
+        # As on a busy machine: the proxy has sent the answer long before the page gets it.
+        os.kill(network.pid, signal.SIGSTOP)
+        asyncio.get_running_loop().call_later(0.05, os.kill, network.pid, signal.SIGCONT)
+        return web.Response(text=DONE, content_type="text/javascript")
+
+    async def hanging(_: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    application = web.Application()
+    application.router.add_get("/", _page(text))
+    application.router.add_get("/held", held)
+    application.router.add_get("/hanging", hanging)
+    origin = await start_origin(application)
+    proxy = await start_own_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
+    answer = await proxy.crawl("/")
+    assert '<p id="out">done</p>' in answer.text, answer.headers
+
+
+async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    """Also on a page that has been through minutes of virtual time."""
+    page = """<p id="out">waiting</p><script>
+      const write = () => {
+        const times = [
+          Date.now(), +new Date(), Date.parse(Date()), performance.timeOrigin + performance.now(),
+        ];
+        if (Math.max(...times) - Math.min(...times) < 1500) out.textContent = `done: ${Date.now()}`;
+      };
+      if (location.hash === "#!/now") write(); else setTimeout(write, 8000);
+    </script>"""
+    origin = await pages(start_origin, {"/": page})
+    proxy = await start_proxy(origin.url, SITE | {"browser": {"pages": 1}, "cache": {"ttl": 0}})
+    for number in range(6):
+        now = await _date_of(proxy, "/#!/now")
+        assert abs(now - time.time()) < 2, f"after {number} renders of 8 s"
+        later = await _date_of(proxy, f"/#!/later/{number}")
+        assert later - now >= 7.9
+
+
+async def _date_of(proxy: Proxy, pretty: str) -> float:
+    """The Unix time that the page wrote."""
+    text = (await proxy.crawl(pretty)).text
+    found = re.search(r"done: (\d+)", text)
+    assert found, text
+    return int(found[1]) / 1000
+
+
+async def test_endless_scripts_before_content(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Nothing was ever on the page, so there is no snapshot, and the crawler comes again."""
+    content = "<script>document.body.append('content')</script>"
+    endless = {
+        f"/{name}": f"<!DOCTYPE html><title>Endless</title><script>{loop}</script>{content}"
+        for name, loop in ENDLESS_LOOPS.items()
+    }
+    origin = await pages(start_origin, endless | NEXT_PAGE)
+    proxy = await start_proxy(origin.url, ENDLESS)
+    for answer in await _crawl_between_others(proxy, endless):
+        assert answer.status == 503, answer.text
+        assert int(answer.headers["Retry-After"]) > 0
+
+
+async def test_endless_scripts_after_content(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """What was there is shown, but not kept."""
+    endless = {
+        f"/{name}": f"<p>the content</p><script>setTimeout(() => {{ {loop} }}, 100);</script>"
+        for name, loop in ENDLESS_LOOPS.items()
+    }
+    origin = await pages(start_origin, endless | NEXT_PAGE)
+    proxy = await start_proxy(origin.url, ENDLESS)
+    for answer in await _crawl_between_others(proxy, endless):
+        assert answer.status == 200, answer.text
+        assert "the content" in answer.text
+        assert answer.headers["Cache-Status"] == "prerender; fwd=miss; detail=partial"
+
+
+async def _crawl_between_others(proxy: Proxy, paths: Iterable[str]) -> list[Reply]:
+    """Crawl pages that have to be cut off, at once: the pool has been used, and works afterwards."""
+
+    async def others(name: str) -> None:
+        crawls = (proxy.crawl(f"/next#!/{name}/{number}") for number in range(len(ENDLESS_LOOPS)))
+        for answer in await asyncio.gather(*crawls):
+            assert "the next page" in answer.text
+
+    await others("before")
+    started = time.monotonic()
+    answers = await asyncio.gather(*(proxy.crawl(path) for path in paths))
+    assert time.monotonic() - started < ENDLESS_SECONDS + 2
+    await others("after")
+    return answers

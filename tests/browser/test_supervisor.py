@@ -1,0 +1,166 @@
+"""Browsers that are replaced: the next one is there before the last goes, and nobody waits for it."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from prerender.browser.pool import Pool
+from prerender.browser.supervisor import Limits
+from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support import processes
+from tests.support.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state
+
+
+@pytest.fixture(autouse=True)
+async def folder(
+    no_shared_browser: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Path]:
+    """The temporary folder of a test. In the end nothing is left of any browser."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    assert processes.sessions() == []
+    await processes.all_gone((), tmp_path, seconds=0.5)
+
+
+def session_of(pool: Pool) -> int:
+    """The session of the browser that is in use."""
+    return int(repr(pool).rpartition(" ")[2].strip(">"))
+
+
+async def started(pool: Pool, number: int) -> None:
+    """Wait until so many browsers have been started."""
+    async with asyncio.timeout(SECONDS):
+        while pool.browsers_started < number:
+            await asyncio.sleep(0.01)
+
+
+async def only_the_last(pool: Pool, wanted: str) -> int:
+    """Wait until the pool has but one browser, and is in a state: that browser's session."""
+    async with asyncio.timeout(SECONDS):
+        while len(sessions := processes.sessions()) != 1 or str(sessions[0]) not in repr(pool):
+            await asyncio.sleep(0.02)
+    await state(pool, wanted)
+    return sessions[0]
+
+
+async def test_replaced_by_renders_under_load(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """Four clients crawl all the time, through three replacements: no render fails."""
+    _, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2, max_renders=8)
+    pool = proxy.running.pool
+    numbers = iter(range(100_000))
+    statuses: list[int] = []
+
+    async def client() -> None:
+        while pool.browsers_started < 4:
+            statuses.append(await crawl(proxy, next(numbers)))
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(client() for _ in range(4)))
+    assert set(statuses) == {200}
+    assert len(statuses) > 24
+    await only_the_last(pool, "2 idle, 0 busy, 0 waiting")
+
+
+async def test_replaced_by_age_while_a_page_is_lent() -> None:
+    """What is under way ends where it began; what comes next is on the new browser."""
+    async with pool_of(2, limits=Limits(age=2)) as pool:
+        slow = Borrower(pool)
+        page = await slow.has_page()
+        first = session_of(pool)
+        async with asyncio.timeout(SECONDS):
+            while session_of(pool) == first:
+                await asyncio.sleep(0.01)
+        assert not page.broken
+        assert first in processes.sessions()
+        other = Borrower(pool)
+        assert (await other.has_page()).devtools is not page.devtools
+        await slow.give_back()
+        await processes.all_gone([first])
+        await other.give_back()
+
+
+async def test_slots_are_as_many_as_ever_while_a_browser_is_replaced() -> None:
+    async with pool_of(2, limits=Limits(renders=2)) as pool:
+        await state(pool, "2 idle, 0 busy, 0 waiting")
+        old = [Borrower(pool), Borrower(pool)]
+        await state(pool, "0 idle, 2 busy, 0 waiting")
+        first = session_of(pool)
+        await state(pool, "2 idle, 2 busy, 0 waiting")
+        waiting = Borrower(pool)
+        await state(pool, "2 idle, 2 busy, 1 waiting")
+        await old[0].give_back()
+        await state(pool, "1 idle, 2 busy, 0 waiting")
+        await old[1].give_back()
+        await processes.all_gone([first])
+        await waiting.give_back()
+        await only_the_last(pool, "2 idle, 0 busy, 0 waiting")
+
+
+async def test_replaced_for_its_memory_but_not_again_and_again() -> None:
+    async with pool_of(1, limits=Limits(memory=100 * 1024**2)) as pool:
+        await started(pool, 2)
+        second = await only_the_last(pool, "1 idle, 0 busy, 0 waiting")
+        # It takes too much itself, as every other one would: that has to be borne for a while.
+        pause = asyncio.create_task(started(pool, 3))
+        await asyncio.wait([pause], timeout=2)
+        pause.cancel()
+        assert processes.sessions() == [second]
+
+
+async def test_a_page_that_takes_more_and_more_memory(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """It is ended, twice, long before its time is up; what is rendered beside it is not harmed."""
+    bomb = """<p>more<script>
+      const kept = [];
+      (function more() {
+        kept.push(new Uint8Array(2e7).fill(1));
+        setTimeout(more, 1);
+      })();
+    </script>"""
+    origin = await pages(start_origin, {"/bomb": bomb, "/": "<p>fine"})
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 2, "max_memory": "300MiB"}})
+    await state(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
+    async with asyncio.timeout(18):
+        exploding = asyncio.create_task(proxy.crawl("/bomb"))
+        number = 0
+        while not exploding.done():
+            number += 1
+            answer = await proxy.crawl(f"/#!{number}")
+            assert answer.status == 200
+            assert "<p>fine" in answer.text
+        assert exploding.result().status == 503
+    await only_the_last(proxy.running.pool, "2 idle, 0 busy, 0 waiting")
+
+
+async def test_the_old_one_stays_while_no_new_one_can_be_started() -> None:
+    async with pool_of(1, failing=range(2, 5), limits=Limits(renders=3)) as pool:
+        used = 0
+        while pool.browsers_started < 2:
+            borrower = Borrower(pool)
+            await state(pool, "0 idle, 1 busy, 0 waiting")
+            await borrower.give_back()
+            await state(pool, "1 idle, 0 busy, 0 waiting")
+            used += 1
+        assert used > 3
+        await only_the_last(pool, "1 idle, 0 busy, 0 waiting")
+
+
+async def test_the_old_one_dies_while_the_new_one_is_made_ready() -> None:
+    async with pool_of(2, limits=Limits(renders=1)) as pool:
+        await state(pool, "2 idle, 0 busy, 0 waiting")
+        (first,) = processes.sessions()
+        borrower = Borrower(pool)
+        await state(pool, "1 idle, 1 busy, 0 waiting")
+        async with asyncio.timeout(SECONDS):
+            while len(processes.sessions()) < 2:
+                await asyncio.sleep(0.001)
+        processes.kill(first, "browser")
+        await borrower.give_back()
+        await only_the_last(pool, "2 idle, 0 busy, 0 waiting")
+        assert pool.browsers_started == 2

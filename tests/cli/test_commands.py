@@ -1,0 +1,321 @@
+"""The command line, as the programs that people start: what they print, where, and how they end."""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import ClientSession, web
+
+from prerender import __version__
+from prerender.cli import main
+from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support.programs import QUIET, Ended, ended, run, started
+
+PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
+  state.textContent = "größe " + decodeURIComponent(location.hash);
+</script>"""
+URL_HELP = "URL: give the absolute URL of a page, http or https, without user and password"
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClientSession]:
+    async with ClientSession() as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("url", "pretty"),
+    [
+        ("/p#!/lamp", "/p#!/lamp"),
+        ("/p?_escaped_fragment_=/lamp%26%20shade", "/p#!/lamp& shade"),
+        ("", "/"),
+    ],
+)
+async def test_render_prints_the_snapshot_and_nothing_else(
+    start_origin: StartOrigin, start_proxy: StartProxy, url: str, pretty: str
+) -> None:
+    origin = await pages(start_origin, {"/": PAGE, "/p": PAGE})
+    printed = await run("render", origin.url + url)
+    assert printed == Ended(0, printed.out, "")
+    assert "größe".encode() in printed.out
+    proxy = await start_proxy(origin.url)
+    assert printed.out == (await proxy.crawl(pretty)).body
+
+
+async def test_render_asks_for_a_path_as_browsers_do(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/ü b": PAGE})
+    assert (await run("render", f"{origin.url}/ü b?q=%c3%bc%2f&ß#!/")).status == 0
+    assert [request.raw_path for request in origin.requests] == ["/%C3%BC%20b?q=%c3%bc%2f&%C3%9F"]
+
+
+async def test_render_asks_the_origin_of_the_settings(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    origin = await pages(start_origin, {"/": "<script>document.write(location.href)</script>"})
+    file = tmp_path / "settings.toml"
+    file.write_text(f'[origin]\nurl = "{origin.url}"\n')
+    url = "https://www.example.com/#!/a"
+    for printed in (
+        await run("render", url, environ={"PRERENDER_ORIGIN": origin.url}),
+        await run("render", url, "--config", str(file)),
+    ):
+        assert printed.status == 0, printed.err
+        assert url.encode() in printed.out
+
+
+async def test_render_notes_a_status_that_is_not_200(start_origin: StartOrigin) -> None:
+    gone = web.Response(status=404, body=b"<p>nothing here", content_type="text/html")
+    moved = web.Response(status=301, headers={"Location": "/p#!new"})
+    origin = await pages(start_origin, {"/gone": gone, "/old": moved})
+    printed = await run("render", f"{origin.url}/gone#!a")
+    assert b"nothing here" in printed.out
+    assert (printed.status, printed.err) == (
+        0,
+        f"prerender: {origin.url}/gone#!a: status 404\n",
+    )
+    printed = await run("render", f"{origin.url}/old")
+    assert printed == Ended(0, b"", f"prerender: {origin.url}/old: status 301, Location: /p#!new\n")
+
+
+async def test_render_of_what_is_no_page(start_origin: StartOrigin) -> None:
+    image = web.Response(body=b"<svg/>", content_type="image/svg+xml")
+    origin = await pages(start_origin, {"/logo.svg": image})
+    assert await run("render", f"{origin.url}/logo.svg") == Ended(
+        1, b"", f"prerender: {origin.url}/logo.svg: no HTML page: media type image/svg+xml\n"
+    )
+
+
+async def test_render_of_an_empty_page(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": "<html></html>"})
+    failed = await run("render", origin.url)
+    assert failed == Ended(1, b"", f"prerender: {origin.url}/: empty\n")
+
+
+async def test_render_of_a_site_that_is_not_there(unused_port: int) -> None:
+    url = f"http://127.0.0.1:{unused_port}/"
+    failed = await run("render", url)
+    assert (failed.status, failed.out) == (1, b"")
+    assert failed.err.startswith(f"prerender: {url}: the site's server failed: ")
+    assert failed.err.count("\n") == 1
+
+
+async def test_render_without_chromium(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    failed = await run("render", origin.url, environ={"PRERENDER_BROWSER_PATH": "/none"})
+    assert (failed.status, failed.out) == (1, b"")
+    assert failed.err.endswith(
+        "prerender: /none: is not a program that can be run ([browser] path)\n"
+    )
+    assert "Traceback" not in failed.err
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "www.example.com",
+        "ftp://www.example.com/",
+        "mailto:me@example.com",
+        "http://",
+        "http://[::1/",
+        "http://www.example.com:99999/",
+        "http://user:s3cret@www.example.com/",
+        "http://www.example.com/\n",
+    ],
+)
+def test_render_of_what_is_no_url(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", url]) == 2
+    assert capsys.readouterr() == ("", f"prerender cannot start:\n{URL_HELP}\n")
+
+
+async def test_render_into_a_full_disk_or_a_closed_pipe(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    full = os.open("/dev/full", os.O_WRONLY)
+    read, closed_pipe = os.pipe()
+    os.close(read)
+    try:
+        assert await run("render", origin.url, stdout=full) == Ended(
+            1, b"", "prerender: the result cannot be written: No space left on device\n"
+        )
+        assert await run("render", origin.url, stdout=closed_pipe) == Ended(1, b"", "")
+    finally:
+        os.close(full)
+        os.close(closed_pipe)
+
+
+def left_behind(processes: Sequence[psutil.Process], folder: Path) -> list[object]:
+    """Processes that do not end within some seconds, and files."""
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    return [*alive, *folder.iterdir()]
+
+
+@pytest.mark.parametrize("hangs", ["/", "/x.json"])
+async def test_render_interrupted(start_origin: StartOrigin, hangs: str) -> None:
+    asked = asyncio.Event()
+    never = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == hangs:
+            asked.set()
+            await never.wait()
+        return web.Response(
+            text="<p>hello<script>fetch('/x.json')</script>", content_type="text/html"
+        )
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    origin = await start_origin(application)
+    with tempfile.TemporaryDirectory() as folder:
+        async with started("render", origin.url, environ={"TMPDIR": folder}) as process:
+            async with asyncio.timeout(30):
+                await asked.wait()
+            children = psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(signal.SIGINT)
+            assert await ended(process) == Ended(130, b"", "")
+        never.set()
+        assert children
+        assert left_behind(children, Path(folder)) == []
+
+
+async def test_serve_until_it_is_told_to_stop(
+    start_origin: StartOrigin, client: ClientSession
+) -> None:
+    origin = await pages(start_origin, {"/": "<p>plain"})
+    environ = {
+        "PRERENDER_ORIGIN": origin.url,
+        "PRERENDER_SERVER_PORT": "0",
+        "PRERENDER_ADMIN_PORT": "0",
+        "PRERENDER_LOG_FORMAT": "json",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        async with started("serve", environ=environ | {"TMPDIR": folder}) as process:
+            assert process.stderr is not None
+            async with asyncio.timeout(30):
+                line = json.loads(await process.stderr.readline())
+                assert line["event"] == "serving"
+                async with client.get(line["url"]) as answer:
+                    assert await answer.text() == "<p>plain"
+                async with client.get(f"{line['url']}?_escaped_fragment_=") as answer:
+                    assert "plain" in await answer.text()
+            children = psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            last = await ended(process)
+            assert (last.status, last.out) == (0, b"")
+            assert "Traceback" not in last.err
+        assert children
+        assert left_behind(children, Path(folder)) == []
+
+
+async def test_serve_while_nobody_reads_its_log(client: ClientSession, unused_port: int) -> None:
+    environ = {
+        "PRERENDER_ORIGIN": f"http://127.0.0.1:{unused_port}",
+        "PRERENDER_SERVER_PORT": "0",
+        "PRERENDER_ADMIN_PORT": "0",
+        "PRERENDER_LOG_FORMAT": "json",
+    }
+    read, write = os.pipe()
+    room = fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    async with started("serve", environ=environ, stderr=write) as process:
+        os.close(write)
+        # One line, and never again.
+        line = await asyncio.to_thread(os.read, read, 4096)
+        url = json.loads(line.split(b"\n")[0])["url"]
+        async with asyncio.timeout(30):
+            # Each of them logs that the origin cannot be reached.
+            for number in range(room // 50):
+                async with client.get(f"{url}/{number}") as answer:
+                    assert answer.status == 502
+            process.terminate()
+            assert await process.wait() == 0
+    unread = os.read(read, 65536)
+    os.close(read)
+    assert len(unread) > room // 2
+
+
+async def test_serve_with_wrong_settings() -> None:
+    environ = {"PRERENDER_SERVER_PORT": "http", "PRERENDER_BROWSER_PAGES": "0"}
+    assert await run("serve", environ=environ) == Ended(
+        2,
+        b"",
+        "prerender cannot start:\n"
+        "[origin] url: is required; set it in the file or as PRERENDER_ORIGIN_URL\n"
+        "[server] port (from PRERENDER_SERVER_PORT): 'http': "
+        "give a whole number from 0 to 65535\n"
+        "[browser] pages (from PRERENDER_BROWSER_PAGES): '0': "
+        'give a whole number from 1 to 256, or "auto"\n',
+    )
+
+
+async def test_serve_with_a_file_that_is_not_there() -> None:
+    assert await run("serve", "--config", "/none.toml") == Ended(
+        2, b"", "prerender cannot start:\n/none.toml: cannot be read: No such file or directory\n"
+    )
+
+
+async def test_serve_on_a_port_that_is_taken() -> None:
+    environ = {"PRERENDER_ORIGIN": "http://127.0.0.1:9", "PRERENDER_ADMIN_PORT": "0"}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        port = taken.getsockname()[1]
+        failed = await run(
+            "serve", environ=environ | {"PRERENDER_SERVER_PORT": str(port), "TMPDIR": folder}
+        )
+        assert left_behind([], Path(folder)) == []
+    assert (failed.status, failed.out) == (2, b"")
+    first, second = failed.err.splitlines()[-2:]
+    assert first == "prerender cannot start:"
+    assert second.startswith(f"[server] host, port: cannot listen on 127.0.0.1:{port}: ")
+    assert second.lower().endswith("address already in use")
+    assert "Traceback" not in failed.err
+
+
+async def test_closed_standard_streams(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    command = f"{sys.executable} -m prerender render {origin.url} <&- 2>&-"
+    process = await asyncio.create_subprocess_shell(
+        command, env=dict(os.environ) | QUIET, stdout=PIPE, stderr=PIPE
+    )
+    printed = await ended(process)
+    assert (printed.status, printed.err) == (0, "")
+    assert "größe".encode() in printed.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--version"], f"prerender {__version__}\n"),
+        (["--help"], "run the proxy"),
+        (["render", "--help"], "pretty (#!) or ugly"),
+    ],
+)
+def test_questions(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended_with:
+        main(arguments)
+    assert ended_with.value.code == 0
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["paint"], ["render"], ["serve", "--port", "80"]])
+def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended_with:
+        main(arguments)
+    assert ended_with.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: prerender ")

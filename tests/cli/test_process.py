@@ -1,0 +1,312 @@
+"""The real command as a process of its own: start, stop, and every way to end it."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
+from yarl import URL
+
+from tests.conftest import StartOrigin
+from tests.support import processes, raw
+
+SECONDS = 20.0
+
+
+class Command:
+    """``prerender serve`` as a process, with a temporary folder of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+        self.url = self.admin_url = ""
+        self.sessions: set[int] = set()
+
+    async def serving(self) -> None:
+        """Wait for the line that says where it listens."""
+        while not self.url:
+            if found := re.search(r"^.*serving.*$", await self.line(), re.MULTILINE):
+                self.url, self.admin_url = (
+                    re.search(rf" {name}=(\S+)", found[0])[1]  # type: ignore[index]
+                    for name in ("url", "admin")
+                )
+
+    async def line(self) -> str:
+        """The next line of its standard error."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(SECONDS):
+            line = (await self.process.stderr.readline()).decode()
+        assert line, "it ended"
+        return line
+
+    async def rest(self) -> str:
+        """All that is left of its standard error, once it has ended."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(SECONDS):
+            return (await self.process.stderr.read()).decode()
+
+    async def ready(self, client: ClientSession) -> None:
+        """Wait until it can render."""
+        await self.serving()
+        async with asyncio.timeout(SECONDS):
+            while (await client.get(f"{self.admin_url}/readyz")).status != 200:
+                await asyncio.sleep(0.01)
+        self.see()
+
+    async def launching(self) -> None:
+        """Wait until it has begun to start a browser, or has ended."""
+        async with asyncio.timeout(SECONDS):
+            while not self.see() and self.process.returncode is None:
+                await asyncio.sleep(0.001)
+
+    def see(self) -> bool:
+        """Remember the sessions of its browsers."""
+        self.sessions.update(processes.sessions(self.process.pid))
+        return bool(self.sessions)
+
+    async def ended(self, seconds: float = SECONDS) -> int:
+        """Its exit status; an end by a signal is negative."""
+        async with asyncio.timeout(seconds):
+            return await self.process.wait()
+
+    async def nothing_left(self, seconds: float = 3.0) -> None:
+        """Of its browsers no process and no folder is left."""
+        await processes.all_gone(self.sessions, self.folder, seconds=seconds)
+
+
+Start = Callable[..., Awaitable[Command]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts the command with settings from the environment, and nothing else of ours."""
+    async with AsyncExitStack() as stack:
+
+        async def start(origin: str = "http://127.0.0.1:9", **settings: str) -> Command:
+            settings = {"SERVER_PORT": "0", "ADMIN_PORT": "0", "SERVER_GRACE": "5"} | settings
+            environment = {f"PRERENDER_{name}": value for name, value in settings.items()}
+            environment |= {
+                "PATH": os.environ["PATH"],
+                "PRERENDER_ORIGIN_URL": origin,
+                "PRERENDER_BROWSER_PAGES": "1",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "TMPDIR": str(tmp_path),
+            }
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "prerender", "serve"),
+                stderr=asyncio.subprocess.PIPE,
+                env=environment,
+            )
+            command = Command(process, tmp_path)
+            stack.push_async_callback(_end, command)
+            return command
+
+        yield start
+
+
+async def _end(command: Command) -> None:
+    with suppress(ProcessLookupError):
+        command.process.kill()
+    await command.process.wait()
+    await command.nothing_left()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[ClientSession]:
+    async with ClientSession(timeout=ClientTimeout(SECONDS)) as client:
+        yield client
+
+
+class SlowSite:
+    """An origin whose answers can be held back. ``asked`` is set by each request."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.url = ""
+
+    @classmethod
+    async def open(cls, start_origin: StartOrigin) -> "SlowSite":
+        site = cls()
+        application = web.Application()
+
+        async def slow(_: web.Request) -> web.Response:
+            site.asked.set()
+            await site.go_on.wait()
+            return web.Response(text="<p>at last", content_type="text/html")
+
+        application.router.add_get("/{path:.*}", slow)
+        site.url = (await start_origin(application)).url
+        return site
+
+
+async def test_a_stop_lets_running_requests_finish(
+    start: Start, start_origin: StartOrigin, client: ClientSession
+) -> None:
+    site = await SlowSite.open(start_origin)
+    command = await start(site.url)
+    await command.ready(client)
+    forward = asyncio.create_task(client.get(f"{command.url}/slow"))
+    await site.asked.wait()
+    site.asked.clear()
+    render = asyncio.create_task(client.get(f"{command.url}/?_escaped_fragment_=1"))
+    await site.asked.wait()
+    command.process.terminate()
+    # It refuses new connections first; what is under way goes on.
+    async with asyncio.timeout(SECONDS):
+        while await raw.accepts(int(command.url.rpartition(":")[2])):
+            await asyncio.sleep(0.01)
+    assert not forward.done()
+    site.go_on.set()
+    for task in (forward, render):
+        answer = await task
+        assert answer.status == 200
+        assert "<p>at last" in await answer.text()
+    assert await command.ended(5) == 0
+    assert "Traceback" not in await command.rest()
+    await command.nothing_left(0.2)
+
+
+async def test_a_stop_waits_only_so_long(
+    start: Start, start_origin: StartOrigin, client: ClientSession
+) -> None:
+    site = await SlowSite.open(start_origin)
+    command = await start(site.url, SERVER_GRACE="0.3")
+    await command.ready(client)
+    hanging = asyncio.create_task(client.get(f"{command.url}/slow"))
+    await site.asked.wait()
+    started = time.monotonic()
+    command.process.terminate()
+    assert await command.ended(5) == 0
+    assert time.monotonic() - started > 0.3
+    with pytest.raises(ClientConnectionError):
+        await hanging
+    await command.nothing_left(0.2)
+
+
+async def test_asked_twice_it_ends_at_once(
+    start: Start, start_origin: StartOrigin, client: ClientSession
+) -> None:
+    site = await SlowSite.open(start_origin)
+    command = await start(site.url, SERVER_GRACE="60")
+    await command.ready(client)
+    hanging = asyncio.create_task(client.get(f"{command.url}/slow"))
+    await site.asked.wait()
+    command.process.send_signal(signal.SIGINT)
+    while "shutting down" not in await command.line():
+        pass
+    started = time.monotonic()
+    command.process.terminate()
+    assert await command.ended(5) == 1
+    assert time.monotonic() - started < 1
+    with pytest.raises(ClientConnectionError):
+        await hanging
+    await command.nothing_left()
+
+
+@pytest.mark.parametrize("browser_too", [False, True])
+async def test_killed_it_leaves_nothing(
+    start: Start, client: ClientSession, browser_too: bool
+) -> None:
+    command = await start()
+    await command.ready(client)
+    if browser_too:
+        processes.kill(max(command.sessions), "browser")
+    command.process.kill()
+    assert await command.ended() == -signal.SIGKILL
+    await command.nothing_left()
+
+
+async def test_killed_together_with_its_guardian(start: Start, client: ClientSession) -> None:
+    """No process is left; nobody is there to remove the profile, which the next start does."""
+    command = await start()
+    await command.ready(client)
+    os.kill(max(command.sessions), signal.SIGKILL)
+    command.process.kill()
+    assert await command.ended() == -signal.SIGKILL
+    await processes.all_gone(command.sessions, seconds=3)
+    (profile,) = command.folder.glob("prerender-*")
+    following = await start()
+    await following.ready(client)
+    assert not profile.exists()
+    # That of the running one is not touched by a third.
+    (profile,) = command.folder.glob("prerender-*")
+    third = await start()
+    await third.ready(client)
+    assert profile.exists()
+    for running in (following, third):
+        running.process.terminate()
+        assert await running.ended(5) == 0
+
+
+@pytest.mark.parametrize("name", ["SERVER", "ADMIN"])
+async def test_a_port_in_use(start: Start, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = await start(**{f"{name}_PORT": str(port)})
+        await command.launching()
+        assert await command.ended() == 2
+        text = await command.rest()
+    told = [line for line in text.splitlines() if "sandbox" not in line]
+    assert told[0] == "prerender cannot start:"
+    assert told[1].startswith(f"[{name.lower()}] host, port: cannot listen on 127.0.0.1:{port}: ")
+    assert told[1].lower().endswith("address already in use")
+    assert len(told) == 2
+    await command.nothing_left(0.2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("milliseconds", [0, 50])
+async def test_ended_while_a_browser_starts(
+    start: Start, number: signal.Signals, milliseconds: int
+) -> None:
+    command = await start()
+    await command.launching()
+    await asyncio.wait([asyncio.create_task(command.ended())], timeout=milliseconds / 1000)
+    command.process.send_signal(number)
+    assert await command.ended(5) == (0 if number == signal.SIGTERM else -number)
+    assert "Traceback" not in await command.rest()
+    command.see()
+    await command.nothing_left()
+
+
+async def test_a_line_for_each_request_with_no_secret_in_it(start: Start) -> None:
+    command = await start(LOG_FORMAT="json", BROWSER_PATH="/nonexistent")
+    while (line := json.loads(await command.line()))["event"] != "serving":
+        pass
+    reader, writer = await asyncio.open_connection("127.0.0.1", URL(line["url"]).port)
+    writer.write(
+        b"GET /a?token=s3cret HTTP/1.1\r\nHost: a\r\nAuthorization: Basic s3cret\r\n"
+        b'Cookie: sid=s3cret\r\nUser-Agent: x"\\\xff\r\nConnection: close\r\n\r\n'
+    )
+    await reader.read()
+    writer.close()
+    command.process.send_signal(signal.SIGTERM)
+    assert await command.ended() == 0
+    text = await command.rest()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert "s3cret" not in text
+    told = [line for line in lines if line["event"] == "request"]
+    assert [(line["target"], line["status"]) for line in told] == [("/a?token=***", 502)]
+    assert told[0]["user_agent"] == 'x"\\\xff'
+    failed = [line for line in lines if line["event"] == "request failed"]
+    assert [line["target"] for line in failed] == ["/a?token=***"]
+
+
+async def test_five_restarts_leave_nothing(start: Start, client: ClientSession) -> None:
+    port = str(raw.free_port())
+    for _ in range(5):
+        command = await start(SERVER_PORT=port)
+        await command.ready(client)
+        command.process.terminate()
+        assert await command.ended(5) == 0
+        await command.nothing_left(0.2)

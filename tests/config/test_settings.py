@@ -1,0 +1,587 @@
+"""Settings: where they come from, which wins, and what is said when one is wrong."""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prerender.config import Settings, load
+from prerender.config.settings import Server
+from prerender.errors import ConfigError
+from tests.support.commands import ROOT
+
+EXAMPLE = ROOT / "config.example.toml"
+ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
+# Whoever lists them here says that empty means something.
+MAY_BE_EMPTY = {
+    ("site", "url"),
+    ("browser", "path"),
+    ("admin", "token"),
+    ("tracing", "endpoint"),
+    ("drop_in", "token"),
+    ("indexnow", "key"),
+}
+
+
+def all_settings() -> dict[tuple[str, str], str]:
+    """The description of every setting, by its section and key."""
+    found = {}
+    for section, part in Settings.model_fields.items():
+        assert part.annotation is not None
+        for key, field in part.annotation.model_fields.items():
+            found[section, key] = field.description or ""
+    return found
+
+
+def variable(section: str, key: str) -> str:
+    return f"PRERENDER_{section}_{key}".upper()
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    file = folder / "settings.toml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+def problems(file: Path | None = None, environ: Mapping[str, str] = ORIGIN) -> list[str]:
+    """What ``load`` complains of: each problem in one line."""
+    with pytest.raises(ConfigError) as caught:
+        load(file, environ)
+    assert all(problem.isprintable() for problem in caught.value.problems)
+    return caught.value.problems
+
+
+def problem(file: Path | None = None, environ: Mapping[str, str] = ORIGIN) -> str:
+    (only,) = problems(file, environ)
+    return only
+
+
+def test_the_example_has_every_setting_with_its_default() -> None:
+    content = tomllib.loads(EXAMPLE.read_text("utf-8"))
+    settings = [(section, key) for section, keys in content.items() for key in keys]
+    assert settings == list(all_settings())
+    defaults = load(None, {"PRERENDER_ORIGIN": content["origin"]["url"]})
+    assert load(EXAMPLE, {}) == defaults
+
+
+def test_the_example_says_what_every_setting_is() -> None:
+    lines = EXAMPLE.read_text("utf-8").splitlines()
+    section = ""
+    explained = {}
+    for above, line in pairwise(lines):
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif " = " in line and not line.startswith("#"):
+            explained[section, line.partition(" = ")[0]] = above.removeprefix("# ")
+    assert explained == all_settings()
+
+
+def test_environment_over_file_over_default(tmp_path: Path) -> None:
+    file = written(tmp_path, "[origin]\nurl = 'http://a:1'\n[cache]\nttl = 60\n[server]\nport = 1")
+    environ = {"PRERENDER_SERVER_PORT": "2", "PATH": "/bin", "prerender_server_host": "ignored"}
+    settings = load(file, environ)
+    assert settings.origin.url == "http://a:1"
+    assert settings.cache.ttl == 60
+    assert settings.server.port == 2
+    assert settings.server.host == "127.0.0.1"
+    assert load(file, environ, {"server": {"port": 3}}).server.port == 3
+
+
+def test_the_environment_of_the_process_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRERENDER_ORIGIN_URL", "http://later:1")
+    assert load().origin.url == "http://later:1"
+
+
+def test_the_short_name_of_the_origin(tmp_path: Path) -> None:
+    file = written(tmp_path, "[origin]\nurl = 'http://file:1'")
+    short = {"PRERENDER_ORIGIN": "http://short:1"}
+    assert load(file, short).origin.url == "http://short:1"
+    assert load(file, short | ORIGIN).origin.url == "http://app:3000"
+    assert "(from PRERENDER_ORIGIN)" in problem(None, {"PRERENDER_ORIGIN": "short"})
+
+
+def test_the_public_url_is_the_origin_unless_it_is_given() -> None:
+    assert str(load(None, ORIGIN).public_url) == "http://app:3000"
+    settings = load(None, ORIGIN | {"PRERENDER_SITE_URL": "https://www.example.com/"})
+    assert str(settings.public_url) == "https://www.example.com"
+    assert str(settings.origin_url) == "http://app:3000"
+
+
+WHOLE_PORT = "give a whole number from 0 to 65535"
+WHOLE_PAGES = 'give a whole number from 1 to 256, or "auto"'
+A_DURATION = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
+A_SIZE = 'not a size: give bytes, or for example "64KiB", "256MiB", "1GB"'
+A_SITE = 'not a URL of a site: give for example "http://127.0.0.1:3000"'
+SITE_ONLY = "must be scheme, host and port only, with no path, query or fragment"
+A_FLAG = "give true or false"
+PATTERNS = 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
+HOSTS = 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
+A_HOST = """'a.example/b' is not a network: give a host ("cdn.example.com"), a domain """ + (
+    """("*.example.com"), a network ("10.1.0.0/16") or an origin ("http://app.internal:3001")"""
+)
+NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
+HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
+PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
+SECRETS = 'give a list of names of query parameters, for example ["*token*", "key"]'
+AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
+RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
+A_STORE = (
+    'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
+    'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
+)
+AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"'
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "shown", "allowed"),
+    [
+        ("[server] port", "65536", "65536", WHOLE_PORT),
+        ("[server] port", "-1", "-1", WHOLE_PORT),
+        ("[server] port", "1.5", "1.5", WHOLE_PORT),
+        ("[server] port", "nan", "nan", WHOLE_PORT),
+        ("[server] port", "true", "True", WHOLE_PORT),
+        ("[server] port", "'http'", "'http'", WHOLE_PORT),
+        ("[server] port", "[80]", "[80]", WHOLE_PORT),
+        ("[server] port", "{ a = 80 }", "{'a': 80}", WHOLE_PORT),
+        ("[server] host", "''", "''", AN_ADDRESS),
+        ("[server] host", "80", "80", "input should be a valid string"),
+        ("[browser] queue", "true", "True", "give a whole number from 0 to 100000"),
+        ("[browser] pages", "0", "0", WHOLE_PAGES),
+        ("[browser] pages", "257", "257", WHOLE_PAGES),
+        ("[browser] pages", "true", "True", WHOLE_PAGES),
+        ("[browser] pages", "'many'", "'many'", WHOLE_PAGES),
+        ("[browser] max_renders", "-1", "-1", "give a whole number from 0 to 1000000000"),
+        ("[browser] max_age", "'old'", "'old'", A_DURATION),
+        ("[browser] max_memory", "'much'", "'much'", f'{A_SIZE}, or "auto"'),
+        ("[browser] sandbox", "true", "True", "input should be 'auto', 'on' or 'off'"),
+        ("[browser] path", "false", "False", "input should be a valid string"),
+        ("[cache] ttl", "-1", "-1", "must be from 0 to 365d"),
+        ("[cache] ttl", "'366d'", "'366d'", "must be from 0 to 365d"),
+        ("[cache] ttl", "1e99", "1e+99", "must be from 0 to 365d"),
+        ("[cache] ttl", "nan", "nan", "must be from 0 to 365d"),
+        ("[cache] ttl", "inf", "inf", "must be from 0 to 365d"),
+        ("[cache] ttl", "9" * 400, "9" * 77 + "...", "must be from 0 to 365d"),
+        ("[cache] ttl", "true", "True", A_DURATION),
+        ("[cache] ttl", "'1 week'", "'1 week'", A_DURATION),
+        ("[cache] ttl", "'-5s'", "'-5s'", A_DURATION),
+        ("[cache] ttl", "'٣'", "'٣'", A_DURATION),
+        ("[cache] ttl", "1979-05-27", "datetime.date(1979, 5, 27)", A_DURATION),
+        ("[render] timeout", "0", "0", "must be more than 0"),
+        ("[render] budget", "'0s'", "'0s'", "must be more than 0"),
+        ("[cache] stale", "-1", "-1", "must be from 0 to 365d"),
+        ("[cache] timeout", "0", "0", "must be more than 0"),
+        ("[cache] page_ttl", "1", "1", A_FLAG),
+        ("[cache] url", "'memory'", "***", A_STORE),
+        ("[cache] url", "'memory://x'", "***", A_STORE),
+        ("[cache] url", "'file://x/y'", "***", A_STORE),
+        ("[cache] url", "'file:///'", "***", A_STORE),
+        ("[cache] url", "'file:///x?y=1'", "***", A_STORE),
+        ("[cache] url", "'redis:///0'", "***", A_STORE),
+        ("[cache] url", "'redis://h/x'", "***", A_STORE),
+        ("[cache] url", "'redis://h:0/1'", "***", A_STORE),
+        ("[cache] url", "'redis://h:x'", "***", A_STORE),
+        ("[cache] url", "'redis://h?password=s3cret'", "***", A_STORE),
+        ("[cache] url", "'redis://h#!'", "***", A_STORE),
+        ("[cache] url", "'unix:///s?db=x'", "***", A_STORE),
+        ("[cache] url", "'memcached://h'", "***", A_STORE),
+        ("[cache] tracking_parameters", "'utm_*'", "'utm_*'", PARAMETERS),
+        ("[cache] tracking_parameters", "[1]", "[1]", PARAMETERS),
+        (
+            "[cache] tracking_parameters",
+            "['a*b']",
+            "['a*b']",
+            "'a*b' is no name of a query parameter; a * may stand at its end",
+        ),
+        ("[cache] rules", "'/x'", "'/x'", RULES),
+        (
+            "[cache] rules",
+            "[{ path = '/x' }]",
+            "[{'path': '/x'}]",
+            f"{RULES}, each with path and ttl",
+        ),
+        (
+            "[cache] rules",
+            "[{ path = 'x', ttl = 1 }]",
+            "[{'path': 'x', 'ttl': 1}]",
+            "'x': a path begins with / or *, which stands for anything",
+        ),
+        (
+            "[cache] rules",
+            "[{ path = '/', ttl = 'no' }]",
+            "[{'path': '/', 'ttl': 'no'}]",
+            f'/: ttl: {A_DURATION}, or "never"',
+        ),
+        (
+            "[admin] token",
+            "'too-short'",
+            "***",
+            "give at least 16 characters, ASCII without spaces",
+        ),
+        (
+            "[cache] vary",
+            "['browser']",
+            "['browser']",
+            'give a list of some of ["device", "language"]',
+        ),
+        ("[cache] languages", "['en', 'EN']", "['en', 'EN']", "a language is there twice"),
+        (
+            "[cache] languages",
+            "['english']",
+            "['english']",
+            "'english' is no language tag (RFC 5646), such as en or de-CH",
+        ),
+        (
+            "[cache] languages",
+            "['en']",
+            "['en']",
+            'they count only if vary has "language"',
+        ),
+        (
+            "[triggers] ranges",
+            "[{ name = 'GPTBot' }]",
+            "[{'name': 'GPTBot'}]",
+            'give a list of tables, for example [{ name = "GPTBot", file = "/etc/gptbot.json" }], '
+            "each with name and file",
+        ),
+        (
+            "[triggers] nameservers",
+            "['dns.example']",
+            "['dns.example']",
+            "'dns.example': give a list of addresses, for example "
+            '["10.0.0.2", "127.0.0.1:5353", "[::1]:53"]',
+        ),
+        (
+            "[triggers] ai_user",
+            "'text'",
+            "'text'",
+            'give "preset", "forward", "render", "markdown" or "refuse"',
+        ),
+        ("[cache] max_bytes", "'10 apples'", "'10 apples'", A_SIZE),
+        ("[cache] max_bytes", "-1", "-1", "must be from 0 to 65536GiB"),
+        ("[cache] max_bytes", "inf", "inf", "must be from 0 to 65536GiB"),
+        ("[cache] max_bytes", "false", "False", A_SIZE),
+        ("[network] max_requests", "0", "0", "give a whole number from 1 to 1000000"),
+        ("[network] max_bytes", "0", "0", "must be more than 0"),
+        ("[network] allow", "'a.example'", "'a.example'", HOSTS),
+        ("[network] allow", "['a.example/b']", "['a.example/b']", A_HOST),
+        (
+            "[network] deny",
+            "['http://me:secret@a']",
+            "[***@a']",
+            "an entry must not carry a user name or password",
+        ),
+        (
+            "[network] block_types",
+            "['images']",
+            "['images']",
+            'give a list of some of ["image", "font", "media"]',
+        ),
+        ("[network] third_parties", "'none'", "'none'", "input should be 'public' or 'listed'"),
+        ("[snapshot] canvas_images", "1", "1", A_FLAG),
+        ("[snapshot] canvas_images", "'yes'", "'yes'", A_FLAG),
+        ("[snapshot] volatile", "'a'", "'a'", PATTERNS),
+        ("[snapshot] volatile", "[1]", "[1]", PATTERNS),
+        ("[server] trusted_proxies", "'10.0.0.0/8'", "'10.0.0.0/8'", NETWORKS),
+        ("[server] trusted_proxies", "[10]", "[10]", NETWORKS),
+        ("[server] trusted_proxies", "['10.0.0.1/8']", "['10.0.0.1/8']", HOST_BITS),
+        (
+            "[log] level",
+            "'loud'",
+            "'loud'",
+            "input should be 'debug', 'info', 'warning' or 'error'",
+        ),
+        ("[log] access", "'some'", "'some'", "input should be 'all', 'snapshots' or 'none'"),
+        ("[log] secrets", "'token'", "'token'", SECRETS),
+        (
+            "[log] secrets",
+            "['a=b']",
+            "['a=b']",
+            "'a=b' is no name of a query parameter; * may stand anywhere in it",
+        ),
+        ("[log] format", "1", "1", "input should be 'console' or 'json'"),
+        ("[tracing] endpoint", "'collector:4318'", "'collector:4318'", AN_ENDPOINT),
+        ("[tracing] endpoint", "'http://'", "'http://'", AN_ENDPOINT),
+        ("[tracing] sample", "1.1", "1.1", "give a number from 0 to 1"),
+        ("[tracing] sample", "true", "True", "give a number from 0 to 1"),
+        ("[tracing] sample", "'all'", "'all'", "give a number from 0 to 1"),
+        ("[tracing] sample", "nan", "nan", "give a number from 0 to 1"),
+        ("[origin] url", "'app:3000'", "'app:3000'", A_SITE),
+        ("[origin] url", "'ftp://app'", "'ftp://app'", A_SITE),
+        ("[origin] url", "'http://'", "'http://'", A_SITE),
+        ("[origin] url", "'http://app:99999'", "'http://app:99999'", A_SITE),
+        ("[origin] url", "'http://app:0'", "'http://app:0'", A_SITE),
+        ("[origin] url", "'http://a b'", "'http://a b'", A_SITE),
+        ("[origin] url", '"http://a\\nb"', r"'http://a\nb'", A_SITE),
+        ("[origin] url", "'http://[::1'", "'http://[::1'", A_SITE),
+        ("[origin] url", "''", "''", A_SITE),
+        ("[origin] url", "3000", "3000", "input should be a valid string"),
+        ("[site] url", "'http://app/path'", "'http://app/path'", SITE_ONLY),
+        ("[site] url", "'http://app?a=1'", "'http://app?a=1'", SITE_ONLY),
+        ("[site] url", "'http://app#!a'", "'http://app#!a'", SITE_ONLY),
+    ],
+)
+def test_a_wrong_value_is_one_line(
+    tmp_path: Path, setting: str, value: str, shown: str, allowed: str
+) -> None:
+    section, key = setting.split()
+    file = written(tmp_path, f"{section}\n{key} = {value}")
+    environ = {} if section == "[origin]" else ORIGIN
+    assert problem(file, environ) == f"{setting} (from {file}): {shown}: {allowed}"
+
+
+def test_a_wrong_variable_is_named() -> None:
+    said = problem(None, ORIGIN | {"PRERENDER_SERVER_PORT": "http"})
+    assert said == f"[server] port (from PRERENDER_SERVER_PORT): 'http': {WHOLE_PORT}"
+    said = problem(None, {"PRERENDER_ORIGIN": os.fsdecode(b"http://\xff")})
+    assert said == rf"[origin] url (from PRERENDER_ORIGIN): 'http://\udcff': {A_SITE}"
+
+
+@pytest.mark.parametrize(("section", "key"), all_settings())
+def test_an_empty_variable_is_a_value_like_any_other(section: str, key: str) -> None:
+    environ = ORIGIN | {variable(section, key): ""}
+    if (section, key) in MAY_BE_EMPTY:
+        assert getattr(getattr(load(None, environ), section), key) == ""
+    else:
+        said = problem(None, environ)
+        assert said.startswith(f"[{section}] {key} (from {variable(section, key)}): '': ")
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    file = written(tmp_path, "loose = 1\n[server]\nport = 'x'\nhots = ''\n[cach]\nttl = 1\n[[log]]")
+    found = problems(file, {"PRERENDER_CACHE_TTL": "x", "PRERENDER_LEVEL": "info"})
+    assert [line.partition(":")[0].removeprefix(f"{file}: ") for line in found] == [
+        str(file),
+        str(file),
+        "PRERENDER_LEVEL",
+        "[origin] url",
+        f"[server] port (from {file})",
+        f"[server] hots (from {file})",
+        "[cache] ttl (from PRERENDER_CACHE_TTL)",
+        f"[cach] (from {file})",
+    ]
+
+
+def test_what_is_required() -> None:
+    said = "[origin] url: is required; set it in the file or as PRERENDER_ORIGIN_URL"
+    assert problem(None, {}) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[cach]\nttl = 1", "[cach] (from FILE): there is no such setting; did you mean cache?"),
+        (
+            "[cache]\ntll = 1",
+            "[cache] tll (from FILE): there is no such setting; did you mean ttl?",
+        ),
+        (
+            "[server]\nttl = 1",
+            "[server] ttl (from FILE): there is no such setting; did you mean [cache] ttl?",
+        ),
+        (
+            "[server]\nzzz = 1",
+            "[server] zzz (from FILE): there is no such setting; known: "
+            + ", ".join(Server.model_fields),
+        ),
+        (
+            '["a\\nb"]\nc = 1',
+            r"[a\nb] (from FILE): there is no such setting; known: "
+            + ", ".join(Settings.model_fields),
+        ),
+        ("port = 80", "FILE: port: settings belong in a [section]"),
+        ("[[server]]\nport = 80", "FILE: server: settings belong in a [section]"),
+    ],
+)
+def test_an_unknown_setting_in_the_file(tmp_path: Path, text: str, said: str) -> None:
+    file = written(tmp_path, text)
+    assert problem(file) == said.replace("FILE", str(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PRERENDER_CACHE_TLL", "PRERENDER_CACHE_TTL"),
+        ("PRERENDER_ORIGINURL", "PRERENDER_ORIGIN_URL"),
+        ("PRERENDER_TTL", "PRERENDER_CACHE_TTL"),
+        ("PRERENDER_PORT", "PRERENDER_SERVER_PORT or PRERENDER_ADMIN_PORT"),
+    ],
+)
+def test_an_unknown_variable(name: str, meant: str) -> None:
+    said = problem(None, ORIGIN | {name: "80"})
+    assert said == f"{name}: there is no such setting; did you mean {meant}?"
+
+
+def test_an_unknown_variable_that_is_like_none() -> None:
+    said = problem(None, ORIGIN | {"PRERENDER_X": "1"})
+    names = ", ".join(variable(section, key) for section, key in all_settings())
+    assert said == f"PRERENDER_X: there is no such setting; known: {names}"
+
+
+def test_variables_of_a_kubernetes_service_called_prerender_are_not_ours() -> None:
+    load(
+        None,
+        ORIGIN
+        | {
+            "PRERENDER_SERVICE_HOST": "10.0.0.1",
+            "PRERENDER_SERVICE_PORT": "80",
+            "PRERENDER_SERVICE_PORT_HTTP": "80",
+            "PRERENDER_PORT": "tcp://10.0.0.1:80",
+            "PRERENDER_PORT_80_TCP": "tcp://10.0.0.1:80",
+            "PRERENDER_PORT_80_TCP_PROTO": "tcp",
+            "PRERENDER_PORT_80_TCP_PORT": "80",
+            "PRERENDER_PORT_80_TCP_ADDR": "10.0.0.1",
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:s3cret@app:3000",
+        "http://user:s3cr/3cret@app:3000",
+        "http://user:s3c@3cret@app",
+        "http://s3cret@app",
+        "http:/user:s3cret@app",
+        "user:s3cret@app:3000",
+        "user:s3cret//3cret@app",
+        "http://user:s3cret@app/path",
+        "http://user:s3cret\n3cret@app",
+        "ftp://user:s3cret@app:port",
+    ],
+)
+def test_passwords_are_not_printed(url: str) -> None:
+    for name in ("PRERENDER_ORIGIN_URL", "PRERENDER_SITE_URL", "PRERENDER_SERVER_PORT"):
+        said = problem(None, ORIGIN | {name: url})
+        assert "***@app" in said
+        assert "3cret" not in said
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "none.toml"
+    assert problem(file, {}) == f"{file}: cannot be read: No such file or directory"
+    assert problem(tmp_path, {}) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    file = written(tmp_path, "")
+    file.chmod(0)
+    assert problem(file, {}) == f"{file}: cannot be read: Permission denied"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[server",
+        b"port: 80",
+        b"\xff\xfe",
+        b"a = 1\na = 2",
+        b"a = " + b"9" * 5000,
+        b"a = " + b"[" * 9999,
+    ],
+)
+def test_a_file_that_is_not_toml(tmp_path: Path, content: bytes) -> None:
+    file = written(tmp_path, content)
+    assert problem(file, {}).startswith(f"{file}: is not TOML: ")
+    said = problems(file, {"PRERENDER_SERVER_PORT": "x"})
+    assert said[1:] == [f"[server] port (from PRERENDER_SERVER_PORT): 'x': {WHOLE_PORT}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("2.5", 2.5), ("500ms", 0.5), (" 10 m ", 600), ("1.5H", 5400), ("365d", 31_536_000)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert load(None, ORIGIN | {"PRERENDER_CACHE_TTL": text}).cache.ttl == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("64KiB", 65536), ("1.5 MiB", 1572864), ("1gb", 10**9), ("10b", 10)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert load(None, ORIGIN | {"PRERENDER_CACHE_MAX_BYTES": text}).cache.max_bytes == size
+
+
+def test_flags() -> None:
+    for text, value in (("true", True), ("False", False)):
+        settings = load(None, ORIGIN | {"PRERENDER_SNAPSHOT_CANVAS_IMAGES": text})
+        assert settings.snapshot.canvas_images is value
+
+
+def test_patterns(tmp_path: Path) -> None:
+    file = written(tmp_path, "[snapshot]\nvolatile = ['a[0-9]+', 'b\"']")
+    assert load(file, ORIGIN).snapshot.volatile == ("a[0-9]+", 'b"')
+    name = "PRERENDER_SNAPSHOT_VOLATILE"
+    assert load(None, ORIGIN | {name: r'["\\d"]'}).snapshot.volatile == (r"\d",)
+    assert problem(None, ORIGIN | {name: "[" * 99999}).endswith(PATTERNS)
+    for pattern in ("(", "a{99999999999}"):
+        said = problem(None, ORIGIN | {name: json.dumps([pattern])})
+        assert f": '{pattern}' is not a regular expression: " in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory://",
+        "file:///var/cache/prerender",
+        "redis://localhost",
+        "redis://user:p%40ss%2F@redis.internal:6380/15",
+        "redis://[::1]:6379/0",
+        "rediss://:secret@redis:6379/0?ssl_ca_certs=/ca.pem",
+        "unix:///run/redis.sock",
+        "unix://user:secret@/run/redis.sock?db=2",
+    ],
+)
+def test_stores(url: str) -> None:
+    settings = load(None, ORIGIN | {"PRERENDER_CACHE_URL": url})
+    assert settings.cache.url == url
+    assert url not in repr(settings) or url == "memory://"
+
+
+def test_rules(tmp_path: Path) -> None:
+    text = '[[cache.rules]]\npath = "/a*"\nttl = "5m"\n[[cache.rules]]\npath = "*"\nttl = "never"'
+    rules = (("/a*", 300.0), ("*", 0.0))
+    assert load(written(tmp_path, text), ORIGIN).cache.rules == rules
+    variable = '[{"path": "/a*", "ttl": 300}, {"path": "*", "ttl": "never"}]'
+    assert load(None, ORIGIN | {"PRERENDER_CACHE_RULES": variable}).cache.rules == rules
+
+
+@given(
+    count=st.integers(0, 10**6),
+    unit=st.sampled_from([("ms", 0.001), ("s", 1), ("m", 60), ("", 1)]),
+    space=st.sampled_from(["", " "]),
+)
+def test_every_duration_reads_as_it_was_written(
+    count: int, unit: tuple[str, float], space: str
+) -> None:
+    name, seconds = unit
+    if count * seconds <= 365 * 86400:
+        text = f"{count}{space}{name}"
+        settings = load(None, ORIGIN | {"PRERENDER_CACHE_TTL": text})
+        assert settings.cache.ttl == pytest.approx(count * seconds)
+
+
+@given(
+    count=st.integers(0, 2**16),
+    unit=st.sampled_from(
+        [("B", 1), ("kB", 1000), ("MiB", 1024**2), ("GB", 10**9), ("GiB", 1024**3)]
+    ),
+)
+def test_every_size_reads_as_it_was_written(count: int, unit: tuple[str, int]) -> None:
+    name, size = unit
+    settings = load(None, ORIGIN | {"PRERENDER_CACHE_MAX_BYTES": f"{count}{name}"})
+    assert settings.cache.max_bytes == count * size
+
+
+@given(st.dictionaries(st.sampled_from([variable(*name) for name in all_settings()]), st.text()))
+def test_whatever_the_environment_is_it_is_used_or_complained_of(environ: dict[str, str]) -> None:
+    with suppress(ConfigError):
+        load(None, environ)

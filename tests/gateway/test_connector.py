@@ -1,0 +1,153 @@
+"""Sessions of the browser connect to what their policy allows, whatever leads them elsewhere."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientError, ClientSession, WSServerHandshakeError, web
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from prerender.gateway.address_policy import Forbidden, Guard
+from prerender.gateway.upstream import open_session
+from prerender.urls.hosts import Hosts
+from tests.conftest import Site, StartOrigin
+from tests.support.canary import Canary
+from tests.support.plain_client import USER_AGENT, PlainClient
+
+REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Names(AbstractResolver):
+    """A name server that says something else each time."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self._answers = iter(answers)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
+            for address in next(self._answers)
+        ]
+
+    async def close(self) -> None: ...
+
+
+async def refusal(session: ClientSession, url: str) -> str:
+    """Why a GET failed because of the policy, or '' when it did not."""
+    try:
+        async with session.get(URL(url), allow_redirects=False):
+            return ""
+    except (Forbidden, ClientError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, Forbidden):
+            cause = cause.__cause__
+        return str(cause or "")
+
+
+async def redirecting(start_origin: StartOrigin) -> Site:
+    """A server that redirects from ``/CODE`` to its query string, whoever asks."""
+    application = web.Application()
+
+    async def redirect(request: web.Request) -> web.Response:
+        status = int(request.match_info["code"])
+        return web.Response(status=status, headers={"Location": request.query_string})
+
+    application.router.add_get(r"/{code:\d+}", redirect)
+    return await start_origin(application)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "0.0.0.0", "0x7f.1", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]"],
+)
+async def test_no_notation_of_this_host_is_connected_to(host: str) -> None:
+    async with Canary.open() as canary, open_session(Guard(), 1, 5) as session:
+        assert await refusal(session, f"http://{host}:{canary.port}/")
+        assert canary.touched == []
+
+
+async def test_a_name_that_changes_its_address() -> None:
+    """Each connection is checked by itself: what a name stood for before does not count."""
+    names = Names(["127.0.0.1"], ["127.0.0.1", "::1"], ["::ffff:127.0.0.1", "10.0.0.1"])
+    async with Canary.open() as canary, open_session(Guard(), 1, 5, names) as session:
+        for number in range(3):
+            url = f"http://{number}.example:{canary.port}/"
+            assert (
+                await refusal(session, url)
+                == f"{number}.example has no address that pages may reach"
+            )
+        assert canary.touched == []
+
+
+async def test_only_the_addresses_that_are_allowed_are_used() -> None:
+    policy = Guard(Hosts(["127.0.0.1"]), Hosts(["127.0.0.2"]))
+    names = Names(["127.0.0.2", "127.0.0.1"])
+    async with Canary.open() as canary, open_session(policy, 1, 5, names) as session:
+        await refusal(session, f"http://a.example:{canary.port}/one")
+        assert set(canary.touched) == {"GET /one HTTP/1.1"}
+
+
+async def test_the_origins_session_reaches_the_origin_only() -> None:
+    async with Canary.open() as canary, Canary.open() as origin:
+        policy = Guard.only(URL(f"http://LOCALHOST.:{origin.port}/"))
+        async with open_session(policy, 1, 5) as session:
+            for url in (f"127.0.0.1:{origin.port}", f"localhost:{canary.port}", "localhost"):
+                assert (await refusal(session, f"http://{url}/")).strip()
+            await refusal(session, f"http://localhost:{origin.port}/there")
+        assert canary.touched == []
+        assert set(origin.touched) == {"GET /there HTTP/1.1"}
+
+
+async def test_a_proxy_is_no_way_around() -> None:
+    async with Canary.open() as canary, open_session(Guard(), 1, 5) as session:
+        with pytest.raises((Forbidden, ClientError), match="nobody looks"):
+            await session.get("http://8.8.8.8/", proxy=f"http://127.0.0.1:{canary.port}")
+        assert canary.touched == []
+
+
+@pytest.mark.parametrize("code", REDIRECTS)
+async def test_no_redirect_is_followed(start_origin: StartOrigin, code: int) -> None:
+    """Even where a caller forgets to say so, and where the policy would let it pass."""
+    site = await redirecting(start_origin)
+    async with Canary.open() as canary:
+        policies: tuple[Guard, ...] = (
+            Guard.only(URL(site.url)),
+            Guard(Hosts(["127.0.0.1"])),
+        )
+        for policy in policies:
+            async with open_session(policy, 1, 5) as session:
+                url = f"{site.url}/{code}?http://127.0.0.1:{canary.port}/"
+                for action in (session.get, session.ws_connect):
+                    with pytest.raises(WSServerHandshakeError, match=str(code)):
+                        await action(url)
+        assert canary.touched == []
+
+
+@asynccontextmanager
+async def _pages_socket(browser: PlainClient, host: str, path: str) -> AsyncIterator[int]:
+    """The status that a page's WebSocket gets."""
+    headers = {"Host": host, "User-Agent": USER_AGENT.format(1)}
+    async with asyncio.timeout(10):
+        try:
+            async with browser.client.ws_connect(browser.socket_url(path), headers=headers):
+                yield 101
+        except WSServerHandshakeError as refused:
+            yield refused.status
+
+
+@pytest.mark.parametrize("code", REDIRECTS)
+async def test_a_pages_websocket_is_not_led_on(start_origin: StartOrigin, code: int) -> None:
+    """Neither by a third party nor by an open redirect of the site, to a service or to a WebSocket."""
+    site = await redirecting(start_origin)
+    async with Canary.open() as canary, PlainClient.open(site.url) as browser:
+        for scheme in ("http", "ws"):
+            path = f"/{code}?{scheme}://127.0.0.1:{canary.port}/secret"
+            async with _pages_socket(browser, "www.example.com", path) as status:
+                assert status == code
+        assert canary.touched == []
+    assert [request.path for request in site.requests] == [f"/{code}"] * 2

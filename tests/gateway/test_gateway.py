@@ -1,0 +1,395 @@
+"""The gateway: what it passes, what it refuses, and that nothing gets past it."""
+
+import asyncio
+import logging
+import os
+import socket
+import zlib
+from contextlib import closing
+
+import pytest
+from aiohttp import ClientConnectionResetError, WSMsgType, WSServerHandshakeError, web
+from multidict import CIMultiDict
+from yarl import URL
+
+from prerender.gateway.address_policy import Guard
+from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
+from prerender.gateway.listener import MAX_LINE_BYTES
+from prerender.gateway.peer import Peers
+from prerender.gateway.visit import Document
+from prerender.http import headers as fields
+from prerender.urls.hosts import Hosts
+from tests.conftest import Site, StartOrigin, StartProxy, pages
+from tests.support.canary import Canary
+from tests.support.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
+
+
+def test_resolver_rules() -> None:
+    def led(public: str, *allow: str) -> str:
+        rules = NetworkRules(guard=Guard(Hosts(allow)))
+        gateway = Gateway(URL(public), None, None, rules)  # type: ignore[arg-type]
+        gateway.plain_port, gateway.tls_port = 1080, 1443
+        return gateway.resolver_rules
+
+    everything = "MAP *:443 127.0.0.1:1443, MAP *:80 127.0.0.1:1080, MAP * ~NOTFOUND"
+    assert sorted(led("https://www.example.com").split(", ")) == sorted(everything.split(", "))
+    assert sorted(led("http://www.example.com").split(", ")) == sorted(everything.split(", "))
+    assert led("https://a.example:8443") == f"MAP *:8443 127.0.0.1:1443, {everything}"
+    listed = led("https://www.example.com", "http://app:3001", "https://[::1]:8443", "cdn.example")
+    own = "MAP app:3001 127.0.0.1:1080, MAP [::1]:8443 127.0.0.1:1443"
+    assert listed == f"{own}, {everything}"
+    assert led("http://127.0.0.1:3000") == f"MAP *:3000 127.0.0.1:1080, {everything}"
+
+
+def test_page_numbers() -> None:
+    agent = USER_AGENT.format(0)
+    assert number_user_agent(agent, 7) == USER_AGENT.format(7)
+    assert number_user_agent(number_user_agent(agent, 12345), 0) == agent
+    assert number_user_agent("curl/8", 7) == "curl/8"
+
+
+async def test_the_origin_is_asked_for_the_public_host(start_origin: StartOrigin) -> None:
+    application = web.Application()
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.raw_path} {await request.text()}")
+
+    application.router.add_route("*", "/{path:.*}", echo)
+    origin = await start_origin(application)
+    async with PlainClient.open(origin.url) as browser:
+        answer = await browser.request("www.example.com", "/a/b?x=%2F&y", page=42)
+        assert (answer.status, answer.text) == (200, "/a/b?x=%2F&y ")
+        posted = await browser.request(
+            "www.example.com", "/post", page=42, method="POST", data=b"body"
+        )
+        assert (posted.status, posted.text) == (200, "/post body")
+    for request in origin.requests:
+        assert request.headers["Host"] == "www.example.com"
+        assert request.headers["X-Prerender"] == "1"
+        assert request.headers["User-Agent"].startswith(USER_AGENT.format(0))
+        assert "42" not in request.headers["User-Agent"]
+
+
+async def test_third_parties_get_what_the_browser_sent(start_origin: StartOrigin) -> None:
+    cdn = await pages(start_origin, {"/lib.js": "code"})
+    rules = NetworkRules(guard=Guard(Hosts(["cdn.example"])))
+    async with PlainClient.open(
+        "http://127.0.0.1:9", Elsewhere(URL(cdn.url).port or 0), rules=rules
+    ) as browser:
+        with browser.gateway.visit(42, Document(200, HTML, b"")) as visit:
+            answer = await browser.request(
+                "cdn.example", "/lib.js?v=1", page=42, headers={"Cookie": "a=b"}
+            )
+        assert (answer.status, answer.text) == (200, "code")
+    (request,) = cdn.requests
+    assert request.headers["Host"] == "cdn.example"
+    assert request.headers["Cookie"] == "a=b"
+    assert request.headers["User-Agent"] == USER_AGENT.format(0)
+    assert "X-Prerender" not in request.headers
+    assert "X-Forwarded-Host" not in request.headers
+    (exchange,) = visit.exchanges
+    assert exchange.url == "http://cdn.example/lib.js?v=1"
+    assert (exchange.status, exchange.received_bytes, exchange.finished) == (200, 4, True)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "2130706433",
+        "127.1",
+        "127.0.0.1.",
+        "0x7f.1",
+        "0.0.0.0",
+        "0",
+    ],
+)
+async def test_this_machine_is_refused(host: str) -> None:
+    async with Canary.open() as canary, PlainClient.open("http://127.0.0.1:9") as browser:
+        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+            answer = await browser.request(f"{host}:{canary.port}", "/secret")
+            assert (answer.status, answer.body) == (403, b"")
+            with pytest.raises(WSServerHandshakeError, match="403"):
+                await browser.client.ws_connect(
+                    browser.socket_url("/socket"),
+                    headers={"Host": f"{host}:{canary.port}", "User-Agent": USER_AGENT.format(1)},
+                )
+        assert [exchange.blocked for exchange in visit.exchanges] == [True, True]
+        assert canary.touched == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "10.0.0.1",
+        "[fd00:ec2::254]",
+        "100.100.100.200",
+        "[::1",
+        "[fe80::1%25lo]",
+        "user@www.example.com",
+        "www.example.com:0",
+        "www.example.com:70000",
+        "www.example.com/..",
+    ],
+)
+async def test_internal_addresses_and_nonsense_are_refused(host: str) -> None:
+    async with PlainClient.open("http://127.0.0.1:9") as browser:
+        assert (await browser.request(host, "/latest/meta-data/")).status == 403
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin) -> None:
+    nobody = 65534
+    origin = await pages(start_origin, {"/": "from the origin"})
+    async with PlainClient.open(origin.url) as browser:
+        for user, status in ((0, b" 200 "), (nobody, b" 403 ")):
+            os.seteuid(user)
+            try:
+                connection = socket.create_connection(("127.0.0.1", browser.gateway.plain_port))
+            finally:
+                os.seteuid(0)
+            reader, writer = await asyncio.open_connection(sock=connection)
+            writer.write(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n")
+            async with asyncio.timeout(5):
+                assert status in await reader.readline()
+            writer.close()
+    assert len(origin.requests) == 1
+
+
+def test_a_client_that_has_left_is_nobody() -> None:
+    """What is left of its socket is root's, as the kernel lists it."""
+    peers = Peers()
+    with closing(peers), socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        connection, theirs = listener.accept()
+        with connection:
+            mine = connection.getsockname()
+            assert peers.whose(theirs, mine) == "ours"
+            client.close()
+            assert peers.whose(theirs, mine) == "nobody"
+            connection.close()
+            assert peers.whose(theirs, mine) == "nobody"
+            assert peers.whose(None, mine) == "nobody"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nCookie: %s\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: %s\r\n\r\n", b"400"),
+    ],
+)
+async def test_what_cannot_be_read_gets_no_text(head: bytes, status: bytes) -> None:
+    """A page would take it for its document."""
+    async with PlainClient.open("http://127.0.0.1:9") as browser:
+        reader, writer = await asyncio.open_connection("127.0.0.1", browser.gateway.plain_port)
+        writer.write(head % (b"x" * (MAX_LINE_BYTES + 1)))
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        assert answer.split()[1] == status
+        assert answer.endswith(b"\r\n\r\n")
+        writer.close()
+
+
+async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
+    """As of a page that names us as its server for WebRTC."""
+    garbage = b"\x00\x03\x00\x08\x21\x12\xa4\x42\r\n\r\n"
+    twice = b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    async with PlainClient.open("http://127.0.0.1:9") as browser:
+        gateway = browser.gateway
+        for port, data, answer in [
+            (gateway.plain_port, garbage, b" 400 "),
+            (gateway.plain_port, twice, b" 400 "),
+            (gateway.tls_port, twice, b""),
+        ]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            async with asyncio.timeout(5):
+                assert answer in await reader.readline()
+            writer.close()
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert caplog.records[0].getMessage() == "bad request: Duplicate 'Host' header found."
+    assert not caplog.records[0].exc_info
+
+
+def test_pages_that_leave_are_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("prerender.gateway.listener")
+    for error in (ClientConnectionResetError("closing"), ValueError("a mistake of ours")):
+        log.error("Error handling request from %s", "127.0.0.1", exc_info=error)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert caplog.records[0].exc_info
+
+
+async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": "from the origin"})
+    document = Document(404, CIMultiDict({"Content-Type": "text/html", "X-Mine": "1"}), b"kept")
+    navigation = {"Accept": "text/html,*/*"}
+    async with PlainClient.open(origin.url) as browser:
+        with browser.gateway.visit(1, document) as visit:
+            script = await browser.request("www.example.com", "/")
+            assert script.text == "from the origin"
+            other = await browser.request("www.example.com", "/", page=2, headers=navigation)
+            assert other.text == "from the origin"
+            frame = {"Sec-Fetch-Dest": "iframe", **navigation}
+            assert (await browser.request("www.example.com", "/", headers=frame)).status == 200
+            first = await browser.request("www.example.com", "/", headers=navigation)
+            assert (first.status, first.body, first.headers["X-Mine"]) == (404, b"kept", "1")
+            assert first.headers["Cache-Control"] == "no-store"
+            again = await browser.request("www.example.com", "/", headers=navigation)
+            assert (again.status, again.text) == (200, "from the origin")
+        late = await browser.request("www.example.com", "/", headers=navigation)
+        assert late.text == "from the origin"
+    assert [exchange.status for exchange in visit.exchanges] == [200, 200, 404, 200]
+    assert origin.count("/") == 5
+
+
+async def test_an_internationalized_site(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/a.js": "own"})
+    async with PlainClient.open(origin.url, public=URL("http://bücher.example")) as browser:
+        assert (await browser.request("xn--bcher-kva.example", "/a.js")).text == "own"
+
+
+async def test_redirects_are_the_browsers_business(start_origin: StartOrigin) -> None:
+    async with Canary.open() as canary:
+        inside = f"http://127.0.0.1:{canary.port}/secret"
+        content: dict[str, str | web.Response] = {
+            "/inside": web.Response(status=302, headers={"Location": inside}),
+            "/own": web.Response(status=301),
+        }
+        origin = await pages(start_origin, content)
+        assert isinstance(content["/own"], web.Response)
+        content["/own"].headers["Location"] = f"{origin.url}/new?a=1"
+        async with PlainClient.open(origin.url) as browser:
+            answer = await browser.request("www.example.com", "/inside")
+            assert (answer.status, answer.headers["Location"]) == (302, inside)
+            followed = await browser.request(f"127.0.0.1:{canary.port}", "/secret")
+            assert followed.status == 403
+            own = await browser.request("www.example.com", "/own")
+            assert own.headers["Location"] == "http://www.example.com/new?a=1"
+        assert canary.touched == []
+
+
+def test_no_field_leads_to_the_internal_host() -> None:
+    origin, public = URL("http://app:3000"), URL("https://www.example.com")
+    for name, value, expected in [
+        ("Location", "http://app:3000/a?b#c", "https://www.example.com/a?b#c"),
+        ("Location", "/a", "/a"),
+        ("Location", "https://other.example/http://app:3000/", None),
+        ("Location", "http://app:30001/", None),
+        ("Content-Location", "http://app:3000/a", "https://www.example.com/a"),
+        (
+            "Link",
+            '<http://app:3000/a>; rel="next", <http://APP:3000>; rel=x, </b>',
+            '<https://www.example.com/a>; rel="next", <https://www.example.com>; rel=x, </b>',
+        ),
+        ("Refresh", "5; url=http://app:3000/a", "5; url=https://www.example.com/a"),
+        ("Refresh", "5;URL='http://app:3000/a'", "5;URL='https://www.example.com/a'"),
+        ("Refresh", "5", "5"),
+    ]:
+        headers = CIMultiDict([("A", "http://app:3000/"), (name, value)])
+        fields.publish_all(headers, origin, public)
+        assert headers[name] == (expected or value)
+        assert headers["A"] == "http://app:3000/"
+    twice = CIMultiDict([("Link", "<http://app:3000/a>"), ("Link", "<http://app:3000/b>")])
+    fields.publish_all(twice, origin, public)
+    links = ["<https://www.example.com/a>", "<https://www.example.com/b>"]
+    assert twice.getall("Link") == links
+
+
+async def test_a_snapshot_keeps_links_of_the_document_in_public_form(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = web.Response(body=b"<p>page", content_type="text/html")
+    origin = await pages(start_origin, {"/": page})
+    page.headers["Link"] = f'<{origin.url}/next>; rel="next"'
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    answer = await proxy.crawl("/")
+    assert answer.headers["Link"] == '<https://www.example.com/next>; rel="next"'
+
+
+async def test_answers_pass_as_they_are() -> None:
+    compressed = zlib.compress(b"text", wbits=31)
+    answers = {
+        "/plain": b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntext",
+        "/until-closed": b"HTTP/1.1 200 OK\r\n\r\ntext",
+        "/empty": b"HTTP/1.1 204 No Content\r\n\r\n",
+        "/same": b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n',
+        "/teapot": b"HTTP/1.1 418 Short and stout\r\nContent-Length: 0\r\n\r\n",
+        "/cookies": b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
+        b"Content-Length: 0\r\n\r\n",
+        "/gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+        % len(compressed)
+        + compressed,
+        "/chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\nte\r\n2\r\nxt\r\n0\r\n\r\n",
+    }
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(answers[head.split()[1].decode()])
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, PlainClient.open(f"http://127.0.0.1:{port}") as browser:
+        got = {path: await browser.request("www.example.com", path) for path in answers}
+    for path in ("/plain", "/until-closed", "/chunks"):
+        assert (got[path].status, got[path].body) == (200, b"text")
+        assert "Content-Type" not in got[path].headers
+    assert (got["/empty"].status, got["/empty"].body) == (204, b"")
+    assert (got["/same"].status, got["/same"].headers["ETag"]) == (304, '"x"')
+    assert got["/teapot"].status == 418
+    assert got["/cookies"].headers.getall("Set-Cookie") == ["a=1", "b=2"]
+    assert got["/gzip"].body == compressed
+    assert got["/gzip"].headers["Content-Encoding"] == "gzip"
+
+
+async def test_an_origin_that_fails() -> None:
+    async with PlainClient.open("http://127.0.0.1:9") as browser:
+        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+            answer = await browser.request("www.example.com", "/")
+            assert (answer.status, answer.body) == (502, b"")
+    assert [(it.status, it.blocked, it.finished) for it in visit.exchanges] == [(502, False, True)]
+
+
+async def test_sockets_and_streams_are_endless(start_origin: StartOrigin) -> None:
+    application = web.Application()
+
+    async def echo(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(protocols=["chat"])
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_str(f"{request.headers['Host']}: {message.data}")
+        return socket
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: one\n\n")
+        return response
+
+    application.add_routes([web.get("/socket", echo), web.get("/stream", stream)])
+    origin: Site = await start_origin(application)
+    async with PlainClient.open(origin.url) as browser:
+        headers = {"Host": "www.example.com", "User-Agent": USER_AGENT.format(1)}
+        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+            async with browser.client.ws_connect(
+                browser.socket_url("/socket"), headers=headers, protocols=["chat"]
+            ) as socket:
+                assert socket.protocol == "chat"
+                await socket.send_str("hello")
+                message = await socket.receive(timeout=5)
+                assert (message.type, message.data) == (
+                    WSMsgType.TEXT,
+                    "www.example.com: hello",
+                )
+                assert [exchange.endless for exchange in visit.exchanges] == [True]
+                assert not visit.waiting_for(10)
+            answer = await browser.request("www.example.com", "/stream")
+            assert answer.body == b"data: one\n\n"
+            assert visit.exchanges[-1].endless

@@ -1,0 +1,408 @@
+"""The files in deploy/ and those of the containers, each run as far as it goes without its platform."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from aiohttp import ClientSession
+
+from prerender.config import load
+from prerender.crawlers.user_agents import known_names
+from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.support import nginx_server, raw
+from tests.support.commands import ROOT, SEARCHED, answered, in_, running
+from tests.support.redis_server import redis_server
+
+DEPLOY = ROOT / "deploy"
+NGINX_FILES = sorted((DEPLOY / "nginx").glob("*.conf"))
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+UNIT = DEPLOY / "systemd" / "prerender.service"
+HOST = "www.example.com:8000"
+BROWSER = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/149.0.0.0"
+PAGE = "<p>plain<script>document.write('+')</script>"
+
+
+def text_of(file: Path) -> str:
+    return file.read_text("utf-8")
+
+
+def compose() -> dict[str, Any]:
+    content = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    services: dict[str, Any] = content["services"]
+    return services
+
+
+def dockerfile() -> str:
+    return (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", "")
+
+
+def set_in_the_image() -> dict[str, str]:
+    return dict(re.findall(r"(PRERENDER_\w+)=(\S+)", dockerfile()))
+
+
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [("compose-spec", "docker-compose.yml"), ("github-workflows", ".github/workflows/ci.yml")],
+)
+def test_files_are_as_their_schemas_say(schema: str, file: str) -> None:
+    programs = Path(sys.executable).parent
+    in_(ROOT, programs / "check-jsonschema", "--builtin-schema", f"vendor.{schema}", file)
+
+
+def test_public_ci_calls_targets_of_make() -> None:
+    workflow = yaml.safe_load(text_of(ROOT / ".github/workflows/ci.yml"))
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    called = [step["run"] for step in steps if "make " in step.get("run", "")]
+    for command in called:
+        if "apt-get" not in command:
+            in_(ROOT, "make", "--dry-run", command.removeprefix("sudo ").removeprefix("make "))
+    assert {"make lint", "make test", "make docs", "make dist", "make image"} <= set(called)
+
+
+def test_compose_has_nginx_the_proxy_a_store_and_an_origin() -> None:
+    services = compose()
+    assert set(services) == {"nginx", "prerender", "valkey", "origin"}
+    settings = load(None, set_in_the_image() | services["prerender"]["environment"])
+    assert settings.server.host == "0.0.0.0"
+    assert settings.admin.host == "127.0.0.1"
+    for file in NGINX_FILES:
+        assert f"server prerender:{settings.server.port};" in file.read_text("utf-8")
+    assert settings.origin_url.host in services
+    assert settings.cache.url == "redis://valkey:6379/0"
+    for volume in (*services["nginx"]["volumes"], *services["origin"]["volumes"]):
+        assert (ROOT / volume.partition(":")[0]).exists()
+
+
+async def test_what_compose_starts(tmp_path: Path, start_origin: StartOrigin) -> None:
+    """The same settings and the store's own options, only at other addresses."""
+    services = compose()
+    program, *options = services["valkey"]["command"]
+    assert program == "valkey-server"
+    site = await pages(start_origin, {"/": PAGE})
+    public, admin, front = raw.free_ports(3)
+    async with redis_server(tmp_path, *options) as store, ClientSession() as client:
+        settings = services["prerender"]["environment"] | {
+            "PRERENDER_SERVER_PORT": str(public),
+            "PRERENDER_ADMIN_PORT": str(admin),
+        }
+        for name, address in (
+            ("http://origin:3000", site.url),
+            ("redis://valkey:6379/0", store.url),
+        ):
+            assert name in settings.values()
+            settings = {key: address if value == name else value for key, value in settings.items()}
+        command = (sys.executable, "-m", "prerender", "serve")
+        async with (
+            running(*command, env=os.environ | settings, stderr=asyncio.subprocess.DEVNULL),
+            nginx(tmp_path, DEPLOY / "nginx/everything.conf", front, public, 9),
+        ):
+            await answered(client, f"http://127.0.0.1:{public}/")
+            async with client.get(f"http://127.0.0.1:{front}/?_escaped_fragment_=/a") as answer:
+                assert "plain+" in await answer.text()
+            assert (await store.client.config_get("maxmemory-policy"))["maxmemory-policy"]
+            async with asyncio.timeout(10):
+                while not await store.client.dbsize():
+                    await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("file", NGINX_FILES, ids=lambda file: file.stem)
+def test_whoever_waits_waits_longer(file: Path) -> None:
+    settings = load(None, {"PRERENDER_ORIGIN": "http://origin:3000"})
+    grace = int(compose()["prerender"]["stop_grace_period"].removesuffix("s"))
+    assert grace > settings.server.grace
+    (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", file.read_text("utf-8"))
+    assert int(patience) > settings.origin.timeout + settings.render.timeout
+
+
+def test_the_image_is_built_of_files_that_are_sent_to_docker() -> None:
+    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    sent = {line.removeprefix("!") for line in ignored if line.startswith("!")}
+    copied = {
+        source
+        for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile(), re.MULTILINE)
+        for source in line.split()[:-1]
+    }
+    assert copied == sent
+    assert all((ROOT / source).exists() for source in copied)
+
+
+async def test_the_health_check_of_the_image(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    (found,) = re.findall(r"^HEALTHCHECK .*?CMD (\[.*\])$", dockerfile(), re.MULTILINE)
+    command = json.loads(found)
+    assert command[0] == "python3"
+    assert command[-1].count("8081") == 1
+    origin = await pages(start_origin, {})
+    proxy = await start_proxy(origin.url)
+    for port, status in ((proxy.running.admin_port, 0), (raw.free_port(), 1)):
+        checked = command[-1].replace("8081", str(port))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *command[1:-1], checked), stderr=asyncio.subprocess.DEVNULL
+        )
+        async with asyncio.timeout(30):
+            assert await process.wait() == status
+
+
+@asynccontextmanager
+async def nginx(
+    folder: Path, file: Path, port: int, proxy_port: int, site_port: int
+) -> AsyncIterator[None]:
+    """nginx with a delivered configuration, but for its addresses; checked by nginx first."""
+    site = text_of(file)
+    for name, address in (
+        ("listen 80;", f"listen 127.0.0.1:{port};"),
+        ("server prerender:8080;", f"server 127.0.0.1:{proxy_port};"),
+        ("server origin:3000;", f"server 127.0.0.1:{site_port};"),
+    ):
+        assert site.count(name) == 1 or "origin" in name
+        site = site.replace(name, address)
+    (folder / "site.conf").write_text(site)
+    included = nginx_server.configuration(folder, f"  include {folder}/site.conf;")
+    (folder / "nginx.conf").write_text(included)
+    command = (
+        nginx_server.program(),
+        "-p",
+        str(folder),
+        "-e",
+        "stderr",
+        "-c",
+        str(folder / "nginx.conf"),
+    )
+    in_(folder, *command, "-t")
+    async with running(*command), ClientSession() as client:
+        await answered(client, f"http://127.0.0.1:{port}/")
+        yield
+
+
+@asynccontextmanager
+async def in_front(
+    folder: Path, file: Path, proxy: Proxy, site: Site
+) -> AsyncIterator[tuple[str, ClientSession]]:
+    """The URL of nginx in front of both, and a client."""
+    port = raw.free_port()
+    site_port = int(site.url.rpartition(":")[2])
+    async with nginx(folder, file, port, proxy.running.public_port, site_port):
+        yield f"http://127.0.0.1:{port}", proxy.client
+
+
+async def by_the_proxy(url: str, client: ClientSession, site: Site, user_agent: str) -> bool:
+    """Whether a request came through the proxy, which names itself to the site."""
+    async with client.get(url, headers={"User-Agent": user_agent}) as answer:
+        assert answer.status == 200
+    return "Via" in site.requests[-1].headers
+
+
+@pytest.mark.parametrize("file", NGINX_FILES, ids=lambda file: file.stem)
+async def test_nginx_knows_for_whom_it_asks(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path, file: Path
+) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    async with in_front(tmp_path, file, proxy, origin) as (url, client):
+        spoofed = {
+            "Host": HOST,
+            "X-Forwarded-For": "1.2.3.4",
+            "X-Forwarded-Host": "evil.example",
+            "X-Forwarded-Proto": "gopher",
+        }
+        async with client.get(f"{url}/", headers=spoofed) as answer:
+            assert "plain" in await answer.text()
+        asked = origin.requests[-1].headers
+        assert asked["Host"] == asked["X-Forwarded-Host"] == HOST
+        assert asked["X-Forwarded-Proto"] == "http"
+        through_both = "127.0.0.1, 127.0.0.1"
+        assert asked["X-Forwarded-For"] == (through_both if "Via" in asked else "127.0.0.1")
+        for query in ("_escaped_fragment_=", "a=b&_escaped_fragment_=c%26d=%2520"):
+            async with client.get(f"{url}/?{query}") as answer:
+                assert "plain+" in await answer.text()
+                assert "prerender; " in answer.headers["Cache-Status"]
+
+
+async def test_only_crawlers_and_ugly_urls_go_to_the_proxy(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    site = await pages(start_origin, {"/": PAGE})
+    proxy = await start_proxy(site.url)
+    async with in_front(tmp_path, DEPLOY / "nginx/crawlers.conf", proxy, site) as (url, client):
+        for person in (BROWSER, "", "Mozilla/5.0 (iPhone) [Pinterest/iOS]", "curl/8.5.0"):
+            assert not await by_the_proxy(f"{url}/", client, site, person)
+        assert not await by_the_proxy(f"{url}/?not_escaped_fragment_=", client, site, BROWSER)
+        for names in known_names().values():
+            for name in names:
+                crawler = f"{name.removeprefix('^').upper()}2.1"
+                if not name.startswith("^"):
+                    crawler = f"Mozilla/5.0 (compatible; {crawler})"
+                assert await by_the_proxy(f"{url}/", client, site, crawler), crawler
+
+
+def manifests() -> Iterator[dict[str, Any]]:
+    for file in MANIFESTS:
+        yield from yaml.safe_load_all(file.read_text("utf-8"))
+
+
+def containers() -> list[dict[str, Any]]:
+    return [
+        container
+        for manifest in manifests()
+        if manifest["kind"] == "Deployment"
+        for container in manifest["spec"]["template"]["spec"]["containers"]
+    ]
+
+
+def test_kubernetes_would_take_the_manifests() -> None:
+    found = list(manifests())
+    assert {manifest["kind"] for manifest in found} >= {"Deployment", "Service"}
+    for manifest in found:
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_sidecar_is_configured_and_probed() -> None:
+    proxies = [container for container in containers() if container["name"] == "prerender"]
+    assert len(proxies) == len(MANIFESTS)
+    for proxy in proxies:
+        given = {
+            entry["name"]: entry.get("value", "a-token-of-enough-length") for entry in proxy["env"]
+        }
+        settings = load(None, set_in_the_image() | given)
+        ports = {port["name"]: port["containerPort"] for port in proxy["ports"]}
+        assert ports == {"http": settings.server.port, "admin": settings.admin.port}
+        # Others than the pod itself ask the admin listener, so it has a token.
+        assert settings.admin.host == "0.0.0.0"
+        assert settings.admin.token
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert proxy[probe]["httpGet"]["port"] == "admin"
+
+
+async def test_the_probes_of_the_kubelet(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """They come under the address of the pod, and without the token."""
+    origin = await pages(start_origin, {"/": PAGE})
+    admin = {"host": "0.0.0.0", "token": "a-token-of-enough-length"}
+    proxy = await start_proxy(origin.url, {"admin": admin})
+    assert "plain+" in (await proxy.crawl("/")).text
+    probes = {
+        proxy[probe]["httpGet"]["path"]
+        for proxy in containers()
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+        if "httpGet" in proxy.get(probe, {})
+    }
+    assert probes == {"/healthz", "/readyz"}
+    for path in probes:
+        headers = {"Host": f"10.1.2.3:{proxy.running.admin_port}"}
+        async with proxy.client.get(f"{proxy.admin_url}{path}", headers=headers) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("container", containers(), ids=lambda container: container["name"])
+def test_containers_have_limits_and_no_privileges(container: dict[str, Any]) -> None:
+    if container["name"] == "site":
+        return  # it stands for the reader's own
+    assert set(container["resources"]) == {"requests", "limits"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_pods_end_later_than_the_proxy() -> None:
+    grace = load(None, {"PRERENDER_ORIGIN": "http://site"}).server.grace
+    for manifest in manifests():
+        if manifest["kind"] == "Deployment" and "store" not in manifest["metadata"]["name"]:
+            pod = manifest["spec"]["template"]["spec"]
+            (proxy,) = (one for one in pod["containers"] if one["name"] == "prerender")
+            (_, pause) = proxy["lifecycle"]["preStop"]["exec"]["command"]
+            assert pod["terminationGracePeriodSeconds"] > grace + int(pause)
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit, of a program that is there."""
+    text = UNIT.read_text("utf-8")
+    assert text.count("ExecStart=/opt/prerender/bin/prerender ") == 1
+    program = shutil.which("true")
+    copy = tmp_path / UNIT.name
+    copy.write_text(
+        text.replace("ExecStart=/opt/prerender/bin/prerender ", f"ExecStart={program} ")
+    )
+    return copy
+
+
+def test_systemd_understands_the_unit(unit: Path) -> None:
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_finds_little_that_the_service_could_do(unit: Path) -> None:
+    """In tenths of systemd's scale, on which 100 is a service without any protection."""
+    in_(unit.parent, "systemd-analyze", "security", "--offline=yes", "--threshold=25", unit)
+
+
+def _allowed(filters: str) -> set[str]:
+    """The system calls of a SystemCallFilter=, with groups resolved."""
+    names = set()
+    for name in filters.split():
+        if name.startswith("@"):
+            listed = in_(ROOT, "systemd-analyze", "syscall-filter", name).splitlines()[1:]
+            lines = [line.strip() for line in listed]
+            names |= _allowed(" ".join(line for line in lines if line and line[0] != "#"))
+        else:
+            names.add(name)
+    return names
+
+
+SCMP_ACT_ALLOW = 0x7FFF0000
+SCMP_ACT_ERRNO = 0x00050000
+EPERM = 1
+CAGE = f"""
+import ctypes, os, sys
+seccomp = ctypes.CDLL("libseccomp.so.2")
+seccomp.seccomp_init.restype = ctypes.c_void_p
+rules = ctypes.c_void_p(seccomp.seccomp_init(ctypes.c_uint32({SCMP_ACT_ERRNO | EPERM})))
+for name in sys.argv[1].split():
+    number = seccomp.seccomp_syscall_resolve_name(name.encode())
+    if number >= 0:
+        assert seccomp.seccomp_rule_add(rules, ctypes.c_uint32({SCMP_ACT_ALLOW}), number, 0) == 0
+assert seccomp.seccomp_load(rules) == 0
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+async def test_the_service_needs_no_other_system_calls(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    """A snapshot comes out under the unit's filter."""
+    (filters,) = re.findall(r"^SystemCallFilter=(.*)$", text_of(UNIT), re.MULTILINE)
+    site = await pages(start_origin, {"/": PAGE})
+    public, admin = raw.free_ports(2)
+    settings = {
+        "PATH": SEARCHED,
+        "PRERENDER_ORIGIN_URL": site.url,
+        "PRERENDER_SERVER_PORT": str(public),
+        "PRERENDER_ADMIN_PORT": str(admin),
+        "PRERENDER_CACHE_URL": f"file://{tmp_path}/snapshots",
+    }
+    caged = (sys.executable, "-c", CAGE, " ".join(_allowed(filters)))
+    command = (sys.executable, "-m", "prerender", "serve")
+    url = f"http://127.0.0.1:{public}/?_escaped_fragment_="
+    async with ClientSession() as client:
+        async with running(*caged, *command, cwd=ROOT, env=settings) as process:
+            await answered(client, url)
+            async with client.get(url) as answer:
+                assert "plain+" in await answer.text()
+        assert process.returncode == 0

@@ -1,0 +1,252 @@
+"""The documentation: built without a warning, and everything in it that can be run is run.
+
+Blocks of a page are told by their language. ``console``: each ``$ command`` is run by bash, where it
+has to succeed, and prints what follows it (``...`` stands for anything). The example shop and a proxy
+in front of it run meanwhile, on other ports than the page says. ``toml`` is loaded as settings;
+``nginx`` and ``yaml`` have to occur in the file that the comment before them names:
+``<!-- excerpt of FILE -->``. What cannot be run here says why: ``<!-- not run: REASON -->``.
+Of indented blocks settings are loaded, and calls of ``curl`` and ``prerender`` have to succeed; what
+they print are examples.
+"""
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from examples.hashbang.origin import make_app
+from prerender.config import load
+from tests.conftest import StartOrigin, StartProxy
+from tests.support import raw
+from tests.support.commands import ROOT
+from tests.support.redis_server import redis_server
+
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"(?:<!-- (.*?) -->\n)?```(\w+)[^\n]*\n(.*?)```", re.DOTALL)
+INDENTED = re.compile(r"(?<=\n\n)(?:(?: {4}.*)?\n)*(?: {4}.*\n)")
+CALL = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ )?(?:curl|prerender) .*)")
+RENDER_CRAWLERS = {"triggers": {"search": "render"}}
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+NOT_RUN = re.compile(r"not run: .{10,}")
+EXCERPT = re.compile(r"excerpt of (\S+)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page, and the comment right before it."""
+
+    page: str
+    comment: str
+    language: str
+    text: str
+
+    @property
+    def is_run(self) -> bool:
+        return not NOT_RUN.fullmatch(self.comment)
+
+
+def blocks() -> Iterator[Block]:
+    for file in sorted(DOCS.glob("*.md")):
+        for comment, language, text in BLOCK.findall(file.read_text("utf-8")):
+            yield Block(file.name, comment, language, text)
+
+
+def of(language: str) -> list[object]:
+    found = [block for block in blocks() if block.language == language and block.is_run]
+    return [pytest.param(block, id=f"{block.page}-{n}") for n, block in enumerate(found)]
+
+
+def commands(block: Block) -> list[tuple[str, str]]:
+    """The commands of a console block, each with what it prints."""
+    parts = re.split(r"^\$ ", block.text.replace("\\\n", ""), flags=re.MULTILINE)
+    assert parts[0] == "", f"{block.page}: a console block begins with a command"
+    return [(part.partition("\n")[0], part.partition("\n")[2]) for part in parts[1:]]
+
+
+def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", DOCS, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for page in DOCS.glob("*.md"):
+        html = (tmp_path / f"{page.stem}.html").read_text("utf-8")
+        # Whoever reads it asks nobody else for anything.
+        assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"(?:https?:)?//", html)
+
+
+def test_the_settings_are_those_of_the_program() -> None:
+    made = subprocess.run(
+        [sys.executable, ROOT / "scripts/settings-page"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert (DOCS / "configuration.md").read_text("utf-8") == made, "run: make docs"
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    for block in blocks():
+        assert block.language in ("console", "toml", "nginx", "yaml", "html"), block
+        if block.language in ("nginx", "yaml") and block.is_run:
+            assert EXCERPT.fullmatch(block.comment), block
+
+
+@pytest.mark.parametrize("block", of("toml"))
+def test_settings(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "prerender.toml"
+    file.write_text(block.text)
+    settings = load(file, {} if "[origin]" in block.text else {"PRERENDER_ORIGIN": "http://app"})
+    assert settings != load(None, {"PRERENDER_ORIGIN": settings.origin.url}), "all are defaults"
+
+
+@pytest.mark.parametrize("block", [*of("nginx"), *of("yaml")])
+def test_excerpts(block: Block) -> None:
+    found = EXCERPT.fullmatch(block.comment)
+    assert found
+    assert block.text in (ROOT / found[1]).read_text("utf-8")
+
+
+def test_files_in_commands_are_there() -> None:
+    for block in blocks():
+        if block.language == "console":
+            for command, _ in commands(block):
+                for word in shlex.split(command, comments=True):
+                    if re.match(r"(deploy|benchmarks|scripts|examples)/", word):
+                        assert (ROOT / word).exists(), command
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who tries what the pages say, where it runs during the tests."""
+
+    where: dict[str, str]
+    environment: dict[str, str]
+
+    async def run(self, command: str) -> str:
+        """What a command prints; it has to succeed."""
+        changed = command
+        for name, address in self.where.items():
+            changed = changed.replace(name, address)
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-o", "pipefail", "-c", changed),
+            cwd=ROOT,
+            env=os.environ | self.environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(90):
+            out, err = await process.communicate()
+        assert process.returncode == 0, f"{changed}\n{out.decode()}\n{err.decode()}"
+        return out.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+async def reader(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[Reader]:
+    """The shop, the proxy in front of it, and a Redis.
+
+    The site's public URL is the shop's own, as with ``make run``, or the proxy's, as in production.
+    """
+    shop = await start_origin(make_app())
+    port = raw.free_port()
+    in_production = getattr(request, "param", "shop") == "proxy"
+    site = f"http://127.0.0.1:{port}" if in_production else shop.url
+    overrides = {"server": {"port": port}, "site": {"url": site}} | RENDER_CRAWLERS
+    proxy = await start_proxy(shop.url, overrides)
+    config = tmp_path / "prerender.toml"
+    config.write_text(
+        f'origin = {{ url = "{shop.url}" }}\nsite = {{ url = "{site}" }}\n'
+        f"admin = {{ port = {proxy.running.admin_port} }}\n"
+        f'cache = {{ url = "file://{tmp_path}/cache" }}\n'
+    )
+    async with redis_server(tmp_path) as redis:
+        where = {
+            "127.0.0.1:8080": proxy.url.removeprefix("http://"),
+            "127.0.0.1:8081": proxy.admin_url.removeprefix("http://"),
+            "http://127.0.0.1:3000": shop.url,
+            "https://www.example.com": proxy.url,
+            "-p 6379": f"-p {redis.port}",
+            "/etc/prerender.toml": str(config),
+            "--config FILE": f"--config {config}",
+            "/srv/": f"{tmp_path}/",
+            "> sitemap.xml": f"> {tmp_path}/sitemap.xml",
+        }
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PRERENDER_ORIGIN_URL": shop.url,
+            # Those of the proxy are taken.
+            "PRERENDER_SERVER_PORT": "0",
+        }
+        yield Reader(where, environment)
+
+
+def pages_with_commands() -> list[str]:
+    return sorted(
+        {block.page for block in blocks() if block.language == "console" and block.is_run}
+    )
+
+
+@pytest.mark.parametrize("page", pages_with_commands())
+async def test_commands(page: str, reader: Reader) -> None:
+    """One after the other, as a reader runs them."""
+    run = [block for block in blocks() if block.page == page and block.is_run]
+    for command, expected in (
+        found for block in run if block.language == "console" for found in commands(block)
+    ):
+        printed = await reader.run(command)
+        pattern = re.escape(expected).replace(r"\.\.\.", ".*")
+        assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\nprints: {printed}"
+
+
+def indented(page: Path) -> list[str]:
+    """The indented blocks of a page, less their indentation."""
+    text = BLOCK.sub("", page.read_text("utf-8"))
+    return [textwrap.dedent(found.strip("\n")) + "\n" for found in INDENTED.findall(text)]
+
+
+def calls(page: Path) -> list[str]:
+    joined = (block.replace("\\\n", " ") for block in indented(page))
+    return [
+        found[1] for block in joined for line in block.splitlines() if (found := CALL.match(line))
+    ]
+
+
+INDENTED_SETTINGS = [
+    pytest.param(block, id=f"{page.name}-{n}")
+    for page in PAGES
+    for n, block in enumerate(indented(page))
+    if re.match(r"\[\[?[a-z_.]+\]", block)
+]
+
+
+@pytest.mark.parametrize("block", INDENTED_SETTINGS)
+def test_indented_settings(block: str, tmp_path: Path) -> None:
+    file = tmp_path / "prerender.toml"
+    file.write_text(block)
+    load(file, {"PRERENDER_ORIGIN": "http://app"})
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if calls(page)], ids=lambda page: page.name
+)
+@pytest.mark.parametrize("reader", ["proxy"], indirect=True)
+async def test_indented_commands(page: Path, reader: Reader) -> None:
+    for command in calls(page):
+        await reader.run(command)

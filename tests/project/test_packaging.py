@@ -1,0 +1,179 @@
+"""What is delivered: the distributions, and what make run needs."""
+
+import asyncio
+import email.parser
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import ClientSession
+
+from prerender import __version__
+from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support import raw
+from tests.support.commands import ROOT, SEARCHED, answered, in_, running
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist, and the wheel that is made of nothing but the sdist."""
+    folder = tmp_path_factory.mktemp("distributions")
+    in_(ROOT, sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder)
+    (sdist,) = folder.glob("*.tar.gz")
+    in_(folder, "tar", "-xzf", sdist)
+    unpacked = folder / sdist.name.removesuffix(".tar.gz")
+    in_(unpacked, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+def test_the_wheel_has_the_whole_package(distributions: tuple[Path, Path]) -> None:
+    names = zipfile.ZipFile(distributions[1]).namelist()
+    packed = {name for name in names if ".dist-info/" not in name}
+    files = (ROOT / "prerender").rglob("*")
+    assert packed == {
+        str(file.relative_to(ROOT))
+        for file in files
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert "prerender/browser/guardian.py" in packed
+    assert "prerender/browser/scripts/probe/sight.js" in packed
+
+
+def test_the_version_is_the_same_everywhere(distributions: tuple[Path, Path]) -> None:
+    sdist, wheel = distributions
+    assert sdist.name == f"prerender_proxy-{__version__}.tar.gz"
+    assert wheel.name == f"prerender_proxy-{__version__}-py3-none-any.whl"
+    metadata = f"prerender_proxy-{__version__}.dist-info/METADATA"
+    parsed = email.parser.Parser().parsestr(zipfile.ZipFile(wheel).read(metadata).decode())
+    assert parsed["Version"] == __version__
+    printed = in_(wheel.parent, sys.executable, "-m", "prerender", "--version")
+    assert printed == f"prerender {__version__}\n"
+
+
+@pytest.mark.timeout(400)  # all that it depends on is installed
+async def test_the_wheel_in_a_clean_environment(
+    distributions: tuple[Path, Path], tmp_path: Path, start_origin: StartOrigin
+) -> None:
+    """Installed with what it depends on, from the package index, and started by its command."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv/bin"
+    in_(tmp_path, programs / "pip", "install", "--quiet", distributions[1], seconds=300)
+    assert in_(tmp_path, programs / "prerender", "--version") == f"prerender {__version__}\n"
+    assert in_(tmp_path, programs / "pip", "check") == "No broken requirements found.\n"
+
+    origin = await pages(start_origin, {"/": "<script>document.write('from a wheel')</script>"})
+    command = (programs / "prerender", "render", origin.url)
+    assert "from a wheel" in await asyncio.to_thread(in_, tmp_path, *command)
+    public, admin = raw.free_ports(2)
+    settings = {
+        "PATH": SEARCHED,
+        "PRERENDER_ORIGIN_URL": origin.url,
+        "PRERENDER_SERVER_PORT": str(public),
+        "PRERENDER_ADMIN_PORT": str(admin),
+    }
+    url = f"http://127.0.0.1:{public}/?_escaped_fragment_="
+    async with ClientSession() as client:
+        async with running(programs / "prerender", "serve", cwd=tmp_path, env=settings) as process:
+            await answered(client, url)
+            async with client.get(url) as answer:
+                assert "from a wheel" in await answer.text()
+        assert process.returncode == 0
+
+
+# scripts/run takes the virtual environment that make has made.
+MADE = pytest.mark.skipif(
+    not (ROOT / ".venv/bin/python").exists(), reason="needs the .venv that make install makes"
+)
+
+
+@MADE
+async def test_run_starts_the_example_and_the_proxy_and_stops_both(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    example, public, admin = raw.free_ports(3)
+    environ = os.environ | {
+        "EXAMPLE_PORT": str(example),
+        "PRERENDER_SERVER_PORT": str(public),
+        "PRERENDER_ADMIN_PORT": str(admin),
+    }
+    async with ClientSession() as client:
+        async with running(ROOT / "scripts/run", cwd=ROOT, env=environ) as process:
+            await answered(client, f"http://127.0.0.1:{public}/")
+            snapshot = f"http://127.0.0.1:{public}/?_escaped_fragment_=/items/1"
+            async with client.get(snapshot) as answer:
+                assert "Paper Globe Lamp" in await answer.text()
+            children = psutil.Process(process.pid).children(recursive=True)
+        assert process.returncode == 0
+    assert len(children) > 3
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+
+
+@MADE
+def test_run_says_when_the_port_of_the_example_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [ROOT / "scripts/run"],
+            cwd=ROOT,
+            env=os.environ | {"EXAMPLE_PORT": str(port)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Port {port} is taken, and the example site needs it; give it another with "
+        f"EXAMPLE_PORT=3001, or name the site that listens there: ORIGIN=http://127.0.0.1:{port}\n"
+    )
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> str:
+    """A PATH with what a shell script needs, but without any package manager."""
+    for name in ("bash", "env", "id"):
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    return str(tmp_path)
+
+
+def packages(path: str, *names: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ROOT / "scripts/system-packages", *names],
+        env={"PATH": path} | environ,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_what_is_there_is_not_installed() -> None:
+    done = packages(SEARCHED, "python", "chromium", "nginx", PYTHON=sys.executable)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_cannot_be_installed_is_said_in_one_line(bare_path: str) -> None:
+    done = packages(bare_path, "python", "headless-shell", "nginx", PYTHON=sys.executable)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Missing; please install (by their names in Debian): chromium-headless-shell nginx\n"
+    )
+
+
+def test_the_lack_of_a_python_is_said_in_one_line(bare_path: str) -> None:
+    done = packages(bare_path, "python", PYTHON="")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Python 3.11 or newer is needed: install it, or give make PYTHON=/path/to/python\n"
+    )

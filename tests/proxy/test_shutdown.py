@@ -1,0 +1,92 @@
+"""At a shutdown what is under way is finished, and nobody is left waiting."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from prerender.http.connection import Sweeper
+from prerender.proxy.request import Request
+from prerender.proxy.responses import WholeResponse
+from prerender.proxy.server import Limits, Rest, Server
+from tests.support import raw
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+LIMITS = Limits(head=5, body=5, write=5, idle=5)
+
+
+class Site:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    def __call__(self, request: Request) -> Rest:
+        return partial(self.answer, request)
+
+    async def answer(self, request: Request) -> None:
+        self.asked.set()
+        await self.go_on.wait()
+        await request.answer(WholeResponse(200, b"X: y\r\n", b"ok"))
+
+
+@asynccontextmanager
+async def serving(site: Site) -> AsyncIterator[Server]:
+    with Sweeper() as sweeper:
+        server = Server(site, LIMITS, sweeper)
+        await server.listen("127.0.0.1", 0, 100)
+        yield server
+        await server.close(0)
+        assert server.connections == set()
+
+
+async def test_what_is_under_way_is_finished() -> None:
+    site = Site()
+    async with serving(site) as server, raw.client(server.port) as client:
+        await client.send(GET + GET)
+        await site.asked.wait()
+        closing = asyncio.create_task(server.close(5))
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", server.port)
+        site.go_on.set()
+        answer = await client.rest()
+        assert answer.count(b"HTTP/1.1 200 ") == 1
+        assert answer.endswith(b"Connection: close\r\n\r\nok")
+        await asyncio.wait_for(closing, 2)
+
+
+async def test_a_kept_connection_is_closed_at_once() -> None:
+    site = Site()
+    site.go_on.set()
+    async with serving(site) as server, raw.client(server.port) as client:
+        await client.send(GET)
+        assert (await client.answer()).endswith(b"ok")
+        await asyncio.wait_for(server.close(5), 0.4)
+        assert await client.rest() == b""
+
+
+async def test_a_request_that_is_on_its_way_is_answered() -> None:
+    site = Site()
+    site.go_on.set()
+    async with serving(site) as server, raw.client(server.port) as client:
+        while not server.connections:
+            await asyncio.sleep(0)
+        closing = asyncio.create_task(server.close(5))
+        await asyncio.sleep(0)
+        await client.send(GET)
+        assert (await client.rest()).endswith(b"Connection: close\r\n\r\nok")
+        await asyncio.wait_for(closing, 2)
+
+
+async def test_the_grace_has_an_end() -> None:
+    site = Site()
+    async with serving(site) as server, raw.client(server.port) as client:
+        await client.send(GET)
+        await site.asked.wait()
+        await asyncio.wait_for(server.close(0.2), 2)
+        with pytest.raises(ConnectionError):
+            await client.rest()

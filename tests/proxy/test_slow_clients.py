@@ -1,0 +1,181 @@
+"""Clients that take their time are cut by timeouts of ours, and never stand in another one's way."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from functools import partial
+
+import psutil
+import pytest
+
+from prerender.http.connection import Sweeper
+from prerender.proxy.request import Request
+from prerender.proxy.responses import WholeResponse
+from prerender.proxy.server import Limits, Rest, Server
+from tests.conftest import StartForwarding
+from tests.support import raw
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+CLOSE = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+async def test_an_idle_connection_is_closed(start_forwarding: StartForwarding) -> None:
+    async with raw.origin(raw.answering(raw.OK)) as origin:
+        port = await start_forwarding(origin.url, header_timeout=5, idle_timeout=0.3)
+        async with raw.client(port) as client:
+            await client.send(GET)
+            assert (await client.answer()).endswith(b"ok")
+            assert await client.rest() == b""
+
+
+async def test_a_first_request_is_due_soon(start_forwarding: StartForwarding) -> None:
+    port = await start_forwarding("http://127.0.0.1:9", header_timeout=0.3)
+    async with raw.client(port) as client:
+        assert await client.rest() == b""
+
+
+async def test_a_head_that_comes_byte_by_byte(start_forwarding: StartForwarding) -> None:
+    port = await start_forwarding("http://127.0.0.1:9", header_timeout=0.5)
+    async with raw.client(port) as client:
+        answering = asyncio.create_task(client.until(b"\r\n\r\n"))
+        await client.send(b"GET / HTTP/1.1\r\nX: ")
+        async with asyncio.timeout(3):
+            while not answering.done():
+                client.writer.write(b"y")
+                await asyncio.sleep(0.02)
+        assert (await answering).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 10", b"Transfer-Encoding: chunked"])
+async def test_a_body_that_stops(start_forwarding: StartForwarding, framing: bytes) -> None:
+    """The origin's connection is not held for it either."""
+    async with raw.origin(raw.answering(raw.OK)) as origin:
+        port = await start_forwarding(origin.url, body_timeout=0.3)
+        async with raw.client(port) as client:
+            await client.send(b"POST / HTTP/1.1\r\nHost: a\r\n" + framing + b"\r\n\r\n5\r\nab")
+            assert (await client.rest()).startswith(b"HTTP/1.1 408 ")
+            async with asyncio.timeout(2):
+                await origin.ended.wait()
+    assert origin.requests == []
+
+
+async def test_a_client_that_takes_nothing(start_forwarding: StartForwarding) -> None:
+    """The origin's endless answer ends with it."""
+
+    async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await raw.receive(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(bytes(100_000))
+            await writer.drain()
+
+    async with raw.origin(script) as origin:
+        port = await start_forwarding(origin.url, write_timeout=0.5)
+        async with raw.client(port, limit=1000) as client:
+            await client.send(GET)
+            await client.until(b"\r\n\r\n")
+            async with asyncio.timeout(raw.SECONDS):
+                await origin.ended.wait()
+
+
+async def test_a_client_that_takes_little_but_steadily(start_forwarding: StartForwarding) -> None:
+    body = bytes(12_000_000)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    async with raw.origin(raw.ending_with(answer)) as origin:
+        port = await start_forwarding(origin.url, write_timeout=0.6)
+        async with raw.client(port, limit=1000) as client:
+            await client.send(GET)
+            await client.until(b"\r\n\r\n")
+            for _ in range(12):
+                await client.reader.readexactly(1_000_000)
+                await asyncio.sleep(0.15)
+
+
+async def test_new_clients_are_served_with_1000_slow_ones(
+    start_forwarding: StartForwarding,
+) -> None:
+    """Slow heads, slow bodies, and clients that say nothing; none of them is left at the end."""
+    slow = (
+        b"GET / HTTP/1.1\r\nX: y",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx",
+        b"",
+    )
+    async with raw.origin(raw.answering(raw.OK)) as origin:
+        port = await start_forwarding(origin.url, header_timeout=2, body_timeout=2)
+        opened = []
+        for number in range(1000):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(slow[number % 3])
+            opened.append((reader, writer))
+        started = time.monotonic()
+        answers = await asyncio.gather(*(raw.ask(port, CLOSE) for _ in range(20)))
+        assert all(answer.endswith(b"ok") for answer in answers)
+        assert time.monotonic() - started < 2
+        async with asyncio.timeout(raw.SECONDS):
+            ends = [await _end(reader) for reader, _ in opened]
+        told = [end.startswith(b"HTTP/1.1 408 ") for end in ends]
+        assert not any(told[2::3])
+        # On a machine that is very busy the first bytes can come too late to be answered.
+        assert sum(told) > 300
+        for _, writer in opened:
+            writer.close()
+
+
+async def _end(reader: raw.Reader) -> bytes:
+    """What the proxy says at last to a client that is cut."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+async def test_many_pipelined_requests_are_not_read_ahead(
+    start_forwarding: StartForwarding,
+) -> None:
+    """While one is slow, the socket's buffers fill, and not our memory."""
+    go_on = asyncio.Event()
+
+    async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        while True:
+            await raw.receive(reader)
+            await go_on.wait()
+            writer.write(raw.OK)
+
+    async with raw.origin(script) as origin:
+        port = await start_forwarding(origin.url)
+        async with raw.client(port) as client:
+            flood = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 8000 + b"\r\n\r\n"
+            for _ in range(3000):
+                client.writer.write(flood)
+            await asyncio.sleep(0.5)
+            # 24 MB were written; what was not read is still here.
+            assert client.writer.transport.get_write_buffer_size() > 8_000_000
+            go_on.set()
+            for _ in range(3000):
+                assert (await client.answer()).endswith(b"ok")
+
+
+async def test_slow_readers_of_one_answer_share_it() -> None:
+    """A snapshot that is waiting to be taken is not there once for each client."""
+    body = bytes(20_000_000)
+
+    def handler(request: Request) -> Rest:
+        return partial(request.answer, WholeResponse(200, b"X: y\r\n", body))
+
+    with Sweeper() as sweeper:
+        server = Server(handler, Limits(head=5, body=5, write=1, idle=5), sweeper)
+        await server.listen("127.0.0.1", 0, 100)
+        before = psutil.Process().memory_info().rss
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(raw.client(server.port, limit=1000))
+                for _ in range(20)
+            ]
+            for client in clients:
+                await client.send(GET)
+                await client.until(b"\r\n\r\n")
+            assert psutil.Process().memory_info().rss - before < 60_000_000
+            async with asyncio.timeout(raw.SECONDS):
+                while server.connections:  # none of them takes anything
+                    await asyncio.sleep(0.05)
+        await server.close(0)

@@ -1,0 +1,146 @@
+"""Pages that send their visitor elsewhere: redirects, and what only looks like one."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support.plain_browser import plain_browser
+
+SITE = "https://www.example.com"
+REDIRECTS = {
+    "location": ("location.href = '/b?x=1#!state'", f"{SITE}/b?x=1#!state"),
+    "later": ("setTimeout(() => { location.href = '/b'; }, 3000)", f"{SITE}/b"),
+    "replace": ("location.replace('/b')", f"{SITE}/b"),
+    "ugly": ("location.replace('/b?_escaped_fragment_=q%26z')", f"{SITE}/b#!q&z"),
+    "form": ("document.forms[0].submit()", f"{SITE}/b?a="),
+    "other site": ("location.href = 'https://other.example/x'", "https://other.example/x"),
+}
+NOT_REDIRECTS = {
+    "fragment": "location.hash = '!other'",
+    "pushState": "history.pushState({}, '', '/pushed')",
+    "replaceState": "history.replaceState({}, '', '/replaced')",
+    "data URL": "location.href = 'data:text/html,foreign'",
+    "javascript URL": "location.href = 'javascript:void(0)'",
+    "mail": "location.href = 'mailto:nobody@example.com'",
+    "one reload": "if (!sessionStorage.again) { sessionStorage.again = 1; location.reload(); }",
+    "opened window": "window.open('/b')",
+    "frame": "document.forms[0].target = 'frame'; document.forms[0].submit()",
+}
+PAGE = '<p>here</p><iframe name="frame"></iframe><form action="/b"><input name="a"></form>'
+
+
+def _content(scripts: dict[str, str]) -> dict[str, str]:
+    bodies = {f"/{i}": f"{PAGE}<script>{js}</script>" for i, js in enumerate(scripts.values())}
+    return bodies | {"/b": "<p>the other page", "/after": "<p id=o></p><script>setTimeout("
+        "() => { o.textContent = 'complete'; }, 5000)</script>"}  # fmt: skip
+
+
+async def test_scripts_that_redirect(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await pages(start_origin, _content({k: js for k, (js, _) in REDIRECTS.items()}))
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
+    for number, (name, (_, location)) in enumerate(REDIRECTS.items()):
+        answer = await proxy.crawl(f"/{number}")
+        assert (answer.status, answer.headers.get("Location")) == (302, location), name
+        # The page is as good as new: nothing of the interrupted render is left in its clock.
+        assert "complete" in (await proxy.crawl(f"/after#!{number}")).text, name
+
+
+async def test_meta_refresh(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    refresh = '<meta http-equiv="refresh" content="{}"><p>here'
+    content = {"/now": refresh.format("0; url=/b"), "/again": refresh.format("300"), "/b": "<p>b"}
+    origin = await pages(start_origin, content)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    answer = await proxy.crawl("/now")
+    assert (answer.status, answer.headers["Location"]) == (302, f"{SITE}/b")
+    assert (await proxy.crawl("/again")).status == 200
+
+
+async def test_scripts_that_stay(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await pages(start_origin, _content(NOT_REDIRECTS))
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
+    for number, name in enumerate(NOT_REDIRECTS):
+        answer = await proxy.crawl(f"/{number}")
+        assert answer.status == 200, name
+        assert "<p>here</p>" in answer.text, name
+        assert "foreign" not in answer.text, name
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "location.href = URL.createObjectURL(new Blob(['foreign'], {type: 'text/html'}))",
+        "location.href = 'about:blank'",
+    ],
+)
+async def test_a_page_that_is_not_of_the_site_is_no_snapshot(
+    script: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, _content({"leave": script}))
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
+    answer = await proxy.crawl("/0")
+    assert answer.status == 503
+    assert "foreign" not in answer.text
+    assert "complete" in (await proxy.crawl("/after")).text
+
+
+@pytest.mark.parametrize("script", ["location.reload()", "location.href = '/0'"])
+async def test_endless_reloads_end(
+    script: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, _content({"loop": script}))
+    proxy = await start_proxy(origin.url)
+    assert (await proxy.crawl("/0")).status == 503
+    assert origin.count("/0") < 10
+    assert "complete" in (await proxy.crawl("/after")).text
+
+
+LOCATIONS = {
+    "/b?x=1&_escaped_fragment_=a%2520b": "/b?x=1#!a%20b",
+    "/b": "/b#!/items/3",
+    "c": "c#!/items/3",
+    "?x=1": "?x=1#!/items/3",
+    "?_escaped_fragment_=x": "/here#!x",
+    "page?_escaped_fragment_=x": "page#!x",
+    "http://www.example.com/b": "http://www.example.com/b#!/items/3",
+    "http://www.example.com/b?_escaped_fragment_=x": "http://www.example.com/b#!x",
+    f"{SITE}:8443/b?_escaped_fragment_=x": f"{SITE}:8443/b#!x",
+    "https://example.com/": "https://example.com/#!/items/3",
+    "/b#!/other": "/b#!/other",
+}
+
+
+async def test_redirects_of_the_origin(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    application = web.Application()
+
+    async def moved(request: web.Request) -> web.Response:
+        location = bytes.fromhex(request.query["to"]).decode()
+        return web.Response(status=301, headers={"Location": location})
+
+    application.router.add_get("/here", moved)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "browser": {"pages": 1}})
+    for location, pretty in {**LOCATIONS, f"{origin.url}/b": f"{SITE}/b#!/items/3"}.items():
+        answer = await proxy.crawl(f"/here?to={location.encode().hex()}#!/items/3")
+        assert (answer.status, answer.headers["Location"]) == (301, pretty), location
+    # Without a state there is none to keep.
+    answer = await proxy.crawl(f"/here?to={b'/b'.hex()}")
+    assert answer.headers["Location"] == "/b"
+
+
+async def test_a_browser_keeps_the_state_of_a_redirect(start_origin: StartOrigin) -> None:
+    """What ``references.redirected`` says is what people get."""
+    moved = web.Response(status=301, headers={"Location": "/b/"})
+    other = web.Response(status=301, headers={"Location": "/b/#!/other"})
+    origin = await pages(start_origin, {"/a": moved, "/c": other, "/b/": "<p>b"})
+    async with plain_browser() as browser:
+        target = await browser.call("Target.createTarget", url="about:blank")
+        page = await browser.attach(target["targetId"])
+        await page.call("Page.enable")
+        for url, shown in (("/a#!/items/3", "/b/#!/items/3"), ("/c#!/items/3", "/b/#!/other")):
+            loaded = page.expect("Page.loadEventFired")
+            await page.call("Page.navigate", url=origin.url + url)
+            async with asyncio.timeout(15):
+                await loaded
+            assert await page.evaluate("location.href") == origin.url + shown

@@ -1,0 +1,493 @@
+"""The store in Redis: who may log in, what goes wrong with it, and that no crawler notices."""
+
+import asyncio
+import datetime
+import pickle
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from prerender.errors import StoreError, StoreGone
+from prerender.snapshots.cached import CachedSnapshots
+from prerender.snapshots.entry import Entry, encode
+from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.purges import MOST_RECORDS, Purge
+from prerender.snapshots.snapshot import Answer, Snapshot
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.redis import RedisCache
+from prerender.snapshots.stores.store import TRUST_SECONDS, Store
+from tests.support.redis_server import RedisServer, redis_server
+from tests.support.renders import Renders, target, until
+
+TIMEOUT = 0.5
+NAMESPACE = "prerender:www.example.com:1:"
+PAGE = target()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    async with redis_server(tmp_path) as running:
+        yield running
+
+
+@asynccontextmanager
+async def connected(url: str, namespace: str = NAMESPACE) -> AsyncIterator[RedisCache]:
+    cache = RedisCache(url, namespace, TIMEOUT)
+    try:
+        yield cache
+    finally:
+        await cache.close()
+
+
+class Replica:
+    """One proxy's layers on a Redis; without a memory worth the name unless it is asked for."""
+
+    def __init__(self, cache: RedisCache, memory: int = 0, renders: Renders | None = None) -> None:
+        self.renders = renders or Renders("x" * 2000)
+        self.store = Store(BoundedMemoryCache(memory), cache)
+        freshness = Freshness(100.0, stale=50.0, stale_if_error=100.0)
+        self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0)
+
+    async def get(self, page: str = "/") -> Answer:
+        return await self.cached.snapshot(target(page))
+
+
+@asynccontextmanager
+async def replica(
+    url: str, memory: int = 0, renders: Renders | None = None
+) -> AsyncIterator[Replica]:
+    async with connected(url) as cache:
+        made = Replica(cache, memory, renders)
+        yield made
+        await made.cached.close()
+
+
+def entry(fence: int = 0, text: str = "x") -> Entry:
+    now = time.time()
+    snapshot = Snapshot(200, (), f"<p>{text}".encode(), f'"{text}"', 1)
+    return Entry("/", snapshot, now, now + 100, fence=fence)
+
+
+async def test_it_is_a_cache_of_aiocache(server: RedisServer) -> None:
+    async with connected(server.url) as cache:
+        assert await cache.get("k") is None
+        assert await cache.set("k", b"\xff\0", 60)
+        assert await cache.get("k") == b"\xff\0"
+        assert await cache.exists("k")
+        assert await server.client.keys() == [f"{NAMESPACE}k".encode()]
+        assert 59_000 < await server.client.pttl(f"{NAMESPACE}k") <= 60_000
+        assert await cache.delete("k") == 1
+        assert await cache.delete("k") == 0
+        for ttl in (0, -1):
+            assert not await cache.set("k", b"v", ttl)
+        assert await cache.set("k", b"v", 0.05)
+        await until_gone(cache)
+        async with connected(server.url, "other:") as other:
+            await cache.set("k", b"v", 60)
+            assert await other.get("k") is None
+
+
+async def until_gone(cache: RedisCache) -> None:
+    async with asyncio.timeout(10):
+        while await cache.get("k") is not None:
+            pass
+
+
+# ---- the way in
+
+
+async def test_users_passwords_databases_and_sockets(tmp_path: Path) -> None:
+    password = "p@ss:/%w?rd#"
+    escaped = "p%40ss%3A%2F%25w%3Frd%23"
+    async with redis_server(
+        tmp_path, "--user", "default", "on", "nopass", "~*", "+@all",
+        "--user", "crawler", "on", f">{password}", "~prerender:*", "+@all",
+    ) as server:  # fmt: skip
+        for url, database in (
+            (f"redis://crawler:{escaped}@127.0.0.1:{server.port}/3", 3),
+            (f"unix://crawler:{escaped}@{server.socket}?db=4", 4),
+            (f"unix://{server.socket}", 0),
+        ):
+            async with connected(url) as cache:
+                await cache.open()
+                assert await cache.set("k", b"v", 60)
+                assert await cache.acquire("k")
+                await cache.purge(Purge("all"))
+            await server.client.select(database)
+            assert await server.client.exists(f"{NAMESPACE}k")
+        async with connected(f"redis://crawler:wrong@127.0.0.1:{server.port}") as cache:
+            with pytest.raises(StoreGone, match="invalid username"):
+                await cache.open()
+        async with connected(f"redis://127.0.0.1:{server.port}/99") as cache:
+            with pytest.raises(StoreError, match="DB index"):
+                await cache.open()
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+async def test_tls(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    other = RedisServer(tmp_path)  # only for its port
+    async with redis_server(
+        tmp_path, "--tls-port", str(other.port), "--tls-cert-file", str(cert),
+        "--tls-key-file", str(key), "--tls-auth-clients", "no",
+    ):  # fmt: skip
+        trusting = f"rediss://localhost:{other.port}/0?ssl_ca_certs={cert}"
+        async with connected(trusting) as cache:
+            assert await cache.set("k", b"v", 60)
+            assert await cache.get("k") == b"v"
+        async with connected(f"rediss://localhost:{other.port}/0") as cache:
+            with pytest.raises(StoreGone, match="certificate"):
+                await cache.get("k")
+    await other.client.aclose()
+
+
+# ---- what is found in it
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"\xff\xfe",
+        b'{"html": "<p>',
+        pickle.dumps({"a": 1}),
+        b"cos\nsystem\n(S'false'\ntR.",
+        encode(entry())[:-1],
+        b"PRS0" + encode(entry())[4:],
+    ],
+)
+async def test_bad_entries_are_misses_and_are_overwritten(server: RedisServer, bad: bytes) -> None:
+    async with replica(server.url) as one:
+        await server.client.set(f"{NAMESPACE}{PAGE.key}", bad)
+        assert (await one.get()).how == "miss"
+        assert one.store.counts["bad entries"] == 1
+        assert (await one.get()).how == "hit"
+
+
+async def test_a_key_of_another_type_is_a_miss_and_is_overwritten(server: RedisServer) -> None:
+    async with replica(server.url) as one:
+        await server.client.rpush(f"{NAMESPACE}{PAGE.key}", "a", "b")
+        assert (await one.get()).how == "miss"
+        assert (await one.get()).how == "hit"
+
+
+async def test_large_values_go_both_ways(server: RedisServer) -> None:
+    async with connected(server.url) as cache:
+        large = bytes(range(256)) * 40_000
+        assert await cache.set("k", large, 60)
+        assert await cache.get("k") == large
+
+
+# ---- faults
+
+
+async def test_refused(tmp_path: Path) -> None:
+    gone = RedisServer(tmp_path)
+    async with replica(gone.url) as one:
+        started = time.monotonic()
+        assert (await one.get()).how == "miss"
+        assert time.monotonic() - started < 1
+        assert (await one.get()).how == "miss"
+        assert one.renders.count == 2
+    await gone.client.aclose()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        b"HTTP/1.1 400 Bad Request\r\n\r\n<html>",
+        b"\0\xff\r\n" * 9,
+        b"$99\r\nhalf",
+        b":5\r\n",
+        b"*0\r\n",
+    ],
+)
+async def test_a_server_that_is_no_redis(reply: bytes | None) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1000):
+            if reply is not None:
+                writer.write(reply)
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with listener, replica(f"redis://127.0.0.1:{port}") as one:
+        started = time.monotonic()
+        assert (await one.get()).how == "miss"
+        # The timeout once, and not again while the breaker is open.
+        assert time.monotonic() - started < TIMEOUT * 2 + 1
+        started = time.monotonic()
+        assert (await one.get()).how == "miss"
+        assert time.monotonic() - started < TIMEOUT
+
+
+async def test_paused_killed_and_back(server: RedisServer) -> None:
+    async with replica(server.url, memory=10**6) as one:
+        assert (await one.get()).how == "miss"
+        server.signal(signal.SIGSTOP)
+        await asyncio.sleep(TRUST_SECONDS)  # until the copy in memory does not count by itself
+        started = time.monotonic()
+        assert (await one.get()).how == "hit"
+        assert (await one.get("/other")).how == "miss"
+        assert time.monotonic() - started < TIMEOUT * 2 + 1
+        server.signal(signal.SIGCONT)
+        await back(one)
+        await server.kill()
+        # What is in memory is better than nothing.
+        assert (await one.get()).how == "hit"
+        assert (await one.get("/third")).how == "miss"
+        await server.start()
+        await back(one)
+        assert await server.client.dbsize() > 0
+
+
+async def back(one: Replica) -> None:
+    """Wait until the store is used again, as a crawler's requests would find out."""
+    async with asyncio.timeout(15):
+        number = 0
+        while ", away" in repr(one.store):
+            number += 1
+            await one.get(f"/back/{number}")
+            await asyncio.sleep(0.02)
+
+
+async def test_traffic_goes_on_while_redis_comes_and_goes(server: RedisServer) -> None:
+    async with replica(server.url, memory=10**6) as one:
+        stop = asyncio.Event()
+        answers = []
+
+        async def crawl(name: int) -> None:
+            while not stop.is_set():
+                answers.append(await one.get(f"/{name % 7}"))
+                await asyncio.sleep(0.005)
+
+        crawlers = [asyncio.create_task(crawl(name)) for name in range(20)]
+        for _ in range(2):
+            await asyncio.sleep(0.2)
+            await server.kill()
+            await asyncio.sleep(0.2)
+            await server.start()
+        await server.client.client_pause(300)
+        await until(lambda: len(answers) > 1000, 30)
+        stop.set()
+        await asyncio.gather(*crawlers)
+        assert all(answer.snapshot.status == 200 for answer in answers)
+        await back(one)
+
+
+async def test_a_full_redis_costs_no_answer(server: RedisServer) -> None:
+    async with replica(server.url) as one:
+        await one.get("/before")
+        await server.client.config_set("maxmemory", 1)
+        assert (await one.get()).how == "miss"
+        assert one.store.counts["set"] > 0
+        assert (await one.get("/before")).how == "hit"
+        await server.client.config_set("maxmemory", 0)
+        await one.get()
+        assert (await one.get()).how == "hit"
+
+
+async def test_read_only(server: RedisServer) -> None:
+    async with replica(server.url) as one:
+        await one.get("/before")
+        await server.client.replicaof("127.0.0.1", 1)
+        await server.client.config_set("replica-serve-stale-data", "yes")
+        assert (await one.get("/before")).how == "hit"
+        assert (await one.get()).how == "miss"
+        await server.client.replicaof("NO", "ONE")
+        await one.get()
+        assert (await one.get()).how == "hit"
+
+
+async def test_many_at_once_wait_for_a_connection(server: RedisServer) -> None:
+    async with connected(server.url) as cache:
+        await cache.set("k", b"v" * 1000, 60)
+        store = Store(BoundedMemoryCache(0), cache)
+        assert set(await asyncio.gather(*(cache.get("k") for _ in range(500)))) == {b"v" * 1000}
+        assert not store.counts
+        assert len(await server.client.client_list()) < 50
+
+
+async def test_who_leaves_in_the_middle_takes_nobodys_answer(server: RedisServer) -> None:
+    async with connected(server.url) as cache:
+        for number in range(20):
+            await cache.set(f"{number}", f"{number}".encode() * 5000, 60)
+        for number in range(100):
+            leaving = asyncio.create_task(cache.get(f"{number % 20}"))
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            leaving.cancel()
+            other = (number + 1) % 20
+            assert await cache.get(f"{other}") == f"{other}".encode() * 5000
+
+
+# ---- replicas
+
+
+async def test_a_purge_is_seen_by_all_within_a_second(server: RedisServer) -> None:
+    async with replica(server.url, 10**6) as one, replica(server.url, 10**6) as other:
+        await one.get("/a")
+        await one.get("/b")
+        assert (await other.get("/a")).how == "hit"
+        assert await one.store.purge(Purge("url", "/a"))
+        started = time.monotonic()
+        async with asyncio.timeout(10):
+            while (await other.get("/a")).how == "hit":
+                await asyncio.sleep(0.01)
+        assert time.monotonic() - started < 1
+        assert (await other.get("/b")).how == "hit"
+        assert other.renders.count == 1
+        other.renders.text = "refreshed" * 300
+        assert await other.store.purge(Purge("all"))
+        await other.get("/b")
+        started = time.monotonic()
+        async with asyncio.timeout(10):
+            while b"refreshed" not in (await one.get("/b")).snapshot.body:
+                await asyncio.sleep(0.01)
+        assert time.monotonic() - started < 1
+        assert one.renders.count == 2
+
+
+async def test_a_purge_that_nobody_hears_says_so(server: RedisServer) -> None:
+    async with replica(server.url, 10**6) as one:
+        await one.get()
+        await server.kill()
+        assert not await one.store.purge(Purge("all"))
+        assert (await one.get()).how == "miss"
+
+
+async def test_purges_are_bounded(server: RedisServer) -> None:
+    async with connected(server.url) as cache:
+        records = {Purge("url", f"/{n}\udcff").dump(): n + 1 for n in range(MOST_RECORDS)}
+        await server.client.hset(f"{NAMESPACE}purges", mapping=records)
+        first = await cache.purge(Purge("tag", "last"))
+        assert len(first) == MOST_RECORDS + 1
+        found = await cache.purges(0)
+        assert found is not None
+        assert len(found) <= MOST_RECORDS
+        assert found.generation == first.generation
+        assert found.verdict("/0\udcff", (), "", 0) is not None
+        assert await cache.purges(found.generation) is None
+
+
+async def test_many_first_requests_over_three_replicas(server: RedisServer) -> None:
+    renders = Renders("x" * 50_000)
+    async with (
+        replica(server.url, 10**7, renders) as one,
+        replica(server.url, 10**7, renders) as two,
+        replica(server.url, 10**7, renders) as three,
+    ):
+        renders.gate.clear()
+        replicas = (one, two, three)
+        asking = [asyncio.create_task(replicas[n % 3].get()) for n in range(200)]
+        await until(lambda: renders.running)
+        await asyncio.sleep(0.2)  # the others find the lease taken
+        renders.gate.set()
+        answers = await asyncio.gather(*asking)
+        assert renders.count == 1
+        assert len({answer.snapshot.body for answer in answers}) == 1
+        assert {answer.how for answer in answers} == {"miss", "coalesced"}
+
+
+async def test_a_stale_snapshot_is_refreshed_by_one_replica(server: RedisServer) -> None:
+    renders = Renders("x" * 2000)
+    async with (
+        replica(server.url, 10**6, renders) as one,
+        replica(server.url, 10**6, renders) as two,
+    ):
+        await one.get()
+        await one.store.purge(Purge("all", soft=True))
+        renders.gate.clear()
+        assert (await one.get()).detail == "stale"
+        await until(lambda: renders.running)
+        async with asyncio.timeout(5):
+            while (await two.get()).detail != "stale":
+                await asyncio.sleep(0.01)
+        await until(lambda: not len(two.cached._renders))
+        assert renders.count == 2
+        renders.gate.set()
+        async with asyncio.timeout(5):
+            while (await two.get()).detail:
+                await asyncio.sleep(0.01)
+        assert renders.count == 2
+
+
+async def test_the_lease_of_a_dead_holder_ends(server: RedisServer) -> None:
+    async with connected(server.url) as cache, replica(server.url) as one:
+        assert await cache.acquire(PAGE.key)
+        assert await cache.acquire(PAGE.key) is None
+        await server.client.pexpire(f"{NAMESPACE}lease:{PAGE.key}", 300)
+        assert (await one.get()).how == "miss"
+
+
+async def test_a_lease_is_waited_for_as_long_as_a_render_may_take(server: RedisServer) -> None:
+    async with connected(server.url) as cache:
+        one = Replica(cache)
+        one.cached = CachedSnapshots(one.renders, one.store, Freshness(100.0), 0.3)
+        await cache.acquire(PAGE.key)
+        started = time.monotonic()
+        assert (await one.get()).how == "miss"
+        assert 0.2 < time.monotonic() - started < 2
+
+
+async def test_a_lease_is_held_as_long_as_it_is_needed(server: RedisServer) -> None:
+    async with connected(server.url) as cache, replica(server.url) as one:
+        one.renders.gate.clear()
+        asking = asyncio.create_task(one.get())
+        await until(lambda: one.renders.running)
+        lease = f"{NAMESPACE}lease:{PAGE.key}"
+        await server.client.pexpire(lease, 2000)
+        async with asyncio.timeout(10):
+            while await server.client.pttl(lease) < 3000:
+                await asyncio.sleep(0.05)
+        assert await cache.acquire(PAGE.key) is None
+        one.renders.gate.set()
+        await asking
+        assert await cache.acquire(PAGE.key)
+
+
+async def test_who_was_slower_does_not_overwrite_who_came_later(server: RedisServer) -> None:
+    async with connected(server.url) as cache:
+        store = Store(BoundedMemoryCache(10**6), cache)
+        first = await cache.acquire(PAGE.key)
+        assert first
+        await cache.release(PAGE.key, first)
+        second = await cache.acquire(PAGE.key)
+        assert second
+        assert second > first
+        await cache.release(PAGE.key, first)
+        assert await cache.acquire(PAGE.key) is None
+        assert await store.set(PAGE.key, entry(second, "later"), 60)
+        assert not await store.set(PAGE.key, entry(first, "slower"), 60)
+        found = await store.get(PAGE.key)
+        assert found is not None
+        assert found.snapshot.body == b"<p>later"
+        assert await store.set(PAGE.key, entry(second, "again"), 60)

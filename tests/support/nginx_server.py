@@ -1,0 +1,68 @@
+"""What every nginx of the tests has in common: in the foreground, all its files in one folder."""
+
+import asyncio
+import getpass
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.support import raw
+
+_START_SECONDS = 10
+
+_MAIN = """
+{user}
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log stderr {errors};
+events {{ worker_connections 512; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/client_body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+{http}
+}}
+"""
+
+
+def configuration(folder: Path, http: str, errors: str = "error") -> str:
+    """A whole configuration around what stands in its ``http`` block; ``errors``: the least it logs."""
+    user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
+    return _MAIN.format(user=user, folder=folder, errors=errors, http=http)
+
+
+def program() -> str:
+    """nginx, which stands outside the PATH of ordinary users."""
+    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    assert found, "nginx is not installed: run make test"
+    return found
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, http: str, listens: int | Path, errors: str = "error"
+) -> AsyncIterator[None]:
+    """nginx with this ``http`` block, from when it listens: at a port of ours, or at a socket."""
+    config = folder / "nginx.conf"
+    config.write_text(configuration(folder, http, errors), encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        program(), "-p", str(folder), "-c", str(config), "-e", "stderr"
+    )
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            # A socket's file is there before anybody listens.
+            while not await raw.accepts(listens):
+                assert process.returncode is None, "nginx does not take the configuration"
+                await asyncio.sleep(0.01)
+        yield
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGQUIT)
+        await process.wait()

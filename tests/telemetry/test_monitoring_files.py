@@ -1,0 +1,182 @@
+"""The Grafana dashboard, the alert rules and the documentation, against what a proxy really tells."""
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any, get_args
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client import Metric
+
+from prerender.errors import OriginError, RenderError
+from prerender.telemetry.records import CacheWord, RenderOutcome, Source
+from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support.commands import ROOT
+from tests.telemetry.test_metrics import Samples, samples, until
+
+ALERTS = ROOT / "deploy/prometheus/alerts.yml"
+DASHBOARD = ROOT / "deploy/grafana/dashboard.json"
+DOCUMENT = ROOT / "docs/operating.md"
+GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+# Prometheus adds these itself.
+ITS_OWN = {"up"}
+ITS_LABELS = {"job", "instance", "le"}
+VARIABLES = {"$__rate_interval": "5m", "$job": "prerender", "$instance": "a"}
+VALUES = {
+    "outcome": {*get_args(RenderOutcome)},
+    "result": {*get_args(CacheWord)},
+    "source": {*get_args(Source)},
+    "error": {
+        kind.__name__
+        for base in (OriginError, RenderError)
+        for kind in (base, *base.__subclasses__())
+    },
+}
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    return [panel for panel in found if panel["type"] != "row"]
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """All that is asked of Prometheus, and where."""
+    for rule in rules():
+        yield rule["alert"], rule["expr"]
+    for panel in panels():
+        for target in panel["targets"]:
+            expression = target["expr"]
+            for name, value in VARIABLES.items():
+                expression = expression.replace(name, value)
+            yield panel["title"], expression
+
+
+def selectors(expression: str) -> list[promql_parser.VectorSelector]:
+    found = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, promql_parser.MatrixSelector):
+            node = node.vector_selector
+        if isinstance(node, promql_parser.VectorSelector):
+            found.append(node)
+
+    promql_parser.walk(promql_parser.parse(expression), visit)
+    assert found
+    return found
+
+
+def labels_of(families: Mapping[str, Metric]) -> dict[str, dict[str, set[str]]]:
+    """The labels of each name that can be asked for, and the values seen."""
+    suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+    found: dict[str, dict[str, set[str]]] = {}
+    for family in families.values():
+        for suffix in suffixes.get(family.type, ("",)):
+            found[family.name + suffix] = {}
+        for sample in family.samples:
+            values = found.setdefault(sample.name, {})
+            for label, value in sample.labels.items():
+                values.setdefault(label, set()).add(value)
+    return found
+
+
+@pytest.fixture
+async def told(start_origin: StartOrigin, start_proxy: StartProxy) -> Samples:
+    """What a proxy tells after some of everything has happened to it."""
+    page = "<title>a</title><p>Content</p><script src=/a.js></script>"
+    origin = await pages(start_origin, {"/": page, "/a.js": "", "/text": "x"})
+    proxy = await start_proxy(origin.url)
+    await until(proxy, "prerender_ready", 1)
+    await asyncio.gather(*(proxy.crawl("/#!a") for _ in range(2)))
+    await proxy.crawl("/#!a", headers={"User-Agent": GOOGLEBOT})
+    await proxy.crawl("/text")
+    await proxy.get("/text")
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.running.public_port)
+    writer.write(b"nonsense\r\n\r\n")
+    await reader.read()
+    writer.close()
+    await until(proxy, "prerender_requests_total", 5)
+    proxy.running.store.counts["get"] += 1  # as if Redis had failed
+    return await samples(proxy)
+
+
+async def test_all_that_is_asked_for_is_told(told: Samples) -> None:
+    known = labels_of(told.families)
+    for where, expression in expressions():
+        for selector in selectors(expression):
+            name = selector.name
+            if name in ITS_OWN:
+                continue
+            assert name in known, f"{where}: {name}"
+            for matcher in selector.matchers.matchers:
+                if matcher.name in ITS_LABELS:
+                    continue
+                seen = known[name][matcher.name] | VALUES.get(matcher.name, set())
+                assert set(matcher.value.split("|")) <= seen, f"{where}: {name}: {matcher.value}"
+            for names in re.findall(r"by \(([\w, ]+)\)", expression):
+                wanted = {label.strip() for label in names.split(",")} - ITS_LABELS
+                assert wanted <= known[name].keys(), f"{where}: {name} has no {wanted}"
+
+
+async def test_the_document_names_all_metrics_and_no_others(told: Samples) -> None:
+    text = DOCUMENT.read_text("utf-8")
+    described = dict(re.findall(r"^\| `(prerender_\w+)` \| ([^|]*?) ?\|", text, re.MULTILINE))
+    known = {}
+    for family in told.families.values():
+        if family.name.startswith("prerender_"):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            labels = sorted(
+                {label for sample in family.samples for label in sample.labels} - {"le"}
+            )
+            known[name] = ", ".join(f"`{label}`" for label in labels)
+    assert {
+        name: ", ".join(sorted(labels.split(", "))) for name, labels in described.items()
+    } == known
+
+
+def test_each_alert_is_described_and_worded() -> None:
+    headings = set(re.findall(r"^### (Prerender\w+)$", DOCUMENT.read_text("utf-8"), re.MULTILINE))
+    assert headings == {rule["alert"] for rule in rules()}
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"].keys() == {"summary", "description"}
+
+
+def test_promtool_accepts_the_rules() -> None:
+    if (promtool := shutil.which("promtool")) is None:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    subprocess.run([promtool, "check", "rules", str(ALERTS)], check=True)
+
+
+def test_the_dashboard_is_whole() -> None:
+    dashboard = json.loads(DASHBOARD.read_text("utf-8"))
+    everything = dashboard["panels"]
+    assert len({panel["id"] for panel in everything}) == len(everything)
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    assert variables == {"datasource", "job", "instance"}
+    for panel in panels():
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert panel["title"]
+        for target in panel["targets"]:
+            assert target["datasource"]["uid"] == "${datasource}"
+            assert "$job" in target["expr"]
+    for one, other in combinations([panel["gridPos"] for panel in everything], 2):
+        apart = (
+            one["x"] + one["w"] <= other["x"]
+            or other["x"] + other["w"] <= one["x"]
+            or one["y"] + one["h"] <= other["y"]
+            or other["y"] + other["h"] <= one["y"]
+        )
+        assert apart, (one, other)
+        assert one["x"] + one["w"] <= 24

@@ -1,0 +1,250 @@
+"""``prerender check``: what is planted in real sites is found, and nothing is where nothing is."""
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from tests.conftest import StartOrigin, StartProxy, pages
+from tests.rendering.test_real_applications import tool_library
+from tests.support.commands import ROOT
+from tests.support.programs import Ended, run
+
+EXAMPLE = ROOT / "examples" / "hashbang"
+CLOAKED = "Buy cheap replica watches and free casino chips from our best friends"
+
+
+def load_shop(folder: Path = EXAMPLE) -> ModuleType:
+    """The example's module, or that of a copy."""
+    spec = importlib.util.spec_from_file_location("a_hashbang_origin", folder / "origin.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def checked(url: str, *more: str) -> tuple[Ended, dict[str, Any]]:
+    ended = await run("check", url, "--json", *more)
+    return ended, json.loads(ended.out)
+
+
+def codes(page: Mapping[str, Any]) -> dict[str, str]:
+    """What was found of a page, but for notes."""
+    return {
+        finding["code"]: finding["text"]
+        for finding in page["findings"]
+        if finding["level"] != "note"
+    }
+
+
+def by_page(report: Mapping[str, Any], site: str) -> dict[str, Mapping[str, Any]]:
+    return {page["url"].removeprefix(site): page for page in report["pages"]}
+
+
+async def test_the_example_has_no_faults(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    shop = await start_origin(load_shop().make_app())
+    proxy = await start_proxy(shop.url)
+    # The site's public name is the origin's here, so the requests go by way of the proxy.
+    ended, report = await checked(f"{shop.url}/", "--via", proxy.url)
+    found = by_page(report, shop.url)
+    assert {"/", "/#!/items", "/#!/items/3", "/#!/about", "/#!/search", "/contact"} <= found.keys()
+    for page in found.values():
+        assert (page["status"], page["kind"], codes(page)) == (200, "snapshot", {}), page
+        assert page["similarity"] == 1.0, page
+    assert report["findings"] == []
+    assert (ended.status, report["errors"], report["warnings"]) == (0, 0, 0)
+
+
+async def test_what_is_planted_in_the_example_is_found(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shop"
+    shutil.copytree(EXAMPLE, folder)
+    application = folder / "site" / "app.js"
+    text = application.read_text("utf-8")
+    for old, new in (
+        # A canonical of item 3 that is not there, and one of item 4 without its state.
+        (
+            'rel: "canonical", href: url }',
+            'rel: "canonical", href: url.replace(/3$/, "999").replace(/#.*[/]4$/, "") }',
+        ),
+        ('element("h1", {}, "About us"),', 'element("h1", {}, "About us"), uglyLink(),'),
+        (
+            "function about() {",
+            'const uglyLink = () => element("a", { href: "/?_escaped_fragment_=/items" }, "All");\n'
+            "function about() {",
+        ),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    application.write_text(text, "utf-8")
+    module = load_shop(folder)
+
+    @web.middleware
+    async def cloak(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # Those who render get another description of item 5.
+        if request.path == "/api/items/5" and "X-Prerender" in request.headers:
+            item = next(item for item in module.ITEMS if item["id"] == 5)
+            description = f"{item['description']} {CLOAKED}"
+            return web.json_response({**item, "description": description, "related": []})
+        return await handler(request)
+
+    shop = module.make_app()
+    shop.middlewares.append(cloak)
+    origin = await start_origin(shop)
+    proxy = await start_proxy(origin.url)
+    ended, report = await checked(f"{origin.url}/sitemap.xml", "--via", proxy.url)
+    assert ended.status == 1
+    found = {url: codes(page) for url, page in by_page(report, origin.url).items()}
+    assert f"{origin.url}/#!/items/999" in found.pop("/#!/items/3")["canonical-broken"]
+    assert found.pop("/#!/items/4").keys() == {"canonical-state"}
+    assert f"{origin.url}/?_escaped_fragment_=/items" in found.pop("/#!/about")["link-ugly"]
+    item = found.pop("/#!/items/5")
+    assert CLOAKED in item["cloaked"]
+    assert len(found) > 10
+    assert not any(found.values()), found
+
+
+async def test_the_angularjs_application(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    library = await start_origin(tool_library())
+    proxy = await start_proxy(library.url)
+    _, report = await checked(f"{library.url}/#!/items", "--via", proxy.url, "--max-pages", "12")
+    found = by_page(report, library.url)
+    assert {"/#!/items", "/#!/items/1", "/#!/about"} <= found.keys()
+    for page in found.values():
+        assert page["kind"] == "snapshot", page
+        assert page["similarity"] > 0.98, page
+        assert not {"cloaked", "incomplete", "shell", "link-ugly"} & codes(page).keys(), page
+
+
+async def test_an_application_without_a_proxy_gives_shells(start_origin: StartOrigin) -> None:
+    library = await start_origin(tool_library())
+    ended, report = await checked(f"{library.url}/#!/items", "--max-pages", "1")
+    (page,) = report["pages"]
+    assert (ended.status, page["kind"]) == (1, "shell")
+    assert {"shell", "meta-fragment"} <= codes(page).keys()
+    assert [finding["code"] for finding in report["findings"]] == ["soft-404"]
+    _, report = await checked(f"{library.url}/#!/items", "--max-pages", "1", "--no-browser")
+    assert report["pages"][0]["kind"] == "shell"
+
+
+HEAD = "<!DOCTYPE html><title>{0}</title><meta name=description content='About {0}'>"
+TEXT = "<p>Some words that are the same for people and for crawlers.</p>"
+MADE = (
+    "<body><script>document.body.append('Everything here is made by a script, all of it.')</script>"
+)
+CANONICAL = "<link rel=canonical href='{}'>"
+
+
+def response(status: int, location: str = "") -> web.Response:
+    headers = {"Location": location} if location else {}
+    return web.Response(status=status, headers=headers, text="no", content_type="text/html")
+
+
+FAULTS: dict[str, tuple[str | web.Response, set[str]]] = {
+    "/": (HEAD + TEXT, set()),
+    "/bare": (TEXT, {"title-missing", "description-missing"}),
+    "/twice": (HEAD + "<title>Twice</title>" + TEXT, {"title-several"}),
+    "/robots": (HEAD + "<meta name=robots content='noindex, follow'>" + TEXT, {"noindex"}),
+    "/ugly": (HEAD + CANONICAL.format("?_escaped_fragment_=a") + TEXT, {"canonical-ugly"}),
+    "/broken": (HEAD + CANONICAL.format("/nowhere") + TEXT, {"canonical-broken"}),
+    "/foreign": (HEAD + CANONICAL.format("http://other.example/") + TEXT, {"canonical-broken"}),
+    "/two": (HEAD + CANONICAL.format("/two") + CANONICAL.format("/") + TEXT, {"canonical-broken"}),
+    "/elsewhere": (HEAD + CANONICAL.format("/") + TEXT, set()),
+    "/link": (HEAD + TEXT + "<a href='?_escaped_fragment_=x'>x</a>", {"link-ugly"}),
+    "/made": (HEAD + MADE, {"not-opted-in", "empty"}),
+    "/empty": (HEAD, {"empty"}),
+    "/failing": (response(500), {"status"}),
+    "/gone": (response(410), {"not-found", "title-missing"}),
+    "/moved": (response(302, "/"), {"redirect"}),
+    "/moved-ugly": (response(301, "/?_escaped_fragment_=x"), {"redirect-ugly"}),
+    "/left-in": (HEAD + "<meta name=fragment content='!'>" + TEXT, {"meta-fragment"}),
+    "/file.pdf": (web.Response(body=b"%PDF", content_type="application/pdf"), set()),
+}
+
+
+async def test_one_fault_after_the_other(start_origin: StartOrigin) -> None:
+    content = {
+        path: page.replace("{0}", path) if isinstance(page, str) else page
+        for path, (page, _) in FAULTS.items()
+    }
+    content["/list.txt"] = listed = web.Response()
+    site = await pages(start_origin, content)
+    listed.text = "\n".join(f"{site.url}{path}" for path in FAULTS)
+    _, report = await checked(f"{site.url}/list.txt")
+    found = {url: set(codes(page)) for url, page in by_page(report, site.url).items()}
+    assert found == {path: expected for path, (_, expected) in FAULTS.items()}
+    assert report["findings"] == []
+
+
+async def test_what_only_all_pages_show(start_origin: StartOrigin) -> None:
+    page = (
+        HEAD.format("same") + TEXT + "<a href=/b>b</a> <a href=/c>c</a><a href='//x.example/'>x</a>"
+    )
+    robots = web.Response(text="User-agent: *\nDisallow: /c\n")
+    site = await pages(
+        start_origin, {"/": page, "/b": page, "/c": HEAD + TEXT, "/robots.txt": robots}
+    )
+    _, report = await checked(f"{site.url}/", "--no-browser")
+    found = by_page(report, site.url)
+    assert found.keys() == {"/", "/b", "/c"}
+    assert codes(found["/c"]).keys() == {"robots"}
+    assert [finding["code"] for finding in report["findings"]] == [
+        "title-duplicate",
+        "description-duplicate",
+    ]
+
+
+async def test_no_more_pages_than_were_asked_for(start_origin: StartOrigin) -> None:
+    links = "".join(f"<a href='#!/{number}'>{number}</a>" for number in range(50))
+    site = await pages(start_origin, {"/": HEAD + TEXT + links})
+    _, report = await checked(f"{site.url}/", "--no-browser", "--max-pages", "7")
+    assert (len(report["pages"]), report["left_out"]) == (7, 44)
+
+
+async def test_people_who_get_more_than_crawlers(start_origin: StartOrigin) -> None:
+    more = "There is one more thing that only people are told about."
+    application = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        person = "Chrome/" in request.headers["User-Agent"]
+        assert "X-Prerender" not in request.headers
+        text = HEAD + TEXT + (f"<p>{more}" if person else "")
+        return web.Response(text=text, content_type="text/html")
+
+    application.router.add_get("/", answer)
+    _, report = await checked((await start_origin(application)).url)
+    (page,) = report["pages"]
+    assert more.removesuffix(".").lower() in codes(page)["incomplete"].lower()
+    assert 0.5 < page["similarity"] < 1
+
+
+async def test_the_report_for_people(start_origin: StartOrigin) -> None:
+    site = await pages(start_origin, {"/": HEAD + TEXT, "/b": response(500)})
+    ended = await run("check", f"{site.url}/", "--no-browser")
+    assert (ended.status, ended.err) == (0, "")
+    first, last = ended.out.decode().splitlines()
+    assert first.startswith("ok       200  page ")
+    assert first.endswith(f"  {site.url}/")
+    assert last.endswith("0 errors, 0 warnings, 0 notes")
+    ended = await run("check", f"{site.url}/b", "--no-browser")
+    assert ended.status == 1
+    assert "    error: status: status 500\n" in ended.out.decode()
+
+
+async def test_a_site_that_is_not_there() -> None:
+    ended = await run("check", "http://127.0.0.1:9/", "--no-browser")
+    assert ended.status == 1
+    assert ended.err.startswith("prerender: http://127.0.0.1:9/: ")
+    assert ended.err.count("\n") == 1

@@ -1,0 +1,121 @@
+"""``prerender doctor`` beside real things that are there, and that are not."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from prerender.tools import doctor
+from tests.conftest import StartOrigin, pages, settings_for
+from tests.support.programs import run
+from tests.support.redis_server import redis_server
+
+PAGE = "<!DOCTYPE html><title>Lamp</title><p>A lamp."
+NO_BROWSER = {"browser": {"path": "/nonexistent/chromium"}}
+
+
+async def looked(
+    origin: str, overrides: Mapping[str, Mapping[str, object]]
+) -> dict[str, doctor.Line]:
+    settings = settings_for(origin, overrides)
+    return {line.name: line async for line in doctor.examine(settings)}
+
+
+async def test_all_is_well(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    environ = {
+        "PRERENDER_ORIGIN": origin.url,
+        "PRERENDER_SERVER_PORT": "0",
+        "PRERENDER_ADMIN_PORT": "0",
+    }
+    ended = await run("doctor", "--json", environ=environ)
+    assert (ended.status, ended.err) == (0, "")
+    lines = {line["name"]: line for line in json.loads(ended.out)}
+    assert "Chrom" in lines["browser"]["text"]
+    assert lines["rendering"]["state"] == "ok"
+    assert "status 200, 7 characters of text" in lines["first page"]["text"]
+    for line in lines.values():
+        assert bool(line["remedy"]) == (line["state"] != "ok"), line
+
+
+async def test_nothing_is_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        environ = {
+            "PRERENDER_ORIGIN": "http://127.0.0.1:9",
+            "PRERENDER_SERVER_PORT": str(port),
+            "PRERENDER_ADMIN_HOST": "192.0.2.1",
+            "PRERENDER_ADMIN_TOKEN": "a-token-of-some-length",
+            "PRERENDER_BROWSER_PATH": "/nonexistent/chromium",
+            "PRERENDER_CACHE_URL": f"unix://{tmp_path}/no.sock",
+        }
+        ended = await run("doctor", environ=environ)
+    assert (ended.status, ended.err) == (1, "")
+    said = ended.out.decode()
+    for expected in (
+        "problem  origin       http://127.0.0.1:9: ",
+        "problem  browser      /nonexistent/chromium: is not a program",
+        "problem  store        unix: ",
+        f"warning  server port  127.0.0.1:{port}: somebody listens there already",
+        "problem  admin port   192.0.2.1:8081: ",
+        "→ start the site's server, or mend [origin] url",
+    ):
+        assert expected in said, said
+    assert "rendering" not in said
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [(200, "ok"), (404, "warning"), (503, "problem"), (301, "ok")]
+)
+async def test_what_the_origin_answers(start_origin: StartOrigin, status: int, state: str) -> None:
+    headers = {"Location": "/en/"} if status == 301 else {}
+    origin = await pages(start_origin, {"/": web.Response(status=status, headers=headers)})
+    lines = await looked(origin.url, NO_BROWSER)
+    assert lines["origin"].state == state
+
+
+async def test_what_a_program_that_is_no_browser_does(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    program = tmp_path / "chromium"
+    program.write_text('#!/bin/sh\ntest "$1" = --version && exec echo Chromium 1.0\nexit 1\n')
+    program.chmod(0o755)
+    origin = await pages(start_origin, {"/": PAGE})
+    lines = await looked(origin.url, {"browser": {"path": str(program)}})
+    assert lines["browser"].text == f"{program}: Chromium 1.0"
+    assert lines["rendering"].state == "problem"
+    assert "exit status 1" in lines["rendering"].text
+
+
+async def test_the_first_page_is_looked_at(start_origin: StartOrigin) -> None:
+    page = PAGE + "<script src=/gone.js></script>"
+    lines = await looked((await pages(start_origin, {"/": page})).url, {})
+    assert lines["first page"].state == "warning"
+    assert "/gone.js" in lines["first page"].text
+
+
+async def test_redis(tmp_path: Path) -> None:
+    origin = "http://127.0.0.1:9"
+    async with redis_server(tmp_path) as redis:
+        overrides = NO_BROWSER | {"cache": {"url": f"unix://{redis.socket}"}}
+        await redis.client.config_set("maxmemory-policy", "allkeys-lru")
+        line = (await looked(origin, overrides))["store"]
+        assert (line.state, "allkeys-lru" in line.text) == ("warning", True)
+        await redis.client.config_set("maxmemory-policy", "volatile-lru")
+        assert (await looked(origin, overrides))["store"].state == "ok"
+
+
+async def test_a_folder(tmp_path: Path) -> None:
+    cache = {"url": f"file://{tmp_path}/not/yet/there"}
+    assert (await looked("http://127.0.0.1:9", NO_BROWSER | {"cache": cache}))[
+        "store"
+    ].state == "ok"
+    assert not os.listdir(tmp_path)
+    (tmp_path / "file").touch()
+    cache = {"url": f"file://{tmp_path}/file"}
+    line = (await looked("http://127.0.0.1:9", NO_BROWSER | {"cache": cache}))["store"]
+    assert line.state == "problem"

@@ -1,0 +1,340 @@
+"""``prerender export`` and ``import``: files that nginx serves alone, and that a proxy takes in."""
+
+import asyncio
+import gzip
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from yarl import URL
+
+from prerender.snapshots.archive import Archive, Archived
+from prerender.snapshots.snapshot import Snapshot, Target, etag_of
+from prerender.tools.export.nginx import ugly_forms
+from prerender.urls.ajax_crawling import PrettyURL, pretty_to_ugly
+from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
+from tests.support import nginx_server, raw
+from tests.support.programs import at_terminal, run
+from tests.support.redis_server import redis_server
+
+TOKEN = "a-token-of-some-length"
+PAGE = """<!DOCTYPE html><html lang="en"><head><title>Page</title></head><body><p id=out>loading
+<script>
+  const state = decodeURIComponent(location.hash.slice(2));
+  out.textContent = "state [" + state + "] " + "long enough to be compressed ".repeat(40);
+  if (state === "/gone") document.head.insertAdjacentHTML(
+    "beforeend", `<meta name="prerender-status-code" content="404">`);
+</script>"""
+# What nginx reads its configuration with, and what crawlers do not escape.
+STATES = [
+    "/a", "/A", "/Aa", "/aA", "", "/$1/${x}", '/"quoted"', "/it's", "/back\\slash", "/a;b{c}", "/~x",
+    "/ü", "/x%20y", "/x&y=1", "/?a=1#b", "/long/" + "x" * 300, "/gone",
+]  # fmt: skip
+
+CONFIG = """
+  include {export}/nginx-http.conf;
+  server {{
+    listen 127.0.0.1:{port};
+    include {export}/nginx-server.conf;
+    location / {{ proxy_pass {origin}; }}
+  }}
+"""
+
+
+@pytest.fixture
+async def site(start_origin: StartOrigin) -> Site:
+    application = web.Application()
+
+    async def page(request: web.Request) -> web.Response:
+        if request.method == "POST":
+            return web.Response(text="posted")
+        if request.path == "/none":
+            raise web.HTTPNotFound
+        headers = {"X-Robots-Tag": "max-snippet:50, $x"} if request.path == "/tagged" else {}
+        if request.path == "/private":
+            headers = {"Cache-Control": "private"}
+        return web.Response(text=PAGE, content_type="text/html", headers=headers)
+
+    application.router.add_route("*", "/{path:.*}", page)
+    return await start_origin(application)
+
+
+def pages_of(site: Site) -> list[str]:
+    return [f"{site.url}/#!{state}" for state in STATES] + [f"{site.url}/tagged?q=1"]
+
+
+async def exported(site: Site, folder: Path, *urls: str) -> dict[str, Any]:
+    listed = "\n".join(urls or pages_of(site)).encode()
+    ended = await run("export", "-", "--to", str(folder), "--json", stdin=listed)
+    told: dict[str, Any] = json.loads(ended.out)
+    assert ended.status == (1 if told["failures"] else 0), ended.err
+    return told
+
+
+@asynccontextmanager
+async def nginx(folder: Path, export: Path, origin: str) -> AsyncIterator[str]:
+    port = raw.free_port()
+    http = CONFIG.format(export=export, port=port, origin=origin)
+    async with nginx_server.running(folder, http, port):
+        yield f"http://127.0.0.1:{port}"
+
+
+async def asked(client: ClientSession, url: str, method: str = "GET", **headers: str) -> Reply:
+    sent = {"Accept-Encoding": "identity"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    async with client.request(method, URL(url, encoded=True), headers=sent) as answer:
+        return Reply(answer.status, answer.headers, await answer.read())
+
+
+async def test_nginx_serves_it_alone(site: Site, tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    told = await exported(site, export)
+    assert (told["pages"], told["failures"], told["doubtful"]) == (len(STATES) + 1, [], [])
+    entries = Archive.open(export).pages
+    assert len(entries) == len(STATES) + 1
+    site.requests.clear()
+    async with (
+        nginx(tmp_path, export, site.url) as url,
+        ClientSession(auto_decompress=False) as client,
+    ):
+        for page, entry in entries.items():
+            for target in ugly_forms(page):
+                reply = await asked(client, url + target)
+                assert reply.body == (export / entry.file).read_bytes(), target
+                assert reply.status == (404 if page == "/#!/gone" else 200)
+                assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+                assert reply.headers["Cache-Control"] == "no-cache"
+        assert not site.requests
+
+        ugly = f"{url}/?_escaped_fragment_=/a"
+        whole = await asked(client, ugly)
+        assert b"state [/a]" in whole.body
+        etag, changed = whole.headers["ETag"], whole.headers["Last-Modified"]
+        for condition in ({"If_None_Match": etag}, {"If_Modified_Since": changed}):
+            reply = await asked(client, ugly, **condition)
+            assert (reply.status, reply.body) == (304, b"")
+        packed = await asked(client, ugly, Accept_Encoding="gzip")
+        assert packed.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(packed.body) == whole.body
+        head = await asked(client, ugly, "HEAD")
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers["Content-Length"] == str(len(whole.body))
+        tagged = await asked(client, f"{url}/tagged?q=1&_escaped_fragment_=")
+        assert tagged.headers["X-Robots-Tag"] == "max-snippet:50, $x"
+        assert not site.requests
+
+        # All else is the site's own business.
+        for target in (
+            "/",
+            "/?_ESCAPED_FRAGMENT_=/a",
+            "/?_escaped_fragment_=/AA",
+            "/?_escaped_fragment_=/nothing",
+            "/?_escaped_fragment_=/../../../../etc/passwd",
+            "/.prerender/200",
+            "/index.json",
+        ):
+            site.requests.clear()
+            reply = await asked(client, url + target)
+            assert b"loading" in reply.body or reply.status == 404, target
+            assert bool(site.requests) != target.startswith("/.prerender"), target
+        assert (await asked(client, ugly, "POST")).body == b"posted"
+
+
+async def test_a_proxy_takes_it_in(site: Site, start_proxy: StartProxy, tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    await exported(site, export)
+    site.requests.clear()
+    proxy = await start_proxy(site.url, {"admin": {"token": TOKEN}})
+    assert await imported(proxy, site, export) == {"kept": 18, "newer": 0, "not kept": 0}
+    for page, entry in Archive.open(export).pages.items():
+        reply = await proxy.crawl(page)
+        assert reply.headers["Cache-Status"].startswith("prerender; hit"), page
+        assert reply.body == (export / entry.file).read_bytes()
+        assert (reply.status, reply.headers["ETag"]) == (entry.status, entry.etag)
+        for name, value in entry.headers:
+            assert reply.headers[name] == value
+        packed = await proxy.crawl(page, headers={"Accept-Encoding": "br"})
+        assert packed.headers["Content-Encoding"] == "br"
+    assert not site.requests
+    # What is there already is not replaced by what is older.
+    assert await imported(proxy, site, export) == {"kept": 0, "newer": 18, "not kept": 0}
+    assert await imported(proxy, site, export, "--fresh") == {"kept": 18, "newer": 0, "not kept": 0}
+
+
+async def test_what_was_purged_since_does_not_come_back(
+    site: Site, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    export = tmp_path / "export"
+    await exported(site, export, f"{site.url}/#!/a")
+    async with redis_server(tmp_path) as redis:
+        cache = {"url": f"unix://{redis.socket}"}
+        proxy = await start_proxy(site.url, {"admin": {"token": TOKEN}, "cache": cache})
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with proxy.client.post(
+            f"{proxy.admin_url}/purge", json={"all": True}, headers=headers
+        ) as answer:
+            assert answer.status == 200
+        assert (await imported(proxy, site, export))["kept"] == 1
+        assert "fwd=miss" in (await proxy.crawl("/#!/a")).headers["Cache-Status"]
+        # It is rendered by now, under a lease, and stays.
+        assert (await imported(proxy, site, export))["newer"] == 1
+
+
+async def imported(proxy: Proxy, site: Site, export: Path, *more: str) -> dict[str, int]:
+    environ = {
+        "PRERENDER_ORIGIN": site.url,
+        "PRERENDER_ADMIN_PORT": str(proxy.running.admin_port),
+        "PRERENDER_ADMIN_TOKEN": TOKEN,
+    }
+    ended = await run("import", str(export), "--json", *more, environ=environ)
+    assert (ended.status, ended.err) == (0, "")
+    counts: dict[str, int] = json.loads(ended.out)
+    return counts
+
+
+async def test_what_cannot_be_exported_is_told(site: Site, tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    urls = [f"{site.url}{path}" for path in ("/#!/a", "/none", "/private")]
+    told = await exported(site, export, *urls, "http://other.example/")
+    assert told["pages"] == 1
+    assert {failure["url"]: failure["reason"] for failure in told["failures"]} == {
+        f"{site.url}/none": "media type text/plain",
+        f"{site.url}/private": "its Cache-Control says that it must not be stored",
+    }
+
+
+async def test_an_export_replaces_the_one_before(site: Site, tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    await exported(site, export, f"{site.url}/#!/a", f"{site.url}/#!/b")
+    before = {path.name for path in export.rglob("*.html*")}
+    assert len(before) == 4
+    await exported(site, export, f"{site.url}/#!/b")
+    after = {path.name for path in export.rglob("*.html*")}
+    assert len(after) == 2
+    assert after < before
+    assert list(Archive.open(export).pages) == ["/#!/b"]
+
+
+async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    listed = f"{site.url}/#!/a".encode()
+    ended = await run("export", "-", "--to", str(tmp_path), stdin=listed)
+    assert (ended.status, ended.out) == (1, b"")
+    assert ended.err == f"prerender: {tmp_path}: is neither empty nor an export of before\n"
+    assert os.listdir(tmp_path) == ["letter.txt"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"body": "<p>another"}, "is not the one that the index describes"),
+        ({"body": None}, "there is no body"),
+        ({"status": 500}, "status 500"),
+        ({"page": "a"}, "'a' is no page"),
+        ({"headers": [["Set-Cookie", "a=b"]]}, "header fields that no snapshot has"),
+        ({"file": "../../etc/passwd"}, "is no file of an export"),
+        ({"tags": ["two words"]}, "its tags are none"),
+        ({"etag": '"x"'}, "is no entity-tag"),
+        ({"made": "now"}, "could not convert"),
+        ({"headers": "none"}, "not"),
+    ],
+)
+async def test_what_is_damaged_is_not_taken_in(
+    site: Site, start_proxy: StartProxy, change: dict[str, object], said: str
+) -> None:
+    page = exported_page()
+    proxy = await start_proxy(
+        site.url, {"admin": {"token": TOKEN}, "browser": {"path": "/nonexistent"}}
+    )
+
+    async def post(what: object, token: str = TOKEN) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with proxy.client.post(
+            f"{proxy.admin_url}/import", json=what, headers=headers
+        ) as answer:
+            return answer.status, await answer.text()
+
+    status, answer = await post({"pages": [page | change]})
+    assert status == 400
+    assert said in answer
+    assert (await post({"pages": [page]}, "wrong"))[0] == 401
+    assert (await post({"pages": 1}))[0] == 400
+    assert await post({"pages": [page]}) == (200, '{"kept": 1, "newer": 0, "not kept": 0}')
+
+
+def exported_page() -> dict[str, object]:
+    """A page of an export that is all right until something is changed."""
+    body = b"<p>a page"
+    snapshot = Snapshot(200, (), body, etag_of(200, (), body), 1)
+    target = Target.of(URL("http://a"), PrettyURL("/", "/x"))
+    entry = Archived.of(target, snapshot, 1.0)
+    told: dict[str, object] = json.loads(json.dumps(asdict(entry)))
+    return told | {"body": body.decode(), "made": 4e9}
+
+
+async def test_an_import_of_what_is_no_export(tmp_path: Path) -> None:
+    environ = {"PRERENDER_ORIGIN": "http://127.0.0.1:9"}
+    ended = await run("import", str(tmp_path), environ=environ)
+    assert ended.status == 1
+    assert ended.err == f"prerender: {tmp_path}/index.json: No such file or directory\n"
+    (tmp_path / "index.json").write_text("{}")
+    ended = await run("import", str(tmp_path), environ=environ)
+    assert ended.err.startswith(f"prerender: {tmp_path}/index.json: is no index of an export")
+    (tmp_path / "index.json").write_text('{"format": 1, "site": "http://a.example", "pages": []}')
+    ended = await run("import", str(tmp_path), environ=environ)
+    assert "is of http://a.example" in ended.err
+
+
+def test_every_page_has_a_key_of_its_own() -> None:
+    assert ugly_forms("/p?x=1#!/a/ü") == [
+        "/p?x=1&_escaped_fragment_=/a/%C3%BC",
+        "/p?x=1&_escaped_fragment_=%2Fa%2F%C3%BC",
+    ]
+    assert ugly_forms("/p") == [pretty_to_ugly("/p", opted_in=True)]
+
+
+async def test_what_cannot_be_made_anew_stays(start_origin: StartOrigin, tmp_path: Path) -> None:
+    failing = ""
+    hangs, never = asyncio.Event(), asyncio.Event()
+
+    async def page(request: web.Request) -> web.Response:
+        if request.path == failing:
+            return web.Response(status=500)
+        if failing == "all" and request.path == "/b":
+            hangs.set()
+            await never.wait()
+        return web.Response(text=f"<p>{request.path} {failing}", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", page)
+    site = await start_origin(application)
+    export = tmp_path / "export"
+    urls = [f"{site.url}/{name}" for name in "abc"]
+    await exported(site, export, *urls)
+    failing = "/b"
+    told = await exported(site, export, *urls[:2])
+    assert told["failures"] == [
+        {"url": urls[1], "reason": "status 500; the snapshot of the last export stays"}
+    ]
+    archive = Archive.open(export)
+    assert b"/a /b" in archive.body(archive.pages["/a"])
+    assert archive.pages.keys() == {"/a", "/b"}
+
+    failing = "all"
+    file = tmp_path / "list"
+    file.write_text("\n".join(urls[:2]))
+    async with at_terminal("export", str(file), "--to", str(export)) as terminal:
+        async with asyncio.timeout(30):
+            await hangs.wait()
+        await terminal.until(rb" 1/2 ")
+        terminal.press(b"\x03")
+        assert await terminal.rest() == 130
+    never.set()
+    archive = Archive.open(export)
+    assert b"/a all" in archive.body(archive.pages["/a"])
+    assert archive.body(archive.pages["/b"]).endswith(b"/b </p></body></html>")

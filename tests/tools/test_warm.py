@@ -1,0 +1,238 @@
+"""``prerender warm`` against running proxies: what it asks for, how often, and how it goes on."""
+
+import asyncio
+import json
+import time
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from prerender.tools.warming import Job, Journal, Warmed
+from prerender.tools.work import Pace, work_through
+from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.support.programs import at_terminal, run
+
+TOKEN = "a-token-of-some-length"
+PAGE = """<!DOCTYPE html><title>Page</title><p id=out>loading</p><script>
+  const state = location.hash.slice(2);
+  out.textContent = "state " + state;
+  if (state.length < 4) for (const next of ["a", "b"]) {
+    document.body.insertAdjacentHTML("beforeend", `<a href="#!${state}${next}">${next}</a>`);
+  }
+</script>"""
+
+
+@pytest.fixture
+async def site(start_origin: StartOrigin) -> Site:
+    return await pages(start_origin, {"/": PAGE})
+
+
+@pytest.fixture
+async def proxy(site: Site, start_proxy: StartProxy) -> Proxy:
+    return await start_proxy(site.url, {"admin": {"token": TOKEN}})
+
+
+def sitemap(folder: Path, site: str, states: dict[str, str]) -> str:
+    """A file that lists states with their lastmod."""
+    entries = "".join(
+        f"<url><loc>{site}/#!{state}</loc><lastmod>{lastmod}</lastmod></url>"
+        for state, lastmod in states.items()
+    )
+    file = folder / "sitemap.xml"
+    file.write_text(f"<urlset>{entries}</urlset>", "utf-8")
+    return str(file)
+
+
+async def warmed(*arguments: str, **options: Any) -> dict[str, Any]:
+    ended = await run("warm", "--json", *arguments, **options)
+    told: dict[str, Any] = json.loads(ended.out)
+    assert ended.status == (1 if told["failures"] else 0), ended.err
+    return told
+
+
+async def test_it_fills_the_cache(site: Site, proxy: Proxy, tmp_path: Path) -> None:
+    listed = sitemap(tmp_path, site.url, dict.fromkeys("xyz", "2020-01-01"))
+    told = await warmed(listed, "--via", proxy.url)
+    assert (told["pages"], told["outcomes"]) == (3, {"rendered": 3})
+    assert site.count("/") == 3
+    told = await warmed(listed, "--via", proxy.url)
+    assert told["outcomes"] == {"fresh": 3}
+    assert site.count("/") == 3
+    assert (await proxy.crawl("/#!x")).headers["Cache-Status"].startswith("prerender; hit")
+
+
+async def test_a_list_from_standard_input(site: Site, proxy: Proxy) -> None:
+    # The forms in which people have them.
+    listed = f"{site.url}/#!x\n{site.url}/?_escaped_fragment_=x\n{site.url}\n{site.url}/#!y\n"
+    told = await warmed("-", "--via", proxy.url, stdin=listed.encode())
+    assert told["outcomes"] == {"rendered": 3}
+
+
+async def test_links_are_followed_to_a_depth(site: Site, proxy: Proxy) -> None:
+    told = await warmed(f"{site.url}/#!", "--via", proxy.url, "--follow", "2")
+    assert told["outcomes"] == {"rendered": 1 + 2 + 4}
+    told = await warmed(f"{site.url}/#!", "--via", proxy.url, "--follow", "9", "--max-pages", "10")
+    assert (told["outcomes"], told["left_out"] > 0) == ({"fresh": 7, "rendered": 3}, True)
+
+
+async def test_what_has_changed_since_is_made_anew(
+    site: Site, proxy: Proxy, tmp_path: Path
+) -> None:
+    await warmed(sitemap(tmp_path, site.url, {"x": "", "y": ""}), "--via", proxy.url)
+    listed = sitemap(tmp_path, site.url, {"x": "2020-01-01", "y": "2199-01-01"})
+    told = await warmed(listed, "--via", proxy.url)
+    assert told["outcomes"] == {"fresh": 1, "outdated": 1}
+    # Who has the settings of the proxy may purge.
+    environ = {
+        "PRERENDER_ORIGIN": site.url,
+        "PRERENDER_ADMIN_PORT": str(proxy.running.admin_port),
+        "PRERENDER_ADMIN_TOKEN": TOKEN,
+    }
+    told = await warmed(listed, "--via", proxy.url, environ=environ)
+    assert told["outcomes"] == {"fresh": 1, "renewed": 1}
+    assert site.count("/") == 3
+
+
+async def test_what_was_done_is_left_out(site: Site, proxy: Proxy, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    listed = sitemap(tmp_path, site.url, {"x": "2020-01-01", "y": "2020-01-01"})
+    arguments = (listed, "--via", proxy.url, "--state", str(state))
+    assert (await warmed(*arguments))["outcomes"] == {"rendered": 2}
+    told = await warmed(*arguments)
+    assert (told["pages"], told["skipped"]) == (0, 2)
+    sitemap(tmp_path, site.url, {"x": "2199-01-01", "y": "2020-01-01", "z": "2020-01-01"})
+    told = await warmed(*arguments)
+    assert (told["outcomes"], told["skipped"]) == ({"outdated": 1, "rendered": 1}, 1)
+
+
+async def test_failures_are_told(site: Site, proxy: Proxy, tmp_path: Path) -> None:
+    listed = f"{site.url}/#!x\n{site.url}/missing#!y\n"
+    state = tmp_path / "state"
+    ended = await run("warm", "-", "--via", proxy.url, "--state", str(state), stdin=listed.encode())
+    assert ended.status == 1
+    assert "1 rendered" in ended.out.decode()
+    assert f"failed: {site.url}/missing#!y: status 404" in ended.out.decode()
+    assert f"failed: {site.url}/missing#!y: status 404\n" in ended.err
+    # They are asked for again.
+    told = await warmed("-", "--via", proxy.url, "--state", str(state), stdin=listed.encode())
+    assert (told["skipped"], len(told["failures"])) == (1, 1)
+
+
+async def test_what_is_no_proxy(site: Site) -> None:
+    told = await warmed(f"{site.url}/#!x")
+    assert told["outcomes"] == {"no proxy": 1}
+    assert told["failures"][0]["reason"] == "the answer is not a proxy's snapshot"
+
+
+async def test_a_busy_proxy_is_asked_again(start_origin: StartOrigin) -> None:
+    application = web.Application()
+    asked: list[float] = []
+
+    async def answer(_: web.Request) -> web.Response:
+        asked.append(time.monotonic())
+        if len(asked) < 3:
+            return web.Response(status=503, headers={"Retry-After": "0"})
+        headers = {"Cache-Status": "cdn; fwd=miss, prerender; fwd=miss; stored; ttl=9"}
+        return web.Response(headers=headers, text="<p>", content_type="text/html")
+
+    application.router.add_get("/", answer)
+    busy = await start_origin(application)
+    told = await warmed(f"{busy.url}/#!x")
+    assert (told["outcomes"], len(asked)) == ({"rendered": 1}, 3)
+
+
+async def test_no_more_at_once_and_no_more_a_second_than_was_said(
+    start_origin: StartOrigin,
+) -> None:
+    application = web.Application()
+    running, most, times = 0, 0, list[float]()
+
+    async def answer(request: web.Request) -> web.Response:
+        nonlocal running, most
+        times.append(time.monotonic())
+        running, most = running + 1, max(most, running + 1)
+        await asyncio.sleep(0.05)
+        running -= 1
+        assert request.headers["Host"] == "shop.example"
+        headers = {"Cache-Status": "prerender; hit", "Age": "0", "Date": formatdate(usegmt=True)}
+        return web.Response(headers=headers, text="<p>", content_type="text/html")
+
+    application.router.add_get("/", answer)
+    proxy = await start_origin(application)
+    listed = "".join(f"https://shop.example/#!{n}\n" for n in range(12)).encode()
+    await warmed("-", "--via", proxy.url, "--concurrency", "3", stdin=listed)
+    assert (most, len(times)) == (3, 12)
+    times.clear()
+    await warmed("-", "--via", proxy.url, "--rate", "20", stdin=listed)
+    assert times[-1] - times[0] >= 11 / 20 - 0.05
+
+
+async def test_an_interruption_ends_it_and_it_goes_on(
+    site: Site, proxy: Proxy, tmp_path: Path
+) -> None:
+    listed = sitemap(tmp_path, site.url, {f"s{n}": "2020-01-01" for n in range(60)})
+    state = tmp_path / "state"
+    arguments = (listed, "--via", proxy.url, "--state", str(state), "--concurrency", "2")
+    async with at_terminal("warm", *arguments) as terminal:
+        await terminal.until(rb" ([5-9]|[1-4]\d)/60 ")
+        terminal.press(b"\x03")
+        assert await terminal.rest() == 130
+    shown = terminal.shown.decode()
+    assert "Traceback" not in shown
+    assert f"interrupted: go on with --state {state}" in shown
+    done = len(state.read_text().splitlines())
+    assert 5 <= done < 60
+    told = await warmed(*arguments)
+    assert told["skipped"] == done
+    assert told["pages"] == 60 - done
+    # At most those that were under way are asked for twice, and they are in the cache then.
+    assert site.count("/") == 60
+
+
+async def test_nothing_to_do(tmp_path: Path) -> None:
+    (tmp_path / "empty.xml").write_text("<urlset></urlset>")
+    for source, said in (
+        ("empty.xml", "no pages are listed"),
+        ("none.xml", "cannot be read: No such file or directory"),
+    ):
+        ended = await run("warm", str(tmp_path / source))
+        assert (ended.status, ended.out) == (1, b"")
+        assert ended.err == f"prerender: {tmp_path / source}: {said}\n"
+
+
+def test_the_last_line_of_a_run_that_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    journal = Journal(file)
+    journal.write(Warmed("http://a/#!ü", "rendered"))
+    journal.write(Warmed("http://a/#!b", "failed", "status 500"))
+    journal.close()
+    with file.open("a") as output:
+        output.write('{"url": "http://a/#!c", "at": 1')
+    journal = Journal(file)
+    assert journal.is_done(Job("http://a/#!ü"))
+    assert journal.is_done(Job("http://a/#!ü", lastmod=time.time() - 60))
+    assert not journal.is_done(Job("http://a/#!ü", lastmod=time.time() + 60))
+    assert not journal.is_done(Job("http://a/#!b"))
+    assert not journal.is_done(Job("http://a/#!c"))
+    journal.close()
+
+
+async def test_an_error_ends_the_whole_work() -> None:
+    async def do(number: int) -> list[int]:
+        if number == 7:
+            raise RuntimeError("seven")
+        return [number + 1]
+
+    with pytest.raises(RuntimeError, match="seven"):
+        await work_through([0], do, concurrency=3)
+
+
+async def test_a_pace() -> None:
+    pace = Pace(100)
+    started = time.monotonic()
+    for _ in range(11):
+        await pace.wait()
+    assert time.monotonic() - started >= 0.09
