@@ -75,7 +75,7 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
         sources = Sources(crawler, progress)
         urls = [options.url]
         if listed := not await sources.is_page(options.url):
-            urls = [entry.url for entry in await sources.read(urls)]
+            urls = [entry.url for entry in await sources.listed(urls)]
         person = None
         if not options.no_browser:
             rendering = await stack.enter_async_context(opening.rendering(settings, marked=False))

@@ -21,14 +21,8 @@ class Sources:
 
         A URL that is no sitemap is a page itself, whose links may be followed ``follow`` far.
         """
-        listed: list[Listed] = []
-        for source in sources:
-            if source.startswith(("http://", "https://")) and await self.is_page(source):
-                listed.append(Listed(source))
-            else:
-                listed += [entry async for entry in sitemaps.read([source], self._fetch)]
         pages = []
-        for entry in listed:
+        for entry in await self.listed(sources):
             try:
                 page = page_of(entry.url)
             except ValueError as error:
@@ -39,6 +33,16 @@ class Sources:
         if not pages and not follow:
             raise SitemapError(f"{', '.join(sources)}: no pages are listed")
         return pages
+
+    async def listed(self, sources: list[str]) -> list[Listed]:
+        """All pages, as they are written there. Raises SitemapError."""
+        listed: list[Listed] = []
+        for source in sources:
+            if source.startswith(("http://", "https://")) and await self.is_page(source):
+                listed.append(Listed(source))
+            else:
+                listed += [entry async for entry in sitemaps.read([source], self._fetch)]
+        return listed
 
     def own_page(self, url: str) -> str | None:
         """The page that a link leads to, in pretty form, if it is on one of the sites."""

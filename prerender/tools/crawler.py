@@ -5,11 +5,13 @@ which gets the requests with the site's own Host.
 """
 
 import asyncio
+import re
 import time
 import zlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from urllib.parse import urljoin
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from multidict import CIMultiDictProxy
@@ -22,8 +24,13 @@ from prerender.urls.addresses import after_host
 
 # Without the word that middlewares for prerender servers take for a renderer.
 USER_AGENT = f"Mozilla/5.0 (compatible; HashbangCrawler/{__version__})"
+# Whom sites that go by the User-Agent know.
+SEARCH_ENGINE = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 MAX_BYTES = 64 * 1024**2
 _IDLE_SECONDS = 30
+# A link and its parameters, whose quoted values may hold what separates links.
+_LINK = re.compile(r"""<([^>]*)>((?:[^",<]|"(?:[^"\\]|\\.)*")*)""")
+_RELATION = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,16 @@ class Fetched:
             if name.strip().lower() == "charset":
                 return value.strip().strip('"') or None
         return None
+
+    @property
+    def links(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Absolute URLs of the Link headers, each with its relations in lower case (RFC 8288)."""
+        for value in self.headers.getall("Link", ()):
+            for reference, parameters in _LINK.findall(value):
+                found = _RELATION.search(parameters)
+                relations = (found[1] or found[2]).lower().split() if found else ()
+                with suppress(ValueError):
+                    yield urljoin(self.url, reference.strip()), tuple(relations)
 
 
 class Crawler:
@@ -86,10 +103,15 @@ class Crawler:
         ) as session:
             yield cls(session, via, fields, timeout)
 
-    async def get(self, url: str) -> Fetched:
-        """GET an absolute URL, byte for byte, without its fragment. Raises FetchFailed."""
+    async def get(self, url: str, user_agent: str = "") -> Fetched:
+        """GET an absolute URL, byte for byte, without its fragment. Raises FetchFailed.
+
+        ``user_agent``: whom to ask as, this once.
+        """
         url = url.partition("#")[0]
         fields = dict(self._fields)
+        if user_agent:
+            fields["User-Agent"] = user_agent
         asked = url
         started = time.monotonic()
         try:

@@ -1,6 +1,7 @@
 """What an HTML page says to a crawler: its title, links, canonical, opt-in and text. Pure."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
@@ -8,10 +9,12 @@ from urllib.parse import urljoin
 from lxml import etree
 
 from prerender.snapshots.reading import parse
+from prerender.urls.ajax_crawling import UGLY_TOKEN
 
 _SPACE = re.compile(r"\s+")
 _UNREAD = frozenset({"script", "style", "noscript", "head"})
 _SHADOW = "shadowrootmode"
+_IN_HEAD = "not(ancestor::body) and not(ancestor::template)"
 _LOWER = "translate(%s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
 
 
@@ -19,8 +22,10 @@ _LOWER = "translate(%s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxy
 class Page:
     """What was found. ``links`` and ``canonicals`` are absolute, in the order of the page.
 
-    ``opted_in``: it has ``<meta name="fragment" content="!">``. ``texts``: what stands between tags,
-    but for scripts and the like. ``scripts``: how many it has that run.
+    ``opted_in``: it has ``<meta name="fragment" content="!">`` in its head. ``misplaced``: tags that
+    were meant so, but are none. ``ugly``: absolute URLs of attributes that name the scheme's token.
+    ``texts``: what stands between tags, but for scripts and the like. ``scripts``: how many it has
+    that run.
     """
 
     titles: tuple[str, ...]
@@ -28,6 +33,8 @@ class Page:
     canonicals: tuple[str, ...]
     links: tuple[str, ...]
     opted_in: bool
+    misplaced: tuple[str, ...]
+    ugly: tuple[str, ...]
     noindex: bool
     scripts: int
     texts: tuple[str, ...]
@@ -37,7 +44,7 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
     """Read the page at an absolute URL. Never raises for what stands in it."""
     root = _parse(body, charset)
     if root is None:
-        return Page((), (), (), (), False, False, 0, ())
+        return Page((), (), (), (), False, (), (), False, 0, ())
     base = urljoin(url, next(iter(root.xpath("//base/@href")), "").strip())
     robots = ",".join(_metas(root, "robots")).lower()
     return Page(
@@ -52,7 +59,9 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
             if "canonical" in link.get("rel", "").lower().split()
         ),
         links=tuple(_absolute(base, href) for href in root.xpath("//a/@href | //area/@href")),
-        opted_in="!" in (content.strip() for content in _metas(root, "fragment")),
+        opted_in="!" in _metas(root, "fragment", _IN_HEAD),
+        misplaced=tuple(_misplaced(root)),
+        ugly=tuple(dict.fromkeys(_absolute(base, value) for value in _ugly(root))),
         noindex="noindex" in robots or "none" in robots.replace(" ", "").split(","),
         scripts=sum(map(_runs, root.xpath("//script"))),
         texts=tuple(_texts(root)),
@@ -64,9 +73,25 @@ def _parse(body: bytes, charset: str | None) -> Any:
     return parse(body, charset or ("utf-8" if b"charset" not in body[:2048].lower() else None))
 
 
-def _metas(root: Any, name: str) -> list[str]:
-    found = root.xpath(f"//meta[{_LOWER % '@name'} = '{name}']/@content")
+def _metas(root: Any, name: str, where: str = "true()") -> list[str]:
+    found = root.xpath(f"//meta[{_LOWER % '@name'} = '{name}'][{where}]/@content")
     return [str(content) for content in found]
+
+
+def _misplaced(root: Any) -> Iterator[str]:
+    """What is wrong with tags that look like an opt-in ("Pages without hash fragments")."""
+    for content in _metas(root, "fragment", _IN_HEAD):
+        if content != "!":
+            yield f'content="{content}", not "!"'
+    if _metas(root, "fragment", f"not({_IN_HEAD})"):
+        yield "not in the head"
+
+
+def _ugly(root: Any) -> Iterator[str]:
+    """Values of attributes that are URLs with the scheme's token. What is a text has spaces."""
+    for value in root.xpath(f"//@*[contains(., '{UGLY_TOKEN}')]"):
+        if not re.search(r"\s|\(", value.strip()):
+            yield str(value)
 
 
 def _runs(script: Any) -> bool:

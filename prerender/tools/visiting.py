@@ -5,18 +5,18 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urljoin
 
 from protego import Protego
 
 from prerender.errors import FetchFailed
 from prerender.http.conditional import parse_http_date
-from prerender.tools.crawler import USER_AGENT, Crawler, Fetched
+from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, Crawler, Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.sitemaps import Listed
 from prerender.tools.work import Frontier, work_through
-from prerender.urls.addresses import page_of, same_page, site_of
+from prerender.urls.addresses import is_ugly, page_of, same_page, site_of
 from prerender.urls.ajax_crawling import pretty_to_ugly
+from prerender.urls.references import redirect_target
 
 _REMEMBERED = 1000
 
@@ -24,10 +24,11 @@ _REMEMBERED = 1000
 @dataclass(frozen=True, slots=True)
 class Visit:
     """The crawler's ``answer`` for a page, and the ``document`` as it is without a snapshot, if it is
-    one that can be read."""
+    one that can be read. ``moved``: where people are redirected to, or ''."""
 
     answer: Fetched
     document: Page | None
+    moved: str = ""
 
 
 class Visitor:
@@ -40,13 +41,18 @@ class Visitor:
     async def visit(self, url: str) -> Visit:
         """Get a page by its pretty URL: its snapshot if it has one. Raises FetchFailed."""
         answer = await self.once(url.partition("#")[0])
+        moved = led_to(url, answer)
         document = None
         if answer.status == 200 and answer.is_html:
             document = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
         ugly = pretty_to_ugly(url, opted_in=document is not None and document.opted_in)
         if ugly is not None:
             answer = await self._crawler.get(ugly)
-        return Visit(answer, document)
+        return Visit(answer, document, moved)
+
+    async def as_search_engine(self, url: str) -> Fetched:
+        """What a well-known crawler gets for the page itself. Raises FetchFailed."""
+        return await self._crawler.get(url, SEARCH_ENGINE)
 
     async def once(self, url: str) -> Fetched:
         """The answer to a URL, which is asked for once: all states of a page have one document."""
@@ -65,6 +71,23 @@ class Visitor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def led_to(page: str, answer: Fetched) -> str:
+    """Where a redirect leads people to who open the page at a pretty URL; '' if it is none."""
+    location = answer.headers.get("Location", "")
+    if answer.status // 100 != 3 or not location:
+        return ""
+    try:
+        return redirect_target(page, location)
+    except ValueError:
+        return ""
+
+
+def canonicals(answer: Fetched, page: Page) -> list[str]:
+    """All that a page names as its canonical: in its head, and in Link headers (RFC 6596)."""
+    named = [link for link, relations in answer.links if "canonical" in relations]
+    return [*page.canonicals, *named]
 
 
 async def read_robots(crawler: Crawler, site: str, user_agent: str) -> Callable[[str], bool]:
@@ -148,14 +171,22 @@ class States:
         answer = visit.answer
         if answer.status != 200 or not answer.is_html:
             self.left_out[wanted.url] = f"status {answer.status}, {answer.media_type or 'no type'}"
-            return self._new([urljoin(wanted.url, answer.headers.get("Location", ""))])
+            return self._new([led_to(wanted.url, answer)])
         page = await asyncio.to_thread(read_page, answer.body, wanted.url, answer.charset)
         if reason := self._reason(wanted.url, answer, page):
             self.left_out[wanted.url] = reason
         else:
             changed = parse_http_date(answer.headers.get("Last-Modified", ""), now=time.time())
             self.listed[wanted.url] = Listed(wanted.url, changed)
-        return self._new([*page.links, *page.canonicals])
+        return self._new(self._followed([*page.links, *canonicals(answer, page)]))
+
+    def _followed(self, links: Iterable[str]) -> list[str]:
+        """Those that a crawler of the scheme follows (specification, "Hyperlinks and Sitemaps")."""
+        own = [link for link in links if site_of(link) == site_of(self._site)]
+        for link in own:
+            if is_ugly(link):
+                self.left_out[link] = "an ugly URL: crawlers follow no such links"
+        return [link for link in own if not is_ugly(link)]
 
     def _reason(self, url: str, answer: Fetched, page: Page) -> str:
         """Why a page that is there is no page for crawlers, or ''."""
@@ -163,7 +194,7 @@ class States:
             return "noindex"
         if not self._allowed(answer.url):
             return "robots.txt"
-        canonical = next(iter(page.canonicals), "")
+        canonical = next(iter(canonicals(answer, page)), "")
         if canonical and not same_page(canonical, url):
             return f"its canonical is {canonical}"
         return ""

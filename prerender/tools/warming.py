@@ -18,7 +18,9 @@ from prerender.errors import FetchFailed
 from prerender.proxy.responses import CACHE_NAME
 from prerender.tools.crawler import Crawler, Fetched
 from prerender.tools.html import read_page
+from prerender.tools.visiting import led_to
 from prerender.tools.work import Frontier, work_through
+from prerender.urls.addresses import is_ugly
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
 Outcome = Literal["rendered", "fresh", "renewed", "outdated", "not kept", "no proxy", "failed"]
@@ -163,7 +165,8 @@ class Warming:
         if not job.depth or answer is None or not answer.is_html:
             return []
         page = await asyncio.to_thread(read_page, answer.body, job.url, answer.charset)
-        pages = filter(None, map(self._page_of, page.links))
+        followed = (link for link in page.links if not is_ugly(link))
+        pages = filter(None, map(self._page_of, followed))
         return self._new(Job(page, depth=job.depth - 1) for page in pages)
 
     async def _asked(self, job: Job) -> tuple[Warmed, Fetched | None]:
@@ -184,8 +187,8 @@ class Warming:
             return Warmed(job.url, "failed", str(error)), None
         if answer.status != 200:
             reason = f"status {answer.status}"
-            if location := answer.headers.get("Location"):
-                reason += f" to {location}"
+            if target := led_to(job.url, answer):
+                reason += f" to {target}"
             return Warmed(job.url, "failed", reason), answer
         reason = "the answer is not a proxy's snapshot" if outcome == "no proxy" else ""
         return Warmed(job.url, outcome, reason), answer

@@ -45,6 +45,11 @@ def page_of(url: str) -> str:
     return f"{URL(url, encoded=True).origin()}{pretty}"
 
 
+def is_ugly(url: str) -> bool:
+    """Whether an absolute URL is ugly, whatever fragment it has."""
+    return ugly_to_pretty(after_host(url).partition("#")[0]) is not None
+
+
 def same_page(one: str, other: str) -> bool:
     """Whether two absolute URLs are of one page of one site."""
     try:

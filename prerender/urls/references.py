@@ -67,6 +67,12 @@ def redirected(page: str, location: str, sites: Collection[str]) -> str:
     return whole if hash_sign or not state else f"{whole}#{state}"
 
 
+def redirect_target(page: str, location: str) -> str:
+    """The absolute URL that a redirect leads people to who open a pretty URL. Raises ValueError."""
+    host = normalized(urlsplit(page).hostname or "")
+    return urljoin(page, redirected(page, location, (host,)))
+
+
 def _is_own(reference: str, base: str, sites: Collection[str]) -> bool:
     if (url := _resolved(reference, base)) is None:
         return False

@@ -55,7 +55,9 @@ async def site(start_origin: StartOrigin) -> Site:
 async def test_what_crawlers_keep_is_listed(site: Site) -> None:
     ended = await run("sitemap", f"{site.url}/")
     assert ended.status == 0
-    assert ended.err.endswith("6 pages listed, 6 left out\n")
+    assert ended.err.endswith("6 pages listed, 7 left out\n")
+    ugly = f"{site.url}/?_escaped_fragment_="
+    assert f"left out: {ugly}: an ugly URL: crawlers follow no such links\n" in ended.err
     assert f"left out: {site.url}/copy: its canonical is {site.url}/original\n" in ended.err
     listed = list(parse(ended.out, "x"))
     assert [entry.url.removeprefix(site.url) for entry in listed] == [

@@ -1,8 +1,10 @@
 """``prerender check``: what is planted in real sites is found, and nothing is where nothing is."""
 
+import asyncio
 import importlib.util
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -10,9 +12,14 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from multidict import CIMultiDict, CIMultiDictProxy
 
+from prerender.tools.check.findings import LEVELS
+from prerender.tools.check.turns import Turns
+from prerender.tools.crawler import Fetched
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.rendering.test_real_applications import tool_library
+from tests.sites import faulty
 from tests.support.commands import ROOT
 from tests.support.programs import Ended, run
 
@@ -139,53 +146,42 @@ async def test_an_application_without_a_proxy_gives_shells(start_origin: StartOr
     assert report["pages"][0]["kind"] == "shell"
 
 
+async def test_every_fault_is_found(start_origin: StartOrigin) -> None:
+    site = await start_origin(faulty.Site(faulty=True).application)
+    ended, report = await checked(f"{site.url}/sitemap.xml")
+    assert ended.status == 1
+    pages_found = by_page(report, site.url)
+    of_site = [finding["code"] for finding in report["findings"]]
+    found = {}
+    for name, fault in faulty.FAULTS.items():
+        page = pages_found[f"/{name}" + (f"#!{fault.state}" if fault.state else "")]
+        found[name] = {finding["code"] for finding in page["findings"]}
+        for finding in report["findings"]:
+            if finding["level"] == "error" and f"/{name}" in finding["text"]:
+                found[name].add(finding["code"])
+            if "duplicate" in finding["code"] and name.startswith("same-"):
+                found[name] |= fault.codes & {finding["code"]}
+    assert found == {name: fault.codes for name, fault in faulty.FAULTS.items()}
+    assert "soft-404" in of_site
+    known = set().union(*(fault.codes for fault in faulty.FAULTS.values()), of_site)
+    assert known == set(LEVELS), "each fault that check knows is on the faulty site"
+
+
+async def test_nothing_is_found_on_the_clean_twin(start_origin: StartOrigin) -> None:
+    site = await start_origin(faulty.Site(faulty=False).application)
+    ended, report = await checked(f"{site.url}/sitemap.xml")
+    assert {page["url"]: page["findings"] for page in report["pages"] if page["findings"]} == {}
+    assert (report["findings"], len(report["pages"])) == ([], len(faulty.FAULTS))
+    assert ended.status == 0
+
+
 HEAD = "<!DOCTYPE html><title>{0}</title><meta name=description content='About {0}'>"
 TEXT = "<p>Some words that are the same for people and for crawlers.</p>"
-MADE = (
-    "<body><script>document.body.append('Everything here is made by a script, all of it.')</script>"
-)
-CANONICAL = "<link rel=canonical href='{}'>"
 
 
 def response(status: int, location: str = "") -> web.Response:
     headers = {"Location": location} if location else {}
     return web.Response(status=status, headers=headers, text="no", content_type="text/html")
-
-
-FAULTS: dict[str, tuple[str | web.Response, set[str]]] = {
-    "/": (HEAD + TEXT, set()),
-    "/bare": (TEXT, {"title-missing", "description-missing"}),
-    "/twice": (HEAD + "<title>Twice</title>" + TEXT, {"title-several"}),
-    "/robots": (HEAD + "<meta name=robots content='noindex, follow'>" + TEXT, {"noindex"}),
-    "/ugly": (HEAD + CANONICAL.format("?_escaped_fragment_=a") + TEXT, {"canonical-ugly"}),
-    "/broken": (HEAD + CANONICAL.format("/nowhere") + TEXT, {"canonical-broken"}),
-    "/foreign": (HEAD + CANONICAL.format("http://other.example/") + TEXT, {"canonical-broken"}),
-    "/two": (HEAD + CANONICAL.format("/two") + CANONICAL.format("/") + TEXT, {"canonical-broken"}),
-    "/elsewhere": (HEAD + CANONICAL.format("/") + TEXT, set()),
-    "/link": (HEAD + TEXT + "<a href='?_escaped_fragment_=x'>x</a>", {"link-ugly"}),
-    "/made": (HEAD + MADE, {"not-opted-in", "empty"}),
-    "/empty": (HEAD, {"empty"}),
-    "/failing": (response(500), {"status"}),
-    "/gone": (response(410), {"not-found", "title-missing"}),
-    "/moved": (response(302, "/"), {"redirect"}),
-    "/moved-ugly": (response(301, "/?_escaped_fragment_=x"), {"redirect-ugly"}),
-    "/left-in": (HEAD + "<meta name=fragment content='!'>" + TEXT, {"meta-fragment"}),
-    "/file.pdf": (web.Response(body=b"%PDF", content_type="application/pdf"), set()),
-}
-
-
-async def test_one_fault_after_the_other(start_origin: StartOrigin) -> None:
-    content = {
-        path: page.replace("{0}", path) if isinstance(page, str) else page
-        for path, (page, _) in FAULTS.items()
-    }
-    content["/list.txt"] = listed = web.Response()
-    site = await pages(start_origin, content)
-    listed.text = "\n".join(f"{site.url}{path}" for path in FAULTS)
-    _, report = await checked(f"{site.url}/list.txt")
-    found = {url: set(codes(page)) for url, page in by_page(report, site.url).items()}
-    assert found == {path: expected for path, (_, expected) in FAULTS.items()}
-    assert report["findings"] == []
 
 
 async def test_what_only_all_pages_show(start_origin: StartOrigin) -> None:
@@ -228,6 +224,87 @@ async def test_people_who_get_more_than_crawlers(start_origin: StartOrigin) -> N
     (page,) = report["pages"]
     assert more.removesuffix(".").lower() in codes(page)["incomplete"].lower()
     assert 0.5 < page["similarity"] < 1
+
+
+async def test_a_site_that_goes_by_the_user_agent(start_origin: StartOrigin) -> None:
+    application = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        known = "Googlebot" in request.headers["User-Agent"]
+        made = "<body><script>document.body.append('All of it is made by a script, all.')</script>"
+        text = HEAD.format("t") + (TEXT if known else made)
+        return web.Response(text=text, content_type="text/html")
+
+    application.router.add_get("/", answer)
+    site = await start_origin(application)
+    _, report = await checked(site.url)
+    hint = codes(report["pages"][0])["not-opted-in"]
+    assert "--user-agent 'Mozilla/5.0 (compatible; Googlebot/2.1;" in hint
+    asked_as = hint.partition("--user-agent '")[2].removesuffix("'")
+    _, report = await checked(site.url, "--user-agent", asked_as, "--no-browser")
+    assert codes(report["pages"][0]) == {}
+
+
+async def test_states_behind_redirects_are_followed(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    text = """<!DOCTYPE html><title>t</title><body><script>document.body.append(
+      `The words of the state ${location.hash} of this page.`)</script>"""
+    moved = web.Response(status=301, headers={"Location": "/app/"})
+    listed = web.Response()
+    origin = await pages(start_origin, {"/app": moved, "/app/": text, "/list.txt": listed})
+    listed.text = f"{origin.url}/app#!/items/3"
+    proxy = await start_proxy(origin.url)
+    end = f"{origin.url}/app/#!/items/3"
+    _, report = await checked(f"{origin.url}/app#!/items/3", "--via", proxy.url, "--no-browser")
+    found = by_page(report, origin.url)
+    assert codes(found["/app#!/items/3"]).keys() == {"redirect"}
+    assert (found["/app#!/items/3"]["location"], found["/app/#!/items/3"]["status"]) == (end, 200)
+    ended = await run("sitemap", f"{origin.url}/app#!/items/3", "--via", proxy.url)
+    assert f"<loc>{end}</loc>".encode() in ended.out
+    ended = await run("warm", f"{origin.url}/app#!/items/3", "--via", proxy.url)
+    assert f"failed: {origin.url}/app#!/items/3: status 301 to {end}\n" in ended.out.decode()
+
+
+def test_link_headers() -> None:
+    headers = CIMultiDictProxy(
+        CIMultiDict(
+            [
+                ("Link", '</a>; rel="canonical next"; title="a, <b>; rel=up", <b>;rel=Alternate'),
+                ("link", "<https://x.example/?a,b>; title=c; rel=canonical, </none>, broken"),
+            ]
+        )
+    )
+    fetched = Fetched("https://www.example.com/d/", 200, headers, b"", 0.0)
+    assert list(fetched.links) == [
+        ("https://www.example.com/a", ("canonical", "next")),
+        ("https://www.example.com/d/b", ("alternate",)),
+        ("https://x.example/?a,b", ("canonical",)),
+        ("https://www.example.com/none", ()),
+    ]
+
+
+async def test_crawling_and_looking_take_turns() -> None:
+    turns = Turns()
+    under_way: Counter[str] = Counter()
+    order: list[str] = []
+
+    async def worker() -> None:
+        for _ in range(20):
+            for kind, turn in (("crawl", turns.crawling), ("look", turns.looking)):
+                async with turn():
+                    under_way[kind] += 1
+                    order.append(kind)
+                    for _ in range(3):
+                        await asyncio.sleep(0)
+                        assert not (under_way["crawl"] and under_way["look"])
+                    under_way[kind] -= 1
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(worker() for _ in range(5)))
+    # Both were many at once, and neither waited to the end.
+    assert len(order) == 200
+    assert {"crawl", "look"} <= set(order[:12])
 
 
 async def test_the_report_for_people(start_origin: StartOrigin) -> None:

@@ -22,7 +22,11 @@ LEVELS: dict[str, Level] = {
     "canonical-state": "error",  # names the page without its #! state
     "link-ugly": "error",
     "meta-fragment": "error",  # left in a snapshot: it sends crawlers to the ugly URL again
+    "link-hash": "error",  # a route behind # without !: no crawler asks for it
+    "sitemap-ugly": "error",
+    "opt-in-invalid": "error",  # a meta tag that was meant as one
     "redirect-ugly": "error",
+    "redirect-state": "error",  # crawlers lose the #! state that people keep
     "redirect": "warning",
     "robots": "warning",  # robots.txt keeps crawlers from it
     "noindex": "warning",
@@ -32,6 +36,7 @@ LEVELS: dict[str, Level] = {
     "description-missing": "warning",
     "description-duplicate": "warning",
     "soft-404": "warning",  # what is not there is answered with 200
+    "opt-in-needless": "warning",  # the meta tag on a page that is whole without JavaScript
     "slow": "warning",
     "no-look": "warning",  # nobody could see what people see
     "canonical-elsewhere": "note",

@@ -1,18 +1,20 @@
 """Checks one page: what a crawler of the scheme gets for it, and what a person sees."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
 from prerender.errors import FetchFailed, RenderError
+from prerender.tools.check import said
 from prerender.tools.check.findings import Report
 from prerender.tools.check.person import Look, Person
 from prerender.tools.check.texts import Comparison, Passage, compare
-from prerender.tools.crawler import Fetched
+from prerender.tools.check.turns import Turns
+from prerender.tools.crawler import SEARCH_ENGINE
 from prerender.tools.html import Page, read_page
-from prerender.tools.visiting import Visitor
-from prerender.urls.addresses import after_host, pretty_of, same_page, site_of
-from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly, ugly_to_pretty
+from prerender.tools.visiting import Visit, Visitor, canonicals, led_to
+from prerender.urls.addresses import is_ugly, same_page
+from prerender.urls.ajax_crawling import UGLY_TOKEN
 
 SLOW_SECONDS = 5.0
 # From so many words on a passage is something that is said, and no time or counter.
@@ -21,7 +23,9 @@ PASSAGE_WORDS = 5
 SHELL_SIMILARITY = 0.5
 _SHOWN_CHARACTERS = 160
 _SHOWN_PASSAGES = 5
-_NO_TEXT_WORDS = 3
+_NOT_OPTED_IN = (
+    "made by JavaScript, but it has neither #! nor the meta tag: crawlers get no snapshot"
+)
 
 
 @dataclass(slots=True)
@@ -31,13 +35,15 @@ class Pages:
     visitor: Visitor
     person: Person | None
     allowed: Callable[[str], bool] = lambda _: True
+    turns: Turns = field(default_factory=Turns)
 
 
 async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     """Check a pretty URL; what its snapshot says is there for who follows its links."""
     report = Report(url)
     try:
-        visit = await pages.visitor.visit(url)
+        async with pages.turns.crawling():
+            visit = await pages.visitor.visit(url)
     except FetchFailed as error:
         report.add("unreachable", str(error))
         return report, None
@@ -48,7 +54,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     if answer.seconds > SLOW_SECONDS:
         report.add("slow", f"took {answer.seconds:.1f} s; crawlers wait for a few seconds")
     if answer.status // 100 == 3:
-        _redirect(answer, report)
+        _redirect(visit, report)
         return report, None
     if answer.status in (404, 410):
         why = "crawlers forget a page with it"
@@ -63,82 +69,34 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         return report, None
     page = read_page(answer.body, url, answer.charset)
     report.kind = "snapshot" if UGLY_TOKEN in answer.url else "page"
-    _said(page, answer, report)
+    said.said(page, answer, report)
+    said.opt_in(page, document, report)
     if answer.status == 200:
-        await _canonical(page, pages, report)
-        await _compared(url, page, document, pages, report)
+        async with pages.turns.crawling():
+            await said.canonical(canonicals(answer, page), pages.visitor, report)
+        async with pages.turns.looking():
+            await _compared(url, page, document, pages, report)
     return report, page
 
 
-def _redirect(answer: Fetched, report: Report) -> None:
+def _redirect(visit: Visit, report: Report) -> None:
+    answer = visit.answer
     report.kind = "redirect"
+    # As a crawler resolves it, which knows of no state.
     location = urljoin(answer.url, answer.headers.get("Location", ""))
-    if UGLY_TOKEN in location:
+    report.location = led_to(report.url, answer)
+    if not report.location:
+        report.add("status", f"status {answer.status} without a Location that is a URL")
+    elif is_ugly(location):
         report.add("redirect-ugly", f"status {answer.status} to the ugly URL {location}")
-    elif not answer.headers.get("Location"):
-        report.add("status", f"status {answer.status} without a Location")
+    elif same_page(report.location, visit.moved) and not same_page(location, visit.moved):
+        report.add(
+            "redirect-state",
+            f"status {answer.status} to {location}: people keep the state and come to {visit.moved}",
+        )
     else:
         report.location = location
         report.add("redirect", f"status {answer.status} to {location}: link to that at once")
-
-
-def _said(page: Page, answer: Fetched, report: Report) -> None:
-    """What the page says about itself."""
-    report.title = next(iter(page.titles), "")
-    report.description = next(iter(page.descriptions), "")
-    report.canonical = next(iter(page.canonicals), "")
-    if not report.title:
-        report.add("title-missing", "no title")
-    if len(page.titles) > 1:
-        report.add("title-several", f"{len(page.titles)} titles: {', '.join(page.titles)}")
-    if not report.description and answer.status == 200:
-        report.add("description-missing", "no description")
-    robots = answer.headers.get("X-Robots-Tag", "").lower()
-    if answer.status == 200 and (page.noindex or "noindex" in robots):
-        report.add("noindex", "crawlers are told not to keep it (noindex)")
-    if page.opted_in and report.kind == "snapshot":
-        report.add("meta-fragment", '<meta name="fragment" content="!"> is left in the snapshot')
-    for link in sorted(_ugly(page.links, report.url)):
-        report.add("link-ugly", f"a link in ugly form: {link}")
-    if len("".join(page.texts)) < _NO_TEXT_WORDS and answer.status == 200:
-        report.add("empty", "no text")
-
-
-async def _canonical(page: Page, pages: Pages, report: Report) -> None:
-    """Whether the canonical can be what is meant."""
-    if len(set(page.canonicals)) > 1:
-        report.add("canonical-broken", f"several canonicals: {', '.join(page.canonicals)}")
-    for canonical in dict.fromkeys(page.canonicals):
-        if UGLY_TOKEN in canonical:
-            report.add("canonical-ugly", f"the canonical is in ugly form: {canonical}")
-            continue
-        try:
-            pretty = pretty_of(canonical)
-        except ValueError:
-            report.add("canonical-broken", f"the canonical is no URL of a page: {canonical!r}")
-            continue
-        if same_page(canonical, report.url):
-            continue
-        if site_of(canonical) != site_of(report.url):
-            report.add("canonical-broken", f"the canonical is on another site: {canonical}")
-            continue
-        own = pretty_of(report.url)
-        if pretty.path == own.path and own.fragment and not pretty.fragment:
-            report.add(
-                "canonical-state",
-                f"the canonical leaves out the #! state, so all states are one page: {canonical}",
-            )
-            continue
-        try:
-            asked = pretty_to_ugly(canonical) or canonical.partition("#")[0]
-            status = (await pages.visitor.once(asked)).status
-        except FetchFailed:
-            status = 0
-        if status == 200:
-            report.add("canonical-elsewhere", f"the canonical is another page: {canonical}")
-        else:
-            why = f"status {status}" if status else "no answer"
-            report.add("canonical-broken", f"the canonical is not there ({why}): {canonical}")
 
 
 async def _compared(
@@ -160,15 +118,17 @@ async def _compared(
         report.add("differs", f"people are led on to {look.url}")
         return
     # A server of snapshots may have mended them there.
-    for link in sorted(_ugly(look.seen.links, url) - _ugly((*page.links, *page.canonicals), url)):
+    for link in sorted(
+        said.ugly(look.seen.links, url) - said.ugly((*page.ugly, *page.canonicals), url)
+    ):
         report.add("link-ugly", f"people get a link or a canonical in ugly form: {link}")
+    if not any(finding.code == "link-hash" for finding in report.findings):
+        said.routes(look.seen.links, report)
+    _needless(document, look, report)
     report.similarity = round(comparison.similarity, 4)
     if comparison.similarity < SHELL_SIMILARITY and report.kind == "page" and page.scripts:
         report.kind = "shell"
-        report.add(
-            "not-opted-in",
-            "made by JavaScript, but it has neither #! nor the meta tag: crawlers get no snapshot",
-        )
+        report.add("not-opted-in", _NOT_OPTED_IN + await _by_user_agent(url, page, pages))
         return
     made_by_script = document is not None and document.scripts
     if made_by_script and _likeness(page, document) > comparison.similarity < SHELL_SIMILARITY:
@@ -176,6 +136,30 @@ async def _compared(
         report.add("shell", "it is the page before its JavaScript has run")
         return
     _passages(comparison, look, page, report)
+
+
+def _needless(document: Page | None, look: Look, report: Report) -> None:
+    """Whether a page with scripts that has opted in says all that people see without them."""
+    if document is None or not (document.opted_in and document.scripts) or "#" in report.url:
+        return
+    assert look.seen is not None
+    shown = [text for text, is_shown in look.seen.texts if is_shown]
+    if shown and compare(document.texts, shown).similarity == 1.0:
+        report.add("opt-in-needless", said.NEEDLESS)
+
+
+async def _by_user_agent(url: str, page: Page, pages: Pages) -> str:
+    """What to do if the site gives snapshots by User-Agent, or ''."""
+    try:
+        answer = await pages.visitor.as_search_engine(url)
+    except FetchFailed:
+        return ""
+    theirs = read_page(answer.body, url, answer.charset) if answer.is_html else None
+    if answer.status != 200 or theirs is None or len(theirs.texts) <= len(page.texts):
+        return ""
+    return (
+        f". Search engines get more by their name: check that with --user-agent '{SEARCH_ENGINE}'"
+    )
 
 
 def _likeness(page: Page, document: Page | None) -> float:
@@ -238,14 +222,3 @@ def _passages(comparison: Comparison, look: Look, page: Page, report: Report) ->
 def _quoted(passage: Passage) -> str:
     text = passage.text
     return f"“{text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + '…'}”"
-
-
-def _ugly(links: Iterable[str], page: str) -> set[str]:
-    """Those links of a page that are ugly URLs of its site."""
-    return {
-        link
-        for link in links
-        if UGLY_TOKEN in link
-        and site_of(link) == site_of(page)
-        and ugly_to_pretty(after_host(link).partition("#")[0]) is not None
-    }

@@ -3,7 +3,9 @@
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from prerender.errors import FetchFailed
 from prerender.tools.check.findings import Finding, Report
@@ -13,7 +15,7 @@ from prerender.tools.crawler import USER_AGENT, Crawler
 from prerender.tools.html import read_page
 from prerender.tools.visiting import Visitor, own_pages, read_robots
 from prerender.tools.work import Frontier, work_through
-from prerender.urls.ajax_crawling import UGLY_TOKEN
+from prerender.urls.addresses import is_ugly
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +67,18 @@ class SiteCheck:
     async def run(self, urls: Iterable[str]) -> Result:
         """Check these pages, and those they lead to."""
         self._pages.allowed = await read_robots(self._crawler, self._site, self._user_agent)
+        urls = list(urls)
+        if not self._follow:
+            self._listed(urls)
         first = self._new(urls)
         try:
             await work_through(first, self._check, concurrency=self._concurrency)
+            await self._missing()
         finally:
             await self._pages.visitor.close()
         self.result.left_out = self._frontier.left_out
         self._duplicates("title", "title-duplicate", lambda report: report.title)
         self._duplicates("description", "description-duplicate", lambda report: report.description)
-        await self._missing()
         return self.result
 
     def _new(self, urls: Iterable[str]) -> list[Wanted]:
@@ -87,7 +92,19 @@ class SiteCheck:
         self._told(report)
         if not self._follow:
             return []
-        return self._new([*(page.links if page else ()), report.location])
+        # Crawlers follow no ugly links (specification, "Hyperlinks and Sitemaps"), but redirects.
+        links = [link for link in (page.links if page else ()) if not is_ugly(link)]
+        return self._new([*links, report.location])
+
+    def _listed(self, urls: Iterable[str]) -> None:
+        """Whether a sitemap lists what crawlers understand."""
+        for url in urls:
+            if is_ugly(url):
+                text = f"the sitemap lists an ugly URL: {url}"
+                self.result.site.append(Finding("sitemap-ugly", text))
+            elif url.partition("#")[2].startswith("/"):
+                text = f"the sitemap lists a # route, which needs #! to be crawled: {url}"
+                self.result.site.append(Finding("link-hash", text))
 
     def _duplicates(self, name: str, code: str, said: Callable[[Report], str]) -> None:
         by_text: dict[str, list[Report]] = defaultdict(list)
@@ -105,16 +122,18 @@ class SiteCheck:
                 )
 
     async def _missing(self) -> None:
-        """Whether a state that nobody has made up is answered with 404."""
-        ugly = next((r.asked for r in self.result.pages if "#!" in r.url and r.status == 200), "")
-        if not ugly:
-            return
-        made_up = f"{ugly.partition('?')[0]}?{UGLY_TOKEN}/{secrets.token_hex(8)}"
-        try:
-            answer = await self._crawler.get(made_up)
-        except FetchFailed:
-            return
-        if answer.status == 200 and answer.is_html:
-            title = next(iter(read_page(answer.body, made_up).titles), "")
-            text = f"a state that does not exist is answered with 200 (“{title}”): {made_up}"
-            self.result.site.append(Finding("soft-404", text))
+        """Whether a page and a state that nobody has made up are answered with 404."""
+        made_up = secrets.token_hex(8)
+        wanted = [f"{self._site}/{made_up}"]
+        # The document of a state that is there.
+        if found := [
+            r.url for r in self.result.pages if "#!" in r.url and r.status == HTTPStatus.OK
+        ]:
+            wanted.append(f"{found[0].partition('#')[0]}#!/{made_up}")
+        for url in wanted:
+            with suppress(FetchFailed):
+                answer = (await self._pages.visitor.visit(url)).answer
+                if answer.status == HTTPStatus.OK and answer.is_html:
+                    title = next(iter(read_page(answer.body, url).titles), "")
+                    text = f"what does not exist is answered with 200 (“{title}”): {answer.url}"
+                    self.result.site.append(Finding("soft-404", text))

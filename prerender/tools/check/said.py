@@ -1,0 +1,113 @@
+"""What a page says about itself: to search engines, of its canonical, its links and its opt-in."""
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+from prerender.errors import FetchFailed
+from prerender.tools.check.findings import Report
+from prerender.tools.crawler import Fetched
+from prerender.tools.html import Page
+from prerender.tools.visiting import Visitor, canonicals
+from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
+from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
+
+NEEDLESS = (
+    'it says the same without JavaScript: <meta name="fragment"> only has crawlers ask for it twice'
+)
+_NO_TEXT_CHARACTERS = 3
+
+
+def said(page: Page, answer: Fetched, report: Report) -> None:
+    """What the page says about itself."""
+    report.title = next(iter(page.titles), "")
+    report.description = next(iter(page.descriptions), "")
+    report.canonical = next(iter(canonicals(answer, page)), "")
+    if not report.title:
+        report.add("title-missing", "no title")
+    if len(page.titles) > 1:
+        report.add("title-several", f"{len(page.titles)} titles: {', '.join(page.titles)}")
+    if not report.description and answer.status == 200:
+        report.add("description-missing", "no description")
+    robots = answer.headers.get("X-Robots-Tag", "").lower()
+    if answer.status == 200 and (page.noindex or "noindex" in robots):
+        report.add("noindex", "crawlers are told not to keep it (noindex)")
+    if page.opted_in and report.kind == "snapshot":
+        report.add("meta-fragment", '<meta name="fragment" content="!"> is left in the snapshot')
+    for link in sorted(ugly(page.ugly, report.url) - {*page.canonicals}):
+        report.add("link-ugly", f"a link in ugly form: {link}")
+    headers = {link for link, relations in answer.links if "canonical" not in relations}
+    for link in sorted(ugly(headers, report.url)):
+        report.add("link-ugly", f"a Link header in ugly form: {link}")
+    routes(page.links, report)
+    if len("".join(page.texts)) < _NO_TEXT_CHARACTERS and answer.status == 200:
+        report.add("empty", "no text")
+
+
+def opt_in(page: Page, document: Page | None, report: Report) -> None:
+    """Whether the meta tag is one, and needed ("Pages without hash fragments")."""
+    if "#" in report.url:
+        return
+    for reason in dict.fromkeys((*page.misplaced, *(document.misplaced if document else ()))):
+        report.add("opt-in-invalid", f'<meta name="fragment"> is no opt-in: it is {reason}')
+    if document is not None and document.opted_in and not document.scripts:
+        report.add("opt-in-needless", NEEDLESS)
+
+
+async def canonical(named: Sequence[str], visitor: Visitor, report: Report) -> None:
+    """Whether the canonical can be what is meant."""
+    if len(set(named)) > 1:
+        report.add("canonical-broken", f"several canonicals: {', '.join(named)}")
+    for one in dict.fromkeys(named):
+        if UGLY_TOKEN in one:
+            report.add("canonical-ugly", f"the canonical is in ugly form: {one}")
+            continue
+        try:
+            pretty = pretty_of(one)
+        except ValueError:
+            report.add("canonical-broken", f"the canonical is no URL of a page: {one!r}")
+            continue
+        if same_page(one, report.url):
+            continue
+        if site_of(one) != site_of(report.url):
+            report.add("canonical-broken", f"the canonical is on another site: {one}")
+            continue
+        own = pretty_of(report.url)
+        if pretty.path == own.path and own.fragment and not pretty.fragment:
+            report.add(
+                "canonical-state",
+                f"the canonical leaves out the #! state, so all states are one page: {one}",
+            )
+            continue
+        try:
+            asked = pretty_to_ugly(one) or one.partition("#")[0]
+            status = (await visitor.once(asked)).status
+        except FetchFailed:
+            status = 0
+        if status == 200:
+            report.add("canonical-elsewhere", f"the canonical is another page: {one}")
+        else:
+            why = f"status {status}" if status else "no answer"
+            report.add("canonical-broken", f"the canonical is not there ({why}): {one}")
+
+
+def routes(links: Iterable[str], report: Report) -> None:
+    """Links to states that crawlers cannot ask for. No anchor begins with a slash."""
+    own = [link for link in dict.fromkeys(links) if site_of(link) == site_of(report.url)]
+    if routes := [link for link in own if link.partition("#")[2].startswith("/")]:
+        more = f" and {len(routes) - 1} more" if len(routes) > 1 else ""
+        report.add(
+            "link-hash", f"links to # routes, which need #! to be crawled: {routes[0]}{more}"
+        )
+
+
+def ugly(links: Iterable[str], page: str) -> set[str]:
+    """Those links of a page that are ugly URLs of its site, in either scheme."""
+    host = urlsplit(page).hostname
+    return {link for link in links if is_ugly(link) and _host(link) == host}
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
