@@ -9,6 +9,7 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
 import asyncio
 import os
 import resource
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         if settings.log.access != "none":
             access_log = _access_log(settings)
             telemetry.requests.subscribe(access_log)
-            stack.callback(access_log.flush)
+            stack.enter_context(logs.preceded_by(access_log.flush))
         freshness = _freshness(settings)
         told = await _indexnow(settings, stack)
         snapshots = CachedSnapshots(
@@ -259,7 +260,8 @@ def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) ->
 
 
 def _access_log(settings: Settings) -> AccessLog:
-    line = Line(settings.log.format, Redaction(settings.log.secrets))
+    coloured = logs.is_coloured(sys.stderr)
+    line = Line(settings.log.format, Redaction(settings.log.secrets), coloured=coloured)
     return AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
 
 

@@ -13,9 +13,9 @@ _TIMEOUT_SECONDS = 30.0
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
-def purge(settings: Settings, what: Mapping[str, object]) -> int:
-    """Purge; how many purges it was. Raises AdminError."""
-    return int(_post(settings, "/purge", what)["purged"])
+def purge(settings: Settings, what: Mapping[str, object]) -> None:
+    """Purge. Raises AdminError."""
+    _post(settings, "/purge", what)
 
 
 def import_pages(
@@ -38,8 +38,15 @@ def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str
         connection.request("POST", path, json.dumps(what), headers)
         response = connection.getresponse()
         answer: dict[str, Any] = json.loads(response.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise AdminError(f"[admin] {host}:{settings.admin.port}: {error}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise AdminError(
+            f"no proxy can be reached at {host}:{settings.admin.port} ([admin] host, port): {reason}"
+        ) from error
+    except (http.client.HTTPException, ValueError) as error:
+        raise AdminError(
+            f"{host}:{settings.admin.port} ([admin] host, port) does not answer as this proxy does"
+        ) from error
     finally:
         connection.close()
     if response.status != 200:

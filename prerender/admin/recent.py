@@ -4,6 +4,7 @@ Both are this process's own and forgotten with it. People's requests are not her
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prerender.telemetry.records import RenderRecord, RequestRecord
@@ -99,10 +100,14 @@ def _reason(record: RenderRecord) -> str:
     if facts.partial:
         return f"cut off by the time limit of a render after {facts.real_seconds:.1f} s"
     if facts.failed_requests:
-        return f"{len(facts.failed_requests)} requests failed, such as {facts.failed_requests[0]}"
+        return f"{_requests(facts.failed_requests)} failed, such as {facts.failed_requests[0]}"
     if facts.unanswered_requests:
-        count = len(facts.unanswered_requests)
-        return f"{count} requests got no answer, such as {facts.unanswered_requests[0]}"
+        count = _requests(facts.unanswered_requests)
+        return f"{count} got no answer, such as {facts.unanswered_requests[0]}"
     if facts.errors:
         return f"its scripts complained: {facts.errors[0]}"
     return ""
+
+
+def _requests(urls: Sequence[str]) -> str:
+    return "1 request" if len(urls) == 1 else f"{len(urls)} requests"

@@ -4,7 +4,6 @@ import argparse
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import asdict
-from typing import Any
 
 from yarl import URL
 
@@ -20,11 +19,8 @@ from prerender.tools.check.site import Result, SiteCheck
 from prerender.tools.crawler import USER_AGENT, Crawler
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser(
-        "check", help="look at a site as crawlers do, and compare it with what people see"
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("url", metavar="URL|SITEMAP", help="a page, whose links are followed too")
     parser.add_argument(
         "--max-pages", type=common.whole(1), default=100, metavar="N", help="default: 100"
@@ -124,16 +120,15 @@ def _counts(result: Result) -> dict[str, int]:
 def _summary(result: Result, counts: dict[str, int]) -> str:
     lines = [_line(finding).strip() for finding in result.site]
     compared = [report.similarity for report in result.pages if report.similarity is not None]
-    pages = f"{len(result.pages)} pages"
+    told = [terminal.counted(number, name[:-1]) for name, number in counts.items()]
+    pages = terminal.counted(len(result.pages), "page")
     if result.left_out:
         pages += f" ({result.left_out} more were not looked at: --max-pages)"
     if compared:
         pages += f", the least alike to what people see {min(compared):.0%}"
     if result.pages:
         pages += f", the slowest {max(report.seconds for report in result.pages):.2f} s"
-    return "\n".join(
-        [*lines, f"{pages}: {', '.join(f'{n} {name}' for name, n in counts.items())}", ""]
-    )
+    return "\n".join([*lines, f"{pages}: {', '.join(told)}", ""])
 
 
 def _of_report(report: Report) -> dict[str, object]:

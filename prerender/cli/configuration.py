@@ -1,7 +1,6 @@
 """``prerender config``: the settings in force, and where each comes from."""
 
 import argparse
-from typing import Any
 
 from prerender.cli import options as common
 from prerender.cli import terminal
@@ -10,9 +9,8 @@ from prerender.config import show
 from prerender.config.load import load_with_sources
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("config", help="print the settings in force")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("--check", action="store_true", help="only tell whether they are right")
     common.add_json(parser)
     common.add_config(parser)

@@ -4,21 +4,20 @@ import argparse
 import sys
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any
 
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings, load
+from prerender.telemetry import logs
 from prerender.tools import doctor
 
 _COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}
 _PLAIN = "\x1b[0m"
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("doctor", help="look whether all that is needed is there")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_json(parser)
     common.add_config(parser)
     parser.set_defaults(run=run)
@@ -46,7 +45,7 @@ async def _lines(settings: Settings, *, json: bool) -> list[doctor.Line]:
 
 def _text(line: doctor.Line) -> str:
     state = f"{line.state:<8}"
-    if sys.stdout.isatty():
+    if logs.is_coloured(sys.stdout):
         state = f"{_COLOURS[line.state]}{state}{_PLAIN}"
     remedy = f"\n{'':9}{'':13}→ {line.remedy}" if line.remedy else ""
     return f"{state} {line.name:<12} {line.text}{remedy}\n"

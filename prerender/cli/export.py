@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from yarl import URL
 
@@ -19,7 +18,7 @@ from prerender.rendering import opening
 from prerender.snapshots.archive import Archive
 from prerender.tools.crawler import Crawler
 from prerender.tools.export import nginx
-from prerender.tools.export.export import Export, Exported, Failure
+from prerender.tools.export.export import Export, Exported
 from prerender.urls.addresses import site_of
 
 _SHOWN_FAILURES = 20
@@ -27,9 +26,8 @@ _SHOWN_FAILURES = 20
 _AHEAD = 2
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("export", help="make snapshots as files")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_sources(parser, follow=False)
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder for them")
     common.add_json(parser)
@@ -62,14 +60,12 @@ async def _export(options: argparse.Namespace) -> Exported:
         progress.found(len(urls))
         archive = Archive.create(options.to, site)
 
-        def told(failure: Failure | None) -> None:
-            progress.done()
-            if failure is not None:
-                progress.line(f"{failure.url}: {failure.reason}")
-
         rendering = await stack.enter_async_context(opening.rendering(settings))
         export = Export(
-            rendering.renderer, archive, obey_origin=settings.cache.obey_origin, told=told
+            rendering.renderer,
+            archive,
+            obey_origin=settings.cache.obey_origin,
+            told=lambda _: progress.done(),
         )
         concurrency = opening.page_count(settings) + _AHEAD
         try:
@@ -97,8 +93,8 @@ def _own(urls: Iterable[str], site: str, progress: Progress) -> list[str]:
 
 def _summary(result: Exported, folder: str) -> str:
     lines = [
-        f"{result.pages} pages in {folder}; nginx serves them with its {nginx.HTTP_FILE} and "
-        f"{nginx.SERVER_FILE}"
+        f"{terminal.counted(result.pages, 'page')} in {folder}; nginx serves them with its "
+        f"{nginx.HTTP_FILE} and {nginx.SERVER_FILE}"
     ]
     for word, failures in (("failed", result.failures), ("exported", result.doubtful)):
         lines += [f"{word}: {one.url}: {one.reason}" for one in failures[:_SHOWN_FAILURES]]

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from prerender.admin import client
 from prerender.cli import options as common
@@ -19,9 +18,8 @@ _MOST_PAGES = 50
 _MOST_BYTES = 4 * 1024**2
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("import", help="give exported snapshots to a running proxy")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of an export")
     parser.add_argument("--fresh", action="store_true", help="they count as made now")
     common.add_json(parser)
@@ -49,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
         terminal.write_json(counts)
     else:
         terminal.write(
-            f"{counts['kept']} snapshots kept, {counts['newer']} left out because the proxy has newer "
-            f"ones, {counts['not kept']} not kept by its settings\n"
+            f"{terminal.counted(counts['kept'], 'snapshot')} kept, {counts['newer']} left out because "
+            f"the proxy has newer ones, {counts['not kept']} not kept by its settings\n"
         )
     return 0
 

@@ -1,7 +1,6 @@
 """``prerender render URL``: prints one snapshot."""
 
 import argparse
-from typing import Any
 
 from prerender.cli import options as common
 from prerender.cli import terminal
@@ -13,9 +12,8 @@ from prerender.snapshots.snapshot import Snapshot, Target
 from prerender.urls.addresses import pretty_of
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("render", help="print the snapshot of one page and exit")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("url", help="the page's URL, pretty (#!) or ugly")
     common.add_config(parser)
     parser.set_defaults(run=run)

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import signal
-from typing import Any
 
 import uvloop
 
@@ -15,9 +14,8 @@ from prerender.config import load
 from prerender.telemetry import logs
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("serve", help="run the proxy")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_config(parser)
     parser.set_defaults(run=run)
 

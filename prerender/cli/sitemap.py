@@ -4,7 +4,6 @@ import argparse
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 from yarl import URL
 
@@ -18,9 +17,8 @@ from prerender.tools.sitemaps import MOST_URLS, Listed
 from prerender.tools.visiting import States
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("sitemap", help="make a sitemap of what a crawl finds")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     parser.add_argument("url", metavar="URL", help="the page to begin at")
     parser.add_argument(
         "--to",
@@ -65,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         written = terminal.write(parts[0])
     more = f", {states.beyond} more found (--max-pages)" if states.beyond else ""
-    terminal.say(f"{len(listed)} pages listed, {len(states.left_out)} left out{more}")
+    terminal.say(
+        f"{terminal.counted(len(listed), 'page')} listed, {len(states.left_out)} left out{more}"
+    )
     return 0 if written else FAILED
 
 

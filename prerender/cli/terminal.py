@@ -4,12 +4,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
-
-from tqdm import tqdm
-
-from prerender.telemetry import logs
 
 FAILED = 1
 USAGE = 2
@@ -24,8 +20,9 @@ def open_standard_streams() -> None:
 
 
 def say(text: str) -> None:
-    """Print a line about how it goes."""
-    logs.flush()
+    """Print a line about how it goes, after what was logged before."""
+    if logs := sys.modules.get("prerender.telemetry.logs"):  # else nothing has been logged
+        logs.flush()
     print(text, file=sys.stderr)
 
 
@@ -49,6 +46,11 @@ def write(data: bytes | str) -> bool:
 def write_json(value: object) -> bool:
     """Print a result for programs; False if it cannot be written."""
     return write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 page", "2 pages"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class Progress:
@@ -89,5 +91,12 @@ def progress(unit: str) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield Progress()
         return
-    with tqdm(total=0, unit=unit, file=sys.stderr, dynamic_ncols=True, leave=False) as bar:
+    from tqdm import tqdm  # noqa: PLC0415 - most commands show no progress
+
+    # Where nobody has told the terminal its size, tqdm would draw a bar of no width.
+    size: dict[str, Any] = {"ncols": 80, "nrows": 24}
+    with suppress(OSError):
+        if os.get_terminal_size(sys.stderr.fileno()).columns:
+            size = {"dynamic_ncols": True}
+    with tqdm(total=0, unit=unit, file=sys.stderr, leave=False, **size) as bar:
         yield Progress(bar)

@@ -6,7 +6,6 @@ import sys
 from contextlib import AsyncExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from yarl import URL
 
@@ -18,16 +17,15 @@ from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import AdminError, ConfigError
 from prerender.tools.crawler import Crawler
-from prerender.tools.warming import GOOD, Job, Journal, Totals, Warmed, Warming
+from prerender.tools.warming import Job, Journal, Totals, Warming
 
 _SHOWN_FAILURES = 20
 # More purges of single pages would be merged into one of all pages (purges.py).
 _MOST_PURGES = 1000
 
 
-def add(commands: Any) -> None:
-    """Add the command to the others."""
-    parser = commands.add_parser("warm", help="fill the cache of running proxies")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
     common.add_sources(parser)
     common.add_via(parser)
     common.add_concurrency(parser, default=8)
@@ -89,11 +87,6 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
         sources = Sources(crawler, progress)
         listed = await sources.read(options.sources, follow=options.follow)
 
-        def told(warmed: Warmed) -> None:
-            progress.done()
-            if warmed.outcome not in GOOD:
-                progress.line(f"{warmed.outcome}: {warmed.url}: {warmed.reason}")
-
         warming = Warming(
             crawler,
             journal,
@@ -101,7 +94,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             rate=options.rate,
             most=options.max_pages,
             purge=purge,
-            told=told,
+            told=lambda _: progress.done(),
             found=progress.found,
             page_of=sources.own_page,
         )
@@ -132,11 +125,12 @@ def _summary(totals: Totals) -> str:
         parts.append(f"{totals.skipped} skipped (done before)")
     if totals.left_out:
         parts.append(f"{totals.left_out} left out (--max-pages)")
-    lines = [f"{pages} pages in {totals.seconds:.1f} s ({speed:.1f} a second): {', '.join(parts)}"]
+    took = f"{terminal.counted(pages, 'page')} in {totals.seconds:.1f} s ({speed:.1f} a second)"
+    lines = [f"{took}: {', '.join(parts)}"]
     if totals.counts["outdated"]:
         lines.append(
-            f"{totals.counts['outdated']} snapshots are older than their lastmod: with the settings of "
-            "the proxy and an [admin] token (--config) they are made anew"
+            f"{terminal.counted(totals.counts['outdated'], 'snapshot')} older than lastmod: to have "
+            "them rendered again, give the settings of the proxy with an [admin] token (--config)"
         )
     lines += [f"failed: {one.url}: {one.reason}" for one in totals.failures[:_SHOWN_FAILURES]]
     if len(totals.failures) > _SHOWN_FAILURES:

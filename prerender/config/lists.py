@@ -1,18 +1,33 @@
-"""Lists as settings have them: TOML's own, in the environment JSON arrays. All raise ValueError."""
+"""Lists as settings have them: in the environment, texts separated by commas or a JSON array."""
 
 import json
+import re
+
+# A list of addresses such as [::1]:53 begins with a bracket too.
+_ARRAY = re.compile(r"""\s*\[\s*(["'{\]]|$)""")
 
 
 def items_of(value: object, help_text: str) -> list[object]:
-    """A list; in the environment a JSON array."""
+    """A list. Raises ValueError, as all functions here do.
+
+    A text is a JSON array, or has texts separated by commas; what has a comma in it needs the former.
+    """
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise ValueError(help_text) from None
+        value = _array(value) if _ARRAY.match(value) else _separated(value)
     if not isinstance(value, list | tuple):
         raise ValueError(help_text)
     return list(value)
+
+
+def _array(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _separated(text: str) -> list[str]:
+    return [part for item in text.split(",") if (part := item.strip())]
 
 
 def strings_of(value: object, help_text: str) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ Sources = dict[tuple[str, ...], str]
 _OF_A_KUBERNETES_SERVICE = re.compile(
     r"(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
 )
+# Of middlewares that ask a prerender service, often in the same .env file as our settings.
+_OF_MIDDLEWARES = frozenset({"PRERENDER_TOKEN", "PRERENDER_SERVICE_URL"})
 _KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
 
 
@@ -123,6 +125,7 @@ def _read_environment(
             name.startswith(ENVIRONMENT_PREFIX)
             and name not in names
             and name not in ALIASES
+            and name not in _OF_MIDDLEWARES
             and not _is_from_kubernetes(name, environ[name])
         ):
             problems.append(f"{name}: there is no such setting{_like_variable(name, names)}")
@@ -200,7 +203,7 @@ def _like_variable(name: str, known: Mapping[str, tuple[str, str]]) -> str:
     close = get_close_matches(rest, [name.removeprefix(ENVIRONMENT_PREFIX) for name in known], n=1)
     if close:
         return f"; did you mean {ENVIRONMENT_PREFIX}{close[0]}?"
-    return f"; known: {', '.join(known)}"
+    return "; prerender config --example prints all settings"
 
 
 def _like_key(section: str, key: str) -> str:

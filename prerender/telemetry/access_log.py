@@ -2,13 +2,15 @@
 
 A line is put together from texts that are quoted as JSON strings in ASCII, so nothing that a client
 sends can end it, begin another one or move the cursor of who reads it. Lines are collected for a
-moment and written together.
+moment and written together, or before the next line that something else logs.
 """
 
 import asyncio
 import json.encoder
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Literal
 
@@ -35,7 +37,7 @@ class AccessLog:
         self._write = write
         self._line = line
         self._only_snapshots = only_snapshots
-        self._lines: list[str] = []
+        self._lines: deque[str] = deque()
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, record: RequestRecord) -> None:
@@ -47,19 +49,28 @@ class AccessLog:
         self._lines.append(self._line(record))
 
     def flush(self) -> None:
-        """Write what has been taken down."""
-        lines, self._lines = self._lines, []
+        """Write what has been taken down. Any thread may call it."""
+        lines = []
+        with suppress(IndexError):
+            while True:
+                lines.append(self._lines.popleft())
         if lines:
             self._write("".join(lines))
 
 
 class Line:
-    """Makes a line of a record, as JSON or in the form in which other lines are shown to people."""
+    """Makes a line of a record, as JSON or as structlog's console shows other lines to people.
 
-    def __init__(self, form: Literal["console", "json"], redaction: Redaction) -> None:
-        json_form = form == "json"
-        self._whole = _JSON if json_form else _CONSOLE
-        self._pair = ', "%s": %s' if json_form else " %s=%s"
+    Its time is that of the answer's end, when it is written, so that a log is in order.
+    """
+
+    def __init__(
+        self, form: Literal["console", "json"], redaction: Redaction, *, coloured: bool = False
+    ) -> None:
+        if form == "json":
+            self._whole, self._pair = _JSON, ', "%s": %s'
+        else:
+            self._whole, self._pair = _CONSOLE_FORMS[coloured]
         self._redaction = redaction
         # These come again and again.
         self._target = lru_cache(maxsize=_REMEMBERED)(self._read_target)
@@ -69,10 +80,11 @@ class Line:
     def __call__(self, record: RequestRecord) -> str:
         """The line, with its end."""
         target = record.target
-        whole_seconds = int(record.time)
+        ended = record.time + record.seconds
+        whole_seconds = int(ended)
         return self._whole % (
             _second(whole_seconds),
-            (record.time - whole_seconds) * 1e6,
+            (ended - whole_seconds) * 1e6,
             record.method,
             self._target(target if len(target) <= _LONGEST else target[:_LONGEST]),
             record.status,
@@ -114,9 +126,29 @@ _JSON = (
     '{"timestamp": "%s.%06dZ", "level": "info", "event": "request", "method": "%s", "target": %s, '
     '"status": %d, "ms": %.2f, "bytes": %d%s, "remote": "%s"%s%s}\n'
 )
-_CONSOLE = (
-    f"%s.%06dZ [info     ] {'request':<30} method=%s target=%s status=%d ms=%.2f bytes=%d%s "
-    'remote="%s"%s%s\n'
+
+
+def _console(time: str, level: str, event: str, pair: str) -> tuple[str, str]:
+    pairs = [
+        pair % (name, value)
+        for name, value in (
+            ("method", "%s"), ("target", "%s"), ("status", "%d"), ("ms", "%.2f"), ("bytes", "%d"),
+        )
+    ]  # fmt: skip
+    remote = pair % ("remote", '"%s"')
+    head = f"{time % '%s.%06dZ'} [{level % 'info     '}] {event % 'request'.ljust(30)}"
+    return f"{head}{''.join(pairs)}%s{remote}%s%s\n", pair
+
+
+# Plain and coloured, in the colours of structlog's console.
+_CONSOLE_FORMS = (
+    _console("%s", "%s", "%s", " %s=%s"),
+    _console(
+        "\x1b[2m%s\x1b[0m",
+        "\x1b[32m\x1b[1m%s\x1b[0m",
+        "\x1b[1m%s\x1b[0m",
+        " \x1b[36m%s\x1b[0m=\x1b[35m%s\x1b[0m",
+    ),
 )
 
 

@@ -9,7 +9,9 @@ import os
 import queue
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
@@ -31,9 +33,11 @@ class _StandardError(logging.Handler):
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._queued_bytes = 0
         self._counting = threading.Lock()
+        self.before: Callable[[], None] = lambda: None
         threading.Thread(target=self._write, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        self.before()
         self.write(f"{self.format(record)}\n")
 
     def write(self, lines: str) -> None:
@@ -73,9 +77,28 @@ def write(lines: str) -> None:
 
 
 def flush() -> None:
-    """Let what was logged come before what is printed next."""
+    """Wait, but not for ever, until everything that was logged is written."""
     for handler in logging.getLogger().handlers:
         handler.flush()
+
+
+@contextmanager
+def preceded_by(write_collected: Callable[[], None]) -> Iterator[None]:
+    """Have what is collected elsewhere written before each line, so that all are in order."""
+    handlers = [one for one in logging.getLogger().handlers if isinstance(one, _StandardError)]
+    for handler in handlers:
+        handler.before = write_collected
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.before = lambda: None
+        write_collected()
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether lines for a stream are coloured: on a terminal, unless NO_COLOR is set (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _add_trace(_: object, __: str, event: EventDict) -> EventDict:
@@ -106,7 +129,7 @@ def configure(settings: Log) -> None:
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if settings.format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(colors=is_coloured(sys.stderr))
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

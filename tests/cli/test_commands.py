@@ -4,8 +4,10 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from asyncio.subprocess import PIPE
@@ -19,7 +21,7 @@ from aiohttp import ClientSession, web
 from prerender import __version__
 from prerender.cli import main
 from tests.conftest import StartOrigin, StartProxy, pages
-from tests.support.programs import QUIET, Ended, ended, run, started
+from tests.support.programs import QUIET, Ended, at_terminal, ended, run, started
 
 PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
   state.textContent = "größe " + decodeURIComponent(location.hash);
@@ -141,7 +143,7 @@ async def test_render_without_chromium(start_origin: StartOrigin) -> None:
 )
 def test_render_of_what_is_no_url(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", url]) == 2
-    assert capsys.readouterr() == ("", f"prerender cannot start:\n{URL_HELP}\n")
+    assert capsys.readouterr() == ("", f"prerender render: {URL_HELP}\n")
 
 
 async def test_render_into_a_full_disk_or_a_closed_pipe(start_origin: StartOrigin) -> None:
@@ -253,18 +255,18 @@ async def test_serve_with_wrong_settings() -> None:
     assert await run("serve", environ=environ) == Ended(
         2,
         b"",
-        "prerender cannot start:\n"
-        "[origin] url: is required; set it in the file or as PRERENDER_ORIGIN_URL\n"
-        "[server] port (from PRERENDER_SERVER_PORT): 'http': "
+        "prerender serve: 3 problems:\n"
+        "  [origin] url: is required; set it in the file or as PRERENDER_ORIGIN_URL\n"
+        "  [server] port (from PRERENDER_SERVER_PORT): 'http': "
         "give a whole number from 0 to 65535\n"
-        "[browser] pages (from PRERENDER_BROWSER_PAGES): '0': "
+        "  [browser] pages (from PRERENDER_BROWSER_PAGES): '0': "
         'give a whole number from 1 to 256, or "auto"\n',
     )
 
 
 async def test_serve_with_a_file_that_is_not_there() -> None:
     assert await run("serve", "--config", "/none.toml") == Ended(
-        2, b"", "prerender cannot start:\n/none.toml: cannot be read: No such file or directory\n"
+        2, b"", "prerender serve: /none.toml: cannot be read: No such file or directory\n"
     )
 
 
@@ -280,10 +282,10 @@ async def test_serve_on_a_port_that_is_taken() -> None:
         )
         assert left_behind([], Path(folder)) == []
     assert (failed.status, failed.out) == (2, b"")
-    first, second = failed.err.splitlines()[-2:]
-    assert first == "prerender cannot start:"
-    assert second.startswith(f"[server] host, port: cannot listen on 127.0.0.1:{port}: ")
-    assert second.lower().endswith("address already in use")
+    last = failed.err.splitlines()[-1]
+    told = f"prerender serve: [server] host, port: cannot listen on 127.0.0.1:{port}: "
+    assert last.startswith(told)
+    assert last.lower().endswith("address already in use")
     assert "Traceback" not in failed.err
 
 
@@ -319,3 +321,38 @@ def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str
         main(arguments)
     assert ended_with.value.code == 2
     assert capsys.readouterr().err.startswith("usage: prerender ")
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+def test_questions_import_little(arguments: list[str]) -> None:
+    """They are answered in a tenth of a second, whatever the commands need."""
+    script = (
+        "import sys, prerender.cli\n"
+        f"try: prerender.cli.main({arguments})\n"
+        "except SystemExit: print(*sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    imported = set(out.decode().splitlines()[-1].split())
+    assert "prerender.cli.program" in imported
+    assert not imported & {"aiohttp", "asyncio", "pydantic", "structlog", "uvloop", "yarl"}
+
+
+async def test_interrupted_while_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "uvloop.py").write_text(
+        "import sys, time\nprint('importing', file=sys.stderr, flush=True)\ntime.sleep(60)"
+    )
+    async with started("serve", environ={"PYTHONPATH": str(tmp_path)}) as process:
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            assert await process.stderr.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        assert await ended(process) == Ended(130, b"", "")
+
+
+async def test_progress_is_shown_in_a_terminal_without_a_size(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    arguments = ("warm", f"{origin.url}/", "--via", origin.url)
+    async with at_terminal(*arguments, columns=0) as terminal:
+        await terminal.rest()
+    assert b"page" in terminal.shown
+    assert re.search(rb"\d+/\d+ \[", terminal.shown)

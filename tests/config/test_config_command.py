@@ -99,4 +99,4 @@ def test_check_of_what_is_wrong(file: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["config", "--check", "--config", str(file)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("prerender cannot start:\n[origin] url (from ")
+    assert err.startswith("prerender config: [origin] url (from ")

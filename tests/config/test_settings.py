@@ -191,7 +191,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[cache] url", "'redis://h#!'", "***", A_STORE),
         ("[cache] url", "'unix:///s?db=x'", "***", A_STORE),
         ("[cache] url", "'memcached://h'", "***", A_STORE),
-        ("[cache] tracking_parameters", "'utm_*'", "'utm_*'", PARAMETERS),
+        ("[cache] tracking_parameters", "1", "1", PARAMETERS),
         ("[cache] tracking_parameters", "[1]", "[1]", PARAMETERS),
         (
             "[cache] tracking_parameters",
@@ -199,7 +199,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "['a*b']",
             "'a*b' is no name of a query parameter; a * may stand at its end",
         ),
-        ("[cache] rules", "'/x'", "'/x'", RULES),
+        ("[cache] rules", "'/x'", "'/x'", f"{RULES}, each with path and ttl"),
         (
             "[cache] rules",
             "[{ path = '/x' }]",
@@ -269,7 +269,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[cache] max_bytes", "false", "False", A_SIZE),
         ("[network] max_requests", "0", "0", "give a whole number from 1 to 1000000"),
         ("[network] max_bytes", "0", "0", "must be more than 0"),
-        ("[network] allow", "'a.example'", "'a.example'", HOSTS),
+        ("[network] allow", "1", "1", HOSTS),
         ("[network] allow", "['a.example/b']", "['a.example/b']", A_HOST),
         (
             "[network] deny",
@@ -286,9 +286,9 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[network] third_parties", "'none'", "'none'", "input should be 'public' or 'listed'"),
         ("[snapshot] canvas_images", "1", "1", A_FLAG),
         ("[snapshot] canvas_images", "'yes'", "'yes'", A_FLAG),
-        ("[snapshot] volatile", "'a'", "'a'", PATTERNS),
+        ("[snapshot] volatile", "1", "1", PATTERNS),
         ("[snapshot] volatile", "[1]", "[1]", PATTERNS),
-        ("[server] trusted_proxies", "'10.0.0.0/8'", "'10.0.0.0/8'", NETWORKS),
+        ("[server] trusted_proxies", "1", "1", NETWORKS),
         ("[server] trusted_proxies", "[10]", "[10]", NETWORKS),
         ("[server] trusted_proxies", "['10.0.0.1/8']", "['10.0.0.1/8']", HOST_BITS),
         (
@@ -298,7 +298,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "input should be 'debug', 'info', 'warning' or 'error'",
         ),
         ("[log] access", "'some'", "'some'", "input should be 'all', 'snapshots' or 'none'"),
-        ("[log] secrets", "'token'", "'token'", SECRETS),
+        ("[log] secrets", "7", "7", SECRETS),
         (
             "[log] secrets",
             "['a=b']",
@@ -346,7 +346,9 @@ def test_a_wrong_variable_is_named() -> None:
 @pytest.mark.parametrize(("section", "key"), all_settings())
 def test_an_empty_variable_is_a_value_like_any_other(section: str, key: str) -> None:
     environ = ORIGIN | {variable(section, key): ""}
-    if (section, key) in MAY_BE_EMPTY:
+    if isinstance(getattr(getattr(load(None, ORIGIN), section), key), tuple):
+        assert getattr(getattr(load(None, environ), section), key) == ()
+    elif (section, key) in MAY_BE_EMPTY:
         assert getattr(getattr(load(None, environ), section), key) == ""
     else:
         said = problem(None, environ)
@@ -420,8 +422,45 @@ def test_an_unknown_variable(name: str, meant: str) -> None:
 
 def test_an_unknown_variable_that_is_like_none() -> None:
     said = problem(None, ORIGIN | {"PRERENDER_X": "1"})
-    names = ", ".join(variable(section, key) for section, key in all_settings())
-    assert said == f"PRERENDER_X: there is no such setting; known: {names}"
+    everything = "prerender config --example prints all settings"
+    assert said == f"PRERENDER_X: there is no such setting; {everything}"
+
+
+def test_variables_of_a_middleware_in_the_same_file_are_not_ours() -> None:
+    told = {"PRERENDER_TOKEN": "abc", "PRERENDER_SERVICE_URL": "http://127.0.0.1:8080/"}
+    assert load(None, ORIGIN | told) == load(None, ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("NETWORK_ALLOW", "cdn.example.com,*.ads.example", ("cdn.example.com", "*.ads.example")),
+        ("NETWORK_ALLOW", " cdn.example.com , ", ("cdn.example.com",)),
+        ("NETWORK_ALLOW", '["cdn.example.com"]', ("cdn.example.com",)),
+        ("NETWORK_ALLOW", "", ()),
+        ("NETWORK_ALLOW", "http://[::1]:3001,10.0.0.0/8", ("http://[::1]:3001", "10.0.0.0/8")),
+        ("TRIGGERS_NAMESERVERS", "[::1]:53,10.0.0.2", ("[::1]:53", "10.0.0.2")),
+        ("CACHE_VARY", "device,language", ("device", "language")),
+        ("CACHE_LANGUAGES", "en, de-CH", ("en", "de-CH")),
+        ("TRIGGERS_EXCLUDE", '["/a,b/*"]', ("/a,b/*",)),
+        ("SERVER_TRUSTED_PROXIES", "10.0.0.0/8,fd00::/8", ("10.0.0.0/8", "fd00::/8")),
+    ],
+)
+def test_lists_in_the_environment(name: str, text: str, value: tuple[str, ...]) -> None:
+    both = {"PRERENDER_CACHE_LANGUAGES": "en", "PRERENDER_CACHE_VARY": "device,language"}
+    environ = ORIGIN | (both if name in ("CACHE_VARY", "CACHE_LANGUAGES") else {})
+    environ |= {f"PRERENDER_{name}": text}
+    section, _, key = name.lower().partition("_")
+    found = getattr(getattr(load(None, environ), section), key)
+    assert tuple(map(str, found)) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["['cdn.example.com']", '["cdn.example.com"', "[1]", "[]]", '["a",']
+)
+def test_lists_in_the_environment_that_are_none(text: str) -> None:
+    said = problem(None, ORIGIN | {"PRERENDER_NETWORK_ALLOW": text})
+    assert said.startswith("[network] allow (from PRERENDER_NETWORK_ALLOW): ")
 
 
 def test_variables_of_a_kubernetes_service_called_prerender_are_not_ours() -> None:
@@ -521,7 +560,7 @@ def test_patterns(tmp_path: Path) -> None:
     assert load(file, ORIGIN).snapshot.volatile == ("a[0-9]+", 'b"')
     name = "PRERENDER_SNAPSHOT_VOLATILE"
     assert load(None, ORIGIN | {name: r'["\\d"]'}).snapshot.volatile == (r"\d",)
-    assert problem(None, ORIGIN | {name: "[" * 99999}).endswith(PATTERNS)
+    assert problem(None, ORIGIN | {name: '["' + "[" * 99999}).endswith(PATTERNS)
     for pattern in ("(", "a{99999999999}"):
         said = problem(None, ORIGIN | {name: json.dumps([pattern])})
         assert f": '{pattern}' is not a regular expression: " in said

@@ -157,16 +157,24 @@ async def test_the_command_line(
 
     configured(TOKEN, port)
     config = ("--config", str(file))
-    assert await command(*config, "--tag", "shop", "--url", "/a") == (0, "purged: 2\n", "")
+    assert await command(*config, "--tag", "shop", "--url", "/a") == (
+        0,
+        "purged: 1 URL, 1 tag\n",
+        "",
+    )
     assert await hits(proxy) == {"/"}
-    assert await command(*config, "--all", "--soft") == (0, "purged: 1\n", "")
+    assert await command(*config, "--all", "--soft") == (0, "marked stale: all snapshots\n", "")
     assert await hits(proxy) == set()
     at = f"prerender: [admin] 127.0.0.1:{port}: "
-    assert await command(*config) == (1, "", f"{at}give from 1 to 1000 things to purge\n")
+    status, out, err = await command(*config, "--tag", "a", "--tag", "b", "--json")
+    assert (status, json.loads(out)) == (0, {"tag": ["a", "b"], "all": False, "soft": False})
+    missing = "what to purge is missing: give --url, --prefix, --pattern, --tag or --all"
+    assert await command(*config) == (2, "", f"prerender purge: {missing}\n")
     configured("w" * 16, port)
     assert await command(*config, "--all") == (1, "", f"{at}the token is wrong or missing\n")
     configured(TOKEN, "1")
     status, out, err = await command(*config, "--all")
     assert (status, out) == (1, "")
-    assert err.startswith("prerender: [admin] 127.0.0.1:1: ")
+    where = "no proxy can be reached at 127.0.0.1:1 ([admin] host, port): "
+    assert err.startswith(f"prerender: {where}")
     assert "refused" in err

@@ -103,11 +103,13 @@ class Terminal:
 
 @asynccontextmanager
 async def at_terminal(
-    *arguments: str, environ: dict[str, str] | None = None
+    *arguments: str, environ: dict[str, str] | None = None, columns: int = 100
 ) -> AsyncIterator[Terminal]:
     """``prerender`` at a terminal of its own, where Ctrl-C is SIGINT."""
     side, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    fcntl.ioctl(
+        terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0)
+    )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "prerender", *arguments),
         env=_environment(environ),

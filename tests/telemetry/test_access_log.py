@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ JSON, CONSOLE = Line("json", REDACTION), Line("console", REDACTION)
 
 def test_json() -> None:
     assert json.loads(JSON(RECORD)) == {
-        "timestamp": "2023-11-14T22:13:20.250000Z",
+        "timestamp": "2023-11-14T22:13:20.262345Z",
         "level": "info",
         "event": "request",
         "method": "GET",
@@ -73,11 +74,32 @@ def test_console() -> None:
         kind="forward", source="origin", cache="", timings=None, origin_seconds=0.5, trace=None
     )
     assert CONSOLE(forwarded) == (
-        "2023-11-14T22:13:20.250000Z [info     ] request                        method=GET "
+        "2023-11-14T22:13:20.262345Z [info     ] request                        method=GET "
         'target="/a?_escaped_fragment_=b" status=200 ms=12.35 bytes=1234 decision="forward" '
         'reason="an ugly URL" source="origin" remote="203.0.113.7" user_agent="Googlebot/2.1" '
         'crawler="search" origin_ms=500.00\n'
     )
+
+
+def test_colours_are_those_of_other_lines() -> None:
+    """structlog's console writes the same fields in the same way."""
+    coloured = Line("console", REDACTION, coloured=True)
+    assert re.sub(r"\x1b\[\d+m", "", coloured(RECORD)) == CONSOLE(RECORD)
+    line = structlog.dev.ConsoleRenderer(colors=True, sort_keys=False)(
+        None,
+        "info",
+        {
+            "timestamp": "2023-11-14T22:13:20.262345Z",
+            "level": "info",
+            "event": "request",
+            "method": "GET",
+            "status": 200,
+        },
+    )
+    timestamp, method, status = re.findall(r"\S*Z\S*|\S*method\S*|\S*status\S*", str(line))
+    assert timestamp in coloured(RECORD)
+    assert method.replace("'", "") in coloured(RECORD)
+    assert status in coloured(RECORD)
 
 
 TEXT = st.text(max_size=50) | st.sampled_from(

@@ -1,9 +1,12 @@
 """What is written to standard error, whoever reads it or does not."""
 
+import json
 import logging
 import os
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from prerender.config.settings import Log
 from prerender.telemetry import logs
@@ -35,3 +38,52 @@ def test_a_reader_who_has_stopped_costs_a_bounded_amount(monkeypatch: pytest.Mon
         logging.getLogger().handlers[0].flush()
         os.close(readable)
         os.close(writable)
+
+
+@pytest.fixture
+def standard_error(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """What is logged to standard error by handlers of the test's own can be read here."""
+    readable, writable = os.pipe()
+    monkeypatch.setattr(logs, "_STANDARD_ERROR", writable)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    yield readable
+    logging.getLogger().handlers[0].flush()
+    os.close(readable)
+    os.close(writable)
+
+
+def test_what_was_collected_comes_before_the_next_line(standard_error: int) -> None:
+    logs.configure(Log(format="json"))
+    collected = ["first\n"]
+
+    def write_collected() -> None:
+        while collected:
+            logs.write(collected.pop())
+
+    with logs.preceded_by(write_collected):
+        structlog.get_logger().warning("second")
+        collected.append("third\n")
+    structlog.get_logger().warning("fourth")
+    logging.getLogger().handlers[0].flush()
+    lines = os.read(standard_error, 65536).decode().splitlines()
+    assert [line if line[0] != "{" else json.loads(line)["event"] for line in lines] == [
+        "first", "second", "third", "fourth",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "no_color", "coloured"),
+    [(True, None, True), (True, "", True), (True, "1", False), (False, None, False)],
+)
+def test_colours(
+    is_terminal: bool, no_color: str | None, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    side, terminal = os.openpty()
+    file = os.dup(terminal) if is_terminal else os.open(os.devnull, os.O_WRONLY)
+    with os.fdopen(file, "w") as stream:
+        assert logs.is_coloured(stream) is coloured
+    os.close(side)
+    os.close(terminal)

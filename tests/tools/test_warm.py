@@ -115,7 +115,7 @@ async def test_failures_are_told(site: Site, proxy: Proxy, tmp_path: Path) -> No
     assert ended.status == 1
     assert "1 rendered" in ended.out.decode()
     assert f"failed: {site.url}/missing#!y: status 404" in ended.out.decode()
-    assert f"failed: {site.url}/missing#!y: status 404\n" in ended.err
+    assert "failed: " not in ended.err  # once is enough
     # They are asked for again.
     told = await warmed("-", "--via", proxy.url, "--state", str(state), stdin=listed.encode())
     assert (told["skipped"], len(told["failures"])) == (1, 1)

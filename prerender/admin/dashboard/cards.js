@@ -1,7 +1,7 @@
 // What the page says of itself: title, description, canonical, robots, Open Graph, JSON-LD, link preview.
 
 import * as api from "./api.js";
-import { card, count, facts, h, pill, replace } from "./dom.js";
+import { card, counted, facts, h, pill, replace } from "./dom.js";
 
 export function searchResult({ reading, snapshot, url }) {
   const { title, description, canonical, robots } = reading;
@@ -19,7 +19,7 @@ export function searchResult({ reading, snapshot, url }) {
       ["Robots", robots ? h("code", {}, robots) : "no restriction", " ", noindex ? pill("kept out of the index", "bad") : null],
       ["Status", String(snapshot.status), " ", snapshot.status === 200 ? null : pill("not indexed", "warn")],
       ["Language", reading.language || none("not said")],
-      ["Links, images", `${count(reading.links)} links, ${count(reading.images)} images`, " ",
+      ["Links, images", `${counted(reading.links, "link")}, ${counted(reading.images, "image")}`, " ",
         reading.images_without_text ? pill(`${reading.images_without_text} without alt`, "warn") : null],
       reading.alternates.length ? ["Languages", reading.alternates.map(([language]) => language).join(", ")] : null,
     ]),
@@ -61,8 +61,8 @@ export function structuredData({ reading }) {
 function length(text, least, most) {
   if (!text) return null;
   const characters = [...text].length;
-  if (characters < least) return pill(`${characters} characters: short`, "warn");
-  return characters > most ? pill(`${characters} characters: will be cut`, "warn") : null;
+  if (characters < least) return pill(`${counted(characters, "character")}: short`, "warn");
+  return characters > most ? pill(`${counted(characters, "character")}: will be cut`, "warn") : null;
 }
 
 const clip = (text, most) => (text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text);

@@ -33,6 +33,9 @@ const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 
 export const count = (number) => whole.format(Math.round(number));
 
+/** A number of things: "1 page", "2 pages". */
+export const counted = (number, noun, plural = `${noun}s`) => `${count(number)} ${Math.round(number) === 1 ? noun : plural}`;
+
 export function percent(part, of) {
   return of ? `${short.format(100 * part / of)} %` : "–";
 }

@@ -1,7 +1,7 @@
 // The page as a person sees it beside the snapshot as a crawler sees it, and where their texts differ.
 
 import * as api from "./api.js";
-import { card, count, h, nothing, percent, pill, replace } from "./dom.js";
+import { card, counted, h, nothing, percent, pill, replace } from "./dom.js";
 
 const LONG = 6; // lines that are the same in both, of which only the ends are shown
 
@@ -73,7 +73,7 @@ export function passages(found, left, right) {
   if (!found.passages.length) return nothing("Neither has any text.");
   return h("div", {},
     h("p", { class: "key" },
-      changes ? `${count(changes)} ${changes === 1 ? "passage differs" : "passages differ"}: ` : "The texts are the same.",
+      changes ? `${counted(changes, "passage differs", "passages differ")}: ` : "The texts are the same.",
       changes ? [h("del", {}, left), " ", h("ins", {}, right)] : null,
       found.cut ? " Only the beginnings were compared." : ""),
     h("div", { class: "text scroll", tabindex: 0, role: "region", "aria-label": "The texts compared" },
@@ -90,6 +90,6 @@ function same(text) {
   const button = h("button", {
     type: "button", class: "fold",
     onclick: () => button.replaceWith(h("span", {}, `${hidden}\n`)),
-  }, `${count(lines.length - 4)} lines that are the same`);
+  }, `${counted(lines.length - 4, "line")} that ${lines.length === 5 ? "is" : "are"} the same`);
   return [h("span", {}, `${lines.slice(0, 2).join("\n")}\n`), button, h("span", {}, `${lines.slice(-2).join("\n")}\n`)];
 }

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { bars, minutes, spark } from "./charts.js";
-import { answerPill, bytes, card, count, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
+import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
 
 const EVERY_MS = 5000;
 const ANSWERS = [
@@ -68,7 +68,7 @@ function parts({ summary, recent, worst }, width) {
   return [
     verdict(summary, { shown, failed: sum("error"), renders, failures: sum("failed"), partial: sum("partial") }),
     h("div", { class: "tiles" },
-      tile("Hit rate", percent(hits, shown), `${count(hits)} of ${count(shown)} snapshots shown were there already`,
+      tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} shown ${hits === 1 ? "was" : "were"} there already`,
         hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
       tile("Requests for snapshots", count(shown), `and ${count(sum("forward"))} passed on to the site`,
         hour.map(asked)),
@@ -105,9 +105,9 @@ function verdict(summary, { shown, failed, renders, failures, partial }) {
   if (!summary.ready) wrong.push("no page of the browser can be had");
   if (!summary.store.available) wrong.push("the store does not answer");
   if (summary.pool.waiting > summary.pool.queue_limit / 2) wrong.push("the queue is more than half full");
-  if (failed > shown / 50) wrong.push(`${count(failed)} requests got no snapshot`);
-  if (failures > renders / 20) wrong.push(`${count(failures)} renders failed`);
-  if (partial > renders / 10) wrong.push(`${count(partial)} renders were cut off`);
+  if (failed > shown / 50) wrong.push(`${counted(failed, "request")} got no snapshot`);
+  if (failures > renders / 20) wrong.push(`${counted(failures, "render")} failed`);
+  if (partial > renders / 10) wrong.push(`${counted(partial, "render was", "renders were")} cut off`);
   const uptime = `up for ${duration(summary.now - summary.started)}, version ${summary.version}`;
   return wrong.length
     ? h("p", { class: "banner bad" }, h("strong", {}, "Needs a look: "), wrong.join("; "), h("small", {}, uptime))

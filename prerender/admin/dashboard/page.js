@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { linkPreview, searchResult, structuredData } from "./cards.js";
 import { decisions } from "./decisions.js";
-import { bytes, card, confirm, count, duration, facts, h, moment, nothing, pill, replace, statePill, statusPill, toast, variantPills } from "./dom.js";
+import { bytes, card, confirm, counted, duration, facts, h, moment, nothing, pill, replace, statePill, statusPill, toast, variantPills } from "./dom.js";
 import { looks, passages } from "./looks.js";
 import { waterfall } from "./waterfall.js";
 
@@ -81,7 +81,7 @@ function marks({ snapshot, render }) {
   return [
     statusPill(snapshot.status), statePill(snapshot.state), variantPills(snapshot),
     render?.error ? pill(`Last render failed: ${render.error}`, "bad", render.reason) : null,
-    snapshot.problems ? pill(`${snapshot.problems} problems`, "warn") : null,
+    snapshot.problems ? pill(counted(snapshot.problems, "problem"), "warn") : null,
     h("span", { class: "dim" }, "rendered ", moment(snapshot.stored), ", ",
       snapshot.state === "stale" ? "went stale " : "goes stale ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
   ];
@@ -155,7 +155,7 @@ function response(snapshot) {
       ["Sizes", snapshot.encodings.map((one) => `${one.coding} ${bytes(one.size)}`).join(", ")],
       ["Content last changed", moment(snapshot.last_modified)],
       snapshot.tags.length ? ["Cache tags", snapshot.tags.join(", ")] : null,
-      snapshot.refusals ? ["Kept in place of worse ones", `${count(snapshot.refusals)} times`] : null,
+      snapshot.refusals ? ["Kept in place of worse ones", counted(snapshot.refusals, "time")] : null,
     ]),
     h("p", {}, h("a", { href: api.url(`snapshots/${snapshot.id}/html`), target: "_blank" }, "The HTML of the snapshot",
       h("span", { class: "unseen" }, " (opens as plain text)"))));
@@ -163,7 +163,7 @@ function response(snapshot) {
 
 function history({ id, versions }, signal) {
   const result = h("div", { class: "difference", "aria-live": "polite" });
-  const name = (version) => `${new Date(version.time * 1000).toLocaleString()}, ${version.status}, ${count(version.characters)} characters`;
+  const name = (version) => `${new Date(version.time * 1000).toLocaleString()}, ${version.status}, ${counted(version.characters, "character")}`;
   const choose = (label, initial) => {
     const field = h("select", { id: `version-${label}`, onchange: compare },
       versions.map((version, index) => h("option", { value: index, selected: index === initial }, name(version))));

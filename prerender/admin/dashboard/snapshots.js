@@ -1,7 +1,7 @@
 // What is kept? All snapshots in the store, with what can be done about them.
 
 import * as api from "./api.js";
-import { bytes, confirm, count, duration, h, moment, pill, statePill, statusPill, toast, variantPills } from "./dom.js";
+import { bytes, confirm, count, counted, duration, h, moment, pill, statePill, statusPill, toast, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
 
 const STATES = [["", "Any state"], ["fresh", "Fresh"], ["stale", "Stale"], ["partial", "Cut off"]];
@@ -39,7 +39,7 @@ export async function snapshots(root, here, signal) {
     columns: [
       { label: "", head: () => all, cell: box, class: "choose" },
       { label: "Page", sort: "page", first: "asc", heading: true, class: "page", cell: link },
-      { label: "State", cell: (item) => [statePill(item.state), " ", item.problems ? pill(`${item.problems} problems`, "warn") : null] },
+      { label: "State", cell: (item) => [statePill(item.state), " ", item.problems ? pill(counted(item.problems, "problem"), "warn") : null] },
       { label: "Status", sort: "status", cell: (item) => statusPill(item.status) },
       { label: "Size", sort: "size", number: true, cell: (item) => bytes(item.size) },
       { label: "Settled in", sort: "seconds", number: true, cell: (item) => duration(item.seconds) },
@@ -89,7 +89,7 @@ export async function snapshots(root, here, signal) {
 
   async function purge(soft) {
     const items = [...chosen.values()];
-    if (!soft && !await confirm("Purge snapshots", `${count(items.length)} snapshots will not be shown any more. The next request for each is rendered.`, "Purge")) return;
+    if (!soft && !await confirm("Purge snapshots", `${counted(items.length, "snapshot")} will not be shown any more. The next request for each is rendered.`, "Purge")) return;
     try {
       await api.post("purge", { url: items.map((item) => item.url), soft });
       toast(soft ? `${count(items.length)} marked stale.` : `${count(items.length)} purged.`);
