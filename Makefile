@@ -83,6 +83,7 @@ $(DROP_IN): tests/sites/drop_in/package-lock.json
 	@touch $@
 
 .venv/run.stamp: pyproject.toml | .venv/bin/pip
+	@echo 'Installing the proxy into .venv; the first time this takes about a minute ...'
 	$(PIP) install --editable .
 	@touch $@
 
@@ -92,13 +93,15 @@ frameworks:
 
 # What the developers need includes what the proxy needs.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
+	@echo 'Installing what the developers need into .venv; the first time this takes minutes ...'
 	$(PIP) install --editable '.[dev]'
 	@touch .venv/run.stamp $@
 
 # The last thing that is made of a virtual environment: an unfinished one is made again.
 .venv/bin/pip:
 	@PYTHON='$(PYTHON)' scripts/system-packages python
-	'$(PYTHON)' -m venv --clear .venv
+	@echo 'Creating .venv ...'
+	@'$(PYTHON)' -m venv --clear .venv
 
 clean:
 	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

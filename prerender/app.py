@@ -171,10 +171,10 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         running.public_port = public.port
         log.info(
             "serving",
-            url=f"http://{settings.server.host}:{running.public_port}",
+            url=_reachable(settings.server.host, running.public_port),
             site=str(settings.public_url),
             origin=settings.origin.url,
-            admin=f"http://{settings.admin.host}:{running.admin_port}",
+            dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
         )
         try:
             yield running
@@ -257,6 +257,12 @@ def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) ->
     # It waits for its collector.
     stack.push_async_callback(asyncio.to_thread, tracing.close)
     return tracing.begin
+
+
+def _reachable(host: str, port: int) -> str:
+    """A URL under which a listener can be opened on this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _access_log(settings: Settings) -> AccessLog:

@@ -92,15 +92,21 @@ class Supervisor:
 
     async def run(self) -> None:
         """Keep a browser there. Ends only by being cancelled."""
-        failures, works_at = 0, time.monotonic()
+        failures, works_at, failing_since = 0, time.monotonic(), 0.0
         while True:
             longest = _PATIENT_DELAY_SECONDS
+            if not failures:
+                failing_since = time.monotonic()
+                told = ""
             try:
                 await self._start()
             except Exception as error:
                 # A fault of ours must not leave the proxy without a browser for ever either.
                 problem = str(error) or repr(error)
-                log.error("browser not started", error=problem)
+                # A browser that cannot start says the same every time, twice a second at first.
+                if problem != told or time.monotonic() - failing_since > _PATIENCE_SECONDS:
+                    log.error("browser not started", error=problem)
+                told = problem
                 self.replacements["not started"] += 1
                 unlucky = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
                 if not unlucky or time.monotonic() - works_at > _PATIENCE_SECONDS:
@@ -115,6 +121,8 @@ class Supervisor:
                 short = self._current is None and time.monotonic() - works_at < _SHORT_LIFE_SECONDS
                 works_at = time.monotonic()
                 failures = failures + 1 if short else 0
+                if time.monotonic() - failing_since > _PATIENCE_SECONDS:
+                    longest = _LONGEST_DELAY_SECONDS
             if failures:
                 await self._back_off(min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), longest))
 

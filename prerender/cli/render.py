@@ -49,7 +49,7 @@ def failure(target: Target, error: PrerenderError) -> str:
         case NotRenderable():
             text = f"{target.url}: no HTML page: {error}"
         case OriginError():
-            text = f"{target.url}: the site's server failed: {error.__cause__ or error}"
+            text = f"{target.url}: the site's server failed: {error}"
         case _:
             text = str(error)
     return " ".join(text.split())

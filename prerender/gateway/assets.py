@@ -15,6 +15,7 @@ from aiohttp.web import StreamResponse
 
 from prerender.errors import OriginError
 from prerender.gateway.egress import Ask, Egress
+from prerender.gateway.failures import reason_of
 from prerender.gateway.plain import Plain
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
@@ -183,7 +184,7 @@ class Assets:
         except LimitReached:
             raise
         except (ClientError, OSError, TimeoutError) as error:
-            raise OriginError(f"{ask.url}: {error!r}") from error
+            raise OriginError(f"{ask.url}: {reason_of(error)}") from error
         headers = fields.end_to_end(response.headers)
         self._egress.publish(ask, headers)
         kept = caching.stored(ask.headers, headers, b"".join(parts), on, arrived)

@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
+from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
 from prerender.http import headers as fields
@@ -81,9 +82,9 @@ async def fetch(
         try:
             body = await _read(response, max_bytes)
         except TimeoutError as error:
-            raise OriginTimeout(f"{target}: {error!r}") from error
+            raise OriginTimeout(f"{target}: {reason_of(error)}") from error
         except (ClientError, OSError, zlib.error) as error:
-            raise OriginError(f"{target}: {error!r}") from error
+            raise OriginError(f"{target}: {reason_of(error)}") from error
         return Document(response.status, kept, body)
 
 

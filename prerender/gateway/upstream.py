@@ -32,6 +32,7 @@ from prerender.errors import OriginError, OriginTimeout
 from prerender.gateway import websocket
 from prerender.gateway.address_policy import Guard
 from prerender.gateway.connector import CheckedConnector
+from prerender.gateway.failures import reason_of
 
 _CHUNK_BYTES = 65536
 # Of one header line of an answer. Chromium takes 256 KiB for the whole head.
@@ -163,9 +164,9 @@ async def send(
             method, url, headers=headers, data=body, allow_redirects=False
         )
     except (ServerTimeoutError, TimeoutError) as error:
-        raise OriginTimeout(f"{method} {url.host}: {error!r}") from error
+        raise OriginTimeout(f"{method} {url.host}: {reason_of(error)}") from error
     except (ClientError, OSError, ValueError) as error:
-        raise OriginError(f"{method} {url.host}: {error!r}") from error
+        raise OriginError(f"{method} {url.host}: {reason_of(error)}") from error
     try:
         yield response
     finally:
@@ -192,7 +193,7 @@ async def relay(
             if on_chunk is not None:
                 on_chunk(len(chunk))
     except (ClientError, OSError, TimeoutError) as error:
-        log.warning("transfer cut short", error=repr(error), host=response.url.host)
+        log.warning("transfer cut short", error=reason_of(error), host=response.url.host)
         if request.transport is not None:
             request.transport.abort()
         return answer

@@ -22,6 +22,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.errors import OriginError
+from prerender.gateway.failures import reason_of
 
 MAX_MESSAGE_BYTES = 64 * 1024**2
 CLOSE_SECONDS = 2.0
@@ -78,7 +79,7 @@ async def relay(
     except WSServerHandshakeError as refusal:
         return Response(status=refusal.status if refusal.status != 101 else 502)
     except (ClientError, OSError, TimeoutError, ValueError) as error:
-        raise OriginError(f"WebSocket {url.host}: {error!r}") from error
+        raise OriginError(f"WebSocket {url.host}: {reason_of(error)}") from error
     client = WebSocketResponse(
         protocols=[origin.protocol] if origin.protocol else (),
         autoping=False,
@@ -123,7 +124,7 @@ async def _pump(source: Socket, sink: Socket, on_message: OnMessage | None = Non
                 case _:
                     return
     except (ClientError, OSError) as error:
-        log.debug("websocket lost", error=repr(error))
+        log.debug("websocket lost", error=reason_of(error))
     finally:
         with suppress(ClientError, OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):

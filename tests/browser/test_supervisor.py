@@ -151,6 +151,21 @@ async def test_the_old_one_stays_while_no_new_one_can_be_started() -> None:
         await only_the_last(pool, "1 idle, 0 busy, 0 waiting")
 
 
+async def test_a_browser_that_keeps_dying_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried again and again, for bad luck ends; what it says each time is said once."""
+    program = tmp_path / "dies"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o755)
+    async with pool_of(1, program=str(program)) as pool:
+        async with asyncio.timeout(SECONDS):
+            while pool.replacements["not started"] < 4:
+                await asyncio.sleep(0.01)
+    assert caplog.text.count("browser not started") == 1
+    program.unlink()
+
+
 async def test_the_old_one_dies_while_the_new_one_is_made_ready() -> None:
     async with pool_of(2, limits=Limits(renders=1)) as pool:
         await state(pool, "2 idle, 0 busy, 0 waiting")

@@ -177,3 +177,9 @@ def test_the_lack_of_a_python_is_said_in_one_line(bare_path: str) -> None:
     assert done.stderr == (
         "Python 3.11 or newer is needed: install it, or give make PYTHON=/path/to/python\n"
     )
+
+
+def test_a_python_that_is_none_is_said_in_one_line(bare_path: str) -> None:
+    done = packages(bare_path, "python", PYTHON="/nonexistent")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "PYTHON=/nonexistent: is not Python 3.11 or newer\n"

@@ -43,7 +43,11 @@ async def launch_browser(gateway: Gateway) -> Chromium:
 
 @asynccontextmanager
 async def pool_of(
-    size: int, queue: int = 10, failing: Collection[int] = (), limits: Limits = Limits()
+    size: int,
+    queue: int = 10,
+    failing: Collection[int] = (),
+    limits: Limits = Limits(),
+    program: str = "",
 ) -> AsyncIterator[Pool]:
     """A pool of pages of a real browser. Launches fail whose number, from 1, is in ``failing``."""
     public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
@@ -58,8 +62,8 @@ async def pool_of(
             launches += 1
             if failing and launches == max(failing):
                 raise ValueError("a fault of ours")
-            program = "/nonexistent" if launches in failing else chromium.find()
-            return await Chromium.launch(program, gateway, sandbox=False)
+            path = "/nonexistent" if launches in failing else program or chromium.find()
+            return await Chromium.launch(path, gateway, sandbox=False)
 
         async with Pool(
             launch, size=size, queue=queue, limits=limits, try_out=trial(gateway, public)

@@ -1,0 +1,43 @@
+"""What went wrong on the way to a server, as people read it. Pure."""
+
+import os
+import ssl
+
+from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorError,
+    ClientResponseError,
+    ServerDisconnectedError,
+)
+
+
+def reason_of(error: BaseException) -> str:
+    """One line about an error of a connection, without the names of classes and their parts."""
+    match error:
+        case ClientConnectorCertificateError():
+            return f"the certificate is not valid: {_verify_message(error.certificate_error)}"
+        case ClientConnectorError():
+            return f"no connection to {error.host}:{error.port}: {_of_system(error.os_error)}"
+        case ServerDisconnectedError():
+            return "the connection was closed before the response"
+        case ClientResponseError():
+            return "the response is not HTTP"
+        case TimeoutError():
+            return " ".join(str(error).split()) or "no answer in time"
+        case OSError():
+            return _of_system(error)
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _of_system(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}"
+    # The event loop words some of them itself: "Connect call failed ('127.0.0.1', 9)".
+    text = error.strerror or str(error) or type(error).__name__
+    if error.errno and text.startswith(("Connect call failed", "Multiple exceptions")):
+        return os.strerror(error.errno)
+    return text
+
+
+def _verify_message(error: Exception) -> str:
+    return str(getattr(error, "verify_message", "") or error)

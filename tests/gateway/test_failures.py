@@ -1,0 +1,50 @@
+"""Errors of connections as people read them: no class names, no Python."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from prerender.gateway.failures import reason_of
+
+
+@asynccontextmanager
+async def server(answer: bytes) -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield listening.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "url", "expected"),
+    [
+        (b"", lambda _: "http://127.0.0.1:1/", "no connection to 127.0.0.1:1: Connection refused"),
+        (b"", lambda _: "http://[::1]:1/", "no connection to ::1:1: "),
+        (b"", lambda _: "https://127.0.0.1:1/", "no connection to 127.0.0.1:1: Connection refused"),
+        (b"", lambda _: "http://x.invalid/", "no connection to x.invalid:80: "),
+        (b"", lambda port: f"http://127.0.0.1:{port}/", ""),
+        (b"no HTTP\r\n\r\n", lambda port: f"http://127.0.0.1:{port}/", "the response is not HTTP"),
+        (b"no TLS", lambda port: f"https://127.0.0.1:{port}/", "no connection to 127.0.0.1:"),
+    ],
+)
+async def test_reasons(answer: bytes, url: Callable[[int], str], expected: str) -> None:
+    async with server(answer) as port, ClientSession(timeout=ClientTimeout(total=30)) as client:
+        with pytest.raises((ClientError, OSError)) as caught:
+            await client.get(url(port))
+    reason = reason_of(caught.value)
+    assert reason.startswith(expected)
+    for word in ("Error(", "ConnectionKey", "ssl:", "None", "\n", "Errno"):
+        assert word not in reason
+
+
+def test_what_has_no_text_has_a_name() -> None:
+    assert reason_of(TimeoutError()) == "no answer in time"
+    assert reason_of(ValueError()) == "ValueError"
+    assert reason_of(OSError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
