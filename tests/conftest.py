@@ -32,7 +32,11 @@ from tests.support.browsers import Browsers
 
 # What a test finds today it finds tomorrow, and on a slow machine; make test-long looks further.
 hypothesis_settings.register_profile(
-    "ordinary", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ordinary",
+    derandomize=True,
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 hypothesis_settings.register_profile(
     "long", hypothesis_settings.get_profile("ordinary"), derandomize=False, max_examples=1000
@@ -209,7 +213,7 @@ async def no_shared_browser(browsers: Browsers) -> None:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[ClientSession]:
+async def plain_session() -> AsyncIterator[ClientSession]:
     """A client that shows what was sent: it keeps no cookies and unpacks nothing."""
     async with ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as session:
         yield session
@@ -217,7 +221,7 @@ async def client() -> AsyncIterator[ClientSession]:
 
 @pytest.fixture
 async def start_proxy(
-    client: ClientSession, browsers: Browsers, shared_port: int
+    plain_session: ClientSession, browsers: Browsers, shared_port: int
 ) -> AsyncIterator[StartProxy]:
     """Starts a proxy in front of an origin URL, with settings of the test.
 
@@ -228,20 +232,22 @@ async def start_proxy(
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
             settings = settings_for(origin_url, overrides)
             if settings.origin_url.port != shared_port or settings.browser.path:
-                return await _start(stack, app.serving(settings), client)
+                return await _start(stack, app.serving(settings), plain_session)
             parts = await stack.enter_async_context(browsers.lend(settings))
-            return await _start(stack, app.proxying(settings, parts), client)
+            return await _start(stack, app.proxying(settings, parts), plain_session)
 
         yield start
 
 
 @pytest.fixture
-async def start_own_proxy(client: ClientSession) -> AsyncIterator[StartProxy]:
+async def start_own_proxy(plain_session: ClientSession) -> AsyncIterator[StartProxy]:
     """Starts a proxy with a browser of its own, for tests that do something to it."""
     async with AsyncExitStack() as stack:
 
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
-            return await _start(stack, app.serving(settings_for(origin_url, overrides)), client)
+            return await _start(
+                stack, app.serving(settings_for(origin_url, overrides)), plain_session
+            )
 
         yield start
 
@@ -277,10 +283,10 @@ async def proxied(application: web.Application, overrides: Overrides) -> AsyncIt
     """An origin and the proxy in front of it for all tests of a module: starting takes long."""
     async with (
         AsyncExitStack() as stack,
-        ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client,
+        ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as session,
     ):
         origin = TestServer(application)
         await origin.start_server(**_ORIGIN)
         stack.push_async_callback(origin.close)
         settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
-        yield await _start(stack, app.serving(settings), client)
+        yield await _start(stack, app.serving(settings), session)

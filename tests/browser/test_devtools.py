@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender.browser.devtools import CommandFailed, DevTools, Session
@@ -411,7 +411,6 @@ _CORRUPTIONS = st.sampled_from([*GARBAGE.values(), '{"id": 99, "result": {}}'])
 
 
 @given(steps=_STEPS, corruption=_CORRUPTIONS)
-@settings(max_examples=100, deadline=None)
 def test_whatever_happens_nothing_hangs(
     steps: list[tuple[str, str, bool]], corruption: str
 ) -> None:

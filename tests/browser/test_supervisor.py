@@ -11,7 +11,7 @@ from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import processes
-from tests.support.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state
+from tests.support.pools import SECONDS, Borrower, crawl, pool_of, session_of, shop_and_proxy, state
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +23,6 @@ async def folder(
     yield tmp_path
     assert processes.sessions() == []
     await processes.all_gone((), tmp_path, seconds=0.5)
-
-
-def session_of(pool: Pool) -> int:
-    """The session of the browser that is in use."""
-    return int(repr(pool).rpartition(" ")[2].strip(">"))
 
 
 async def started(pool: Pool, number: int) -> None:

@@ -58,6 +58,17 @@ def test_the_version_is_the_same_everywhere(distributions: tuple[Path, Path]) ->
     assert printed == f"prerender {__version__}\n"
 
 
+async def test_the_wheel_renders(
+    distributions: tuple[Path, Path], tmp_path: Path, start_origin: StartOrigin
+) -> None:
+    """All that rendering takes is in the wheel, beside what it depends on."""
+    zipfile.ZipFile(distributions[1]).extractall(tmp_path)
+    origin = await pages(start_origin, {"/": "<script>document.write('from a wheel')</script>"})
+    command = (sys.executable, "-m", "prerender", "render", origin.url)
+    assert "from a wheel" in await asyncio.to_thread(in_, tmp_path, *command)
+
+
+@pytest.mark.long
 @pytest.mark.timeout(400)  # all that it depends on is installed
 async def test_the_wheel_in_a_clean_environment(
     distributions: tuple[Path, Path], tmp_path: Path, start_origin: StartOrigin

@@ -71,6 +71,11 @@ async def pool_of(
             yield pool
 
 
+def session_of(pool: Pool) -> int:
+    """The session of the browser that is in use."""
+    return int(repr(pool).rpartition(" ")[2].strip(">"))
+
+
 async def state(pool: Pool, wanted: str) -> None:
     """Wait until the pool tells this of itself."""
     try:

@@ -57,6 +57,19 @@ def _is_fork_of_browser(process: psutil.Process) -> bool:
     return kind(process) == "browser" and parent is not None and kind(parent) == "browser"
 
 
+def waited_seconds(session: int) -> float:
+    """How long this process and those of a session have waited for a CPU, since they started.
+
+    The kernel's figure of each thread (run delay); 0 where it keeps none.
+    """
+    waited = 0
+    for process in [psutil.Process(), *members(session)]:
+        for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+            with suppress(OSError):
+                waited += int(file.read_text("ascii").split()[1])
+    return waited / 1e9
+
+
 def kill(session: int, wanted: str) -> None:
     """kill -9 all processes of a kind; there has to be one."""
     victims = of_kind(session, wanted)
