@@ -21,7 +21,6 @@ from prerender.browser import settle
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, proxied
 from tests.sites.corpus import origin as corpus
 from tests.support import processes
-from tests.support.pools import session_of
 
 SITE: dict[str, dict[str, object]] = {"site": {"url": "https://www.example.com"}}
 # No page of the corpus takes longer than this, unless it says so.
@@ -98,10 +97,9 @@ async def one_proxy() -> AsyncIterator[Proxy]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_alone(case: Case, one_proxy: Proxy) -> None:
-    session = session_of(one_proxy.running.pool)
-    before = processes.waited_seconds(session)
+    before = processes.waited_seconds()
     answer = await one_proxy.crawl(f"/{case.name}.html")
-    problem = case.problem(answer, processes.waited_seconds(session) - before)
+    problem = case.problem(answer, processes.waited_seconds() - before)
     assert not problem, problem
 
 
@@ -344,10 +342,9 @@ async def _crawl_between_others(proxy: Proxy, paths: Iterable[str]) -> list[Repl
             assert "the next page" in answer.text
 
     await others("before")
-    session = session_of(proxy.running.pool)
-    started, waited = time.monotonic(), processes.waited_seconds(session)
+    started, waited = time.monotonic(), processes.waited_seconds()
     answers = await asyncio.gather(*(proxy.crawl(path) for path in paths))
     took = time.monotonic() - started
-    assert took - max(0, processes.waited_seconds(session) - waited) < ENDLESS_SECONDS + 2
+    assert took - max(0, processes.waited_seconds() - waited) < ENDLESS_SECONDS + 2
     await others("after")
     return answers

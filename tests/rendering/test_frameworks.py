@@ -23,7 +23,6 @@ from tests.conftest import Proxy, Reply, proxied
 from tests.sites.frameworks import origin
 from tests.support import processes
 from tests.support.plain_browser import plain_browser
-from tests.support.pools import session_of
 
 SETTINGS: dict[str, dict[str, object]] = {
     "site": {"url": "https://www.example.com"},
@@ -190,12 +189,11 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 async def test_alone(route: Route, proxy: Proxy) -> None:
-    session = session_of(proxy.running.pool)
-    before = processes.waited_seconds(session)
+    before = processes.waited_seconds()
     answer = await proxy.crawl(route.path)
     problem = route.problem(answer)
     assert not problem, problem
-    waited = processes.waited_seconds(session) - before
+    waited = processes.waited_seconds() - before
     assert settle_seconds(answer) - waited < AT_MOST_SECONDS
 
 

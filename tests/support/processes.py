@@ -57,13 +57,14 @@ def _is_fork_of_browser(process: psutil.Process) -> bool:
     return kind(process) == "browser" and parent is not None and kind(parent) == "browser"
 
 
-def waited_seconds(session: int) -> float:
-    """How long this process and those of a session have waited for a CPU, since they started.
+def waited_seconds() -> float:
+    """How long this process and its browsers have waited for a CPU, since they started.
 
     The kernel's figure of each thread (run delay); 0 where it keeps none.
     """
     waited = 0
-    for process in [psutil.Process(), *members(session)]:
+    browsers = [process for session in sessions() for process in members(session)]
+    for process in [psutil.Process(), *browsers]:
         for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
             with suppress(OSError):
                 waited += int(file.read_text("ascii").split()[1])
