@@ -1,17 +1,21 @@
 """The configuration of an nginx that serves an export by itself. Pure.
 
-Which file is whose stands in a ``map``, never in a path that is made of a request. nginx takes keys of
-a map in any case, but ``/#!/A`` is another page than ``/#!/a``: a second map compares what was found
-with the request, and keys that differ by case alone are regular expressions, which are case-sensitive.
+Which file is whose stands in a ``map``, never in a path that is made of a request. Its keys are pretty
+URLs: by the scheme all ways to escape a fragment are the same page, so the value of the token is
+unescaped first. nginx has no means for that, but a chain of maps can do it, an escape each.
+
+nginx takes keys of a map in any case, but ``/#!/A`` is another page than ``/#!/a``: a second map
+compares what was found with the page, and keys that differ by case alone are regular expressions,
+which are case-sensitive.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from prerender.snapshots.archive import PAGES, Archived
-from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
+from prerender.urls.ajax_crawling import PrettyURL
 
 HTTP_FILE = "nginx-http.conf"
 SERVER_FILE = "nginx-server.conf"
@@ -29,13 +33,35 @@ map_hash_bucket_size {bucket_size};
 geo {dollar} {{
   default "$";
 }}
-map $request_uri $prerender_found {{
+
+# What an ugly URL stands for: "PAGE#!", a space, and the value, which is unescaped from left to right.
+map $request_uri $prerender_0 {{
+  default "";
+  "~[?&]_escaped_fragment_(=[^&]*)?&" "";
+  "~^(?<prerender_a>[^?]*)\\?_escaped_fragment_=(?<prerender_b>[^&]*)$"
+    "$prerender_a#! $prerender_b";
+  "~^(?<prerender_a>[^?]*\\?.*)&_escaped_fragment_=(?<prerender_b>[^&]*)$"
+    "$prerender_a#! $prerender_b";
+}}
+map $prerender_hex $prerender_octet {{
+  volatile;
+{octets}}}
+{steps}map $prerender_{last} $prerender_unescaped {{
+  default "";
+  "~^(?<prerender_a>[^ ]*)#! $" $prerender_a;
+  "~^(?<prerender_a>[^ ]*) (?<prerender_b>{kept}*)$" "$prerender_a$prerender_b";
+}}
+map $prerender_0 $prerender_uri {{
+  default $prerender_unescaped;
+  "" "";
+}}
+map $prerender_uri $prerender_found {{
   default "";
 {found}}}
 # Keys of a map are taken in any case: what was found has to be what was asked for.
-map "$prerender_found $request_uri" $prerender_file {{
+map "$prerender_found $prerender_uri" $prerender_file {{
   default "";
-  "~^(?<prerender_name>[0-9a-f/]+):(?<prerender_uri>.*) \\k{{prerender_uri}}$" $prerender_name;
+  "~^(?<prerender_name>[0-9a-f/]+):(?<prerender_key>.*) \\k{{prerender_key}}$" $prerender_name;
 }}
 map $request_method $prerender_page {{
   default "";
@@ -47,6 +73,20 @@ map $prerender_page $prerender_status {{
   "" "";
 {statuses}}}
 {fields}"""
+
+# Most pages have an escape or two; what has more is left to the site. nginx follows 100 maps of maps.
+STEPS = 80
+# What stays: all but what location.hash has escapes for, and escapes of what it has none for.
+_KEPT = r"(?:[^%\"<>`]|%(?![0-9A-Fa-f]{{2}})|%(?:[01][0-9A-F]|20|22|3C|3E|60|7F|[89A-F][0-9A-F]))"
+_STEP = """\
+map $prerender_{before} $prerender_{after} {{
+  default $prerender_{before};
+  "~^(?<prerender_a>[^ ]*) (?<prerender_k>{kept}*+)%(?<prerender_hex>..)(?<prerender_b>.*)$"
+    "$prerender_a$prerender_k$prerender_octet $prerender_b";
+  "~^(?<prerender_a>[^ ]*) (?<prerender_k>{kept}*+)(?<prerender_hex>.)(?<prerender_b>.*)$"
+    "$prerender_a$prerender_k$prerender_octet $prerender_b";
+}}
+"""
 
 _FIELD = """\
 map $prerender_page $prerender_{variable} {{
@@ -84,28 +124,32 @@ location @prerender_missing {{
 def configuration(pages: Iterable[Archived], folder: str) -> dict[str, str]:
     """The files of the configuration by name, for the pages of an export in ``folder``."""
     entries = list(pages)
-    keys: dict[str, dict[str, Archived]] = defaultdict(dict)
+    keys: dict[str, list[Archived]] = defaultdict(list)
     for entry in entries:
-        for uri in ugly_forms(entry.page):
-            keys[uri.lower()][uri] = entry
+        keys[entry.page.lower()].append(entry)
     exact, by_case = [], []
     for same in keys.values():
-        for uri, entry in same.items():
-            value = _value(f"{_name(entry)}:{uri}")
+        for entry in same:
+            value = _value(f"{_name(entry)}:{entry.page}")
             if len(same) == 1:
-                exact.append(f"  {_string(uri)} {value};\n")
+                exact.append(f"  {_string(entry.page)} {value};\n")
             else:
-                by_case.append(f"  {_string('~^' + re.escape(uri) + '$')} {value};\n")
+                key = _string("~^" + re.escape(entry.page) + "$")
+                by_case.append(f"  {key} {value};\n")
     fields = "".join(
         _FIELD.format(variable=variable, values=_lines(values))
         for variable, values in _field_values(entries).items()
     )
     statuses = {_name(entry): str(entry.status) for entry in entries if entry.status != 200}
-    longest = max((len(uri.encode()) for same in keys.values() for uri in same), default=0)
+    longest = max((len(entry.page.encode()) for entry in entries), default=0)
     http = _HTTP.format(
         hash_size=_power_of_two(4 * len(exact), 2048),
         bucket_size=_power_of_two(longest + 64, 128),
         dollar=_DOLLAR,
+        octets="".join(_octets()),
+        steps="".join(_steps()),
+        last=STEPS,
+        kept=_KEPT.format(),
         found="".join([*exact, *by_case]),
         statuses=_lines(statuses),
         fields=fields,
@@ -113,15 +157,21 @@ def configuration(pages: Iterable[Archived], folder: str) -> dict[str, str]:
     return {HTTP_FILE: http, SERVER_FILE: _server(folder)}
 
 
-def ugly_forms(page: str) -> list[str]:
-    """The request targets by which crawlers ask for a page: the scheme's own form, and the one in which
-    everything is escaped that encodeURIComponent escapes."""
-    ugly = pretty_to_ugly(page, opted_in=True)
-    if ugly is None:
-        return []
-    before, token, _ = ugly.rpartition(UGLY_TOKEN)
-    escaped = quote(page.partition("#!")[2], safe="!'()*")
-    return list(dict.fromkeys([ugly, f"{before}{token}{escaped}"]))
+def _octets() -> Iterator[str]:
+    """What an escape, or a character that has to be one, is in location.hash."""
+    for octet in range(0x100):
+        text = PrettyURL("", chr(octet)).location_hash.removeprefix("#!")
+        if octet > 0x7F:
+            text = f"%{octet:02X}"
+        yield f"  {octet:02x} {_value(text)};\n"
+    for character in '"<>`':
+        yield f"  {_string(character)} {quote(character)};\n"
+
+
+def _steps() -> Iterator[str]:
+    kept = _KEPT.format()
+    for step in range(STEPS):
+        yield _STEP.format(before=step, after=step + 1, kept=kept)
 
 
 def _server(folder: str) -> str:
