@@ -36,8 +36,8 @@ class Command:
         while not self.url:
             if found := re.search(r"^.*serving.*$", await self.line(), re.MULTILINE):
                 self.url, self.admin_url = (
-                    re.search(rf" {name}=(\S+)", found[0])[1]  # type: ignore[index]
-                    for name in ("url", "admin")
+                    re.search(rf" {name}=(\S+?)/?( |$)", found[0])[1]  # type: ignore[index]
+                    for name in ("url", "dashboard")
                 )
 
     async def line(self) -> str:
