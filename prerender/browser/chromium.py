@@ -61,6 +61,9 @@ _FLAGS = (
     # Not by a port: whoever reaches it has the browser. And Chromium exits when the pipe closes.
     "--remote-debugging-pipe",
     "--disable-site-isolation-trials",
+    # Without a user's gesture browsers block new windows. Here they would also be outside the limits of
+    # the render and out of reach of its scripts.
+    "--block-new-web-contents",
     "--disable-background-networking",
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",

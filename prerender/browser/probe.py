@@ -28,6 +28,7 @@ _folder = files("prerender.browser") / "scripts" / "probe"
 
 SCRIPT = "".join(
     [
+        (files("prerender.browser") / "scripts" / "absent.js").read_text(encoding="utf-8"),
         '(() => {\n"use strict";\n',
         *((_folder / f"{part}.js").read_text(encoding="utf-8") for part in _PARTS),
         "})();\n",

@@ -1,0 +1,64 @@
+"""What would have a network of its own is not there, in no kind of frame, and no window opens."""
+
+from aiohttp import web
+
+from tests.conftest import StartOrigin, StartProxy
+
+# The commonest server for WebRTC behind firewalls. In Chromium 156 its end is the network process's.
+TURN = "turns:turn.example:443?transport=tcp"
+PAGE = """<p id="out"></p><script>
+const found = [];
+const look = (name, window) => found.push(`${name}: ${typeof window.RTCPeerConnection}`);
+const add = (name, set, tag = "iframe") => {
+  const frame = Object.assign(document.createElement(tag), set);
+  document.body.append(frame);
+  if (frame.contentWindow && !set.src && !set.srcdoc) look(name, frame.contentWindow);
+  return frame;
+};
+const tell = (name) =>
+  `<script>parent.postMessage("${name}: " + typeof RTCPeerConnection, "*")<\\/script>`;
+onmessage = ({data}) => found.push(data);
+look("page", window);
+const blank = add("blank", {});
+blank.contentDocument.open();
+blank.contentDocument.write("written");
+blank.contentDocument.close();
+look("written", blank.contentWindow);
+add("srcdoc", {srcdoc: tell("srcdoc")});
+add("sandbox", {sandbox: "allow-scripts", srcdoc: tell("sandbox")});
+add("data", {src: `data:text/html,${tell("data")}`});
+add("blob", {src: URL.createObjectURL(new Blob([tell("blob")], {type: "text/html"}))});
+add("server", {src: "/frame"});
+add("object", {data: "/frame", type: "text/html"}, "object");
+found.push(`window: ${open("/frame")}`);
+for (const {RTCPeerConnection} of [window, blank.contentWindow]) {
+  if (!RTCPeerConnection) continue;
+  const connection = new RTCPeerConnection(
+    {iceServers: [{urls: "TURN", username: "user", credential: "secret"}]});
+  connection.createDataChannel("x");
+  connection.createOffer().then((offer) => connection.setLocalDescription(offer));
+}
+fetch("/hold").then(() => setTimeout(() => {
+  document.getElementById("out").textContent = found.sort().join(", ");
+}, 1000));
+</script>""".replace("TURN", TURN)
+FRAME = '<script>parent.postMessage("server: " + typeof RTCPeerConnection, "*")</script>'
+
+
+async def test_there_is_no_webrtc_and_no_window(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    content = {"/": PAGE, "/frame": FRAME, "/hold": ""}
+    application = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=content[request.path], content_type="text/html")
+
+    application.router.add_get("/{path:.*}", answer)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    snapshot = await proxy.crawl("/")
+    frames = ["blank", "blob", "data", "object", "page", "sandbox", "server", "server", "srcdoc"]
+    expected = [f"{name}: undefined" for name in frames]
+    expected += ["window: null", "written: undefined"]
+    assert f'<p id="out">{", ".join(expected)}</p>' in snapshot.text
