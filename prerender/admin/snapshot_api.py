@@ -14,6 +14,7 @@ from yarl import URL
 from prerender.admin import shapes
 from prerender.admin.api import number
 from prerender.admin.differences import compare
+from prerender.browser.accessibility import lost
 from prerender.browser.rendered import Look
 from prerender.rendering.viewer import Viewer
 from prerender.snapshots.entry import Entry
@@ -26,6 +27,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking
 
+_MOST_LOST = 100
 _ID = re.compile(rf"[0-9a-f]{{{shapes.ID_LENGTH}}}")
 _PICTURES = ("user.png", "crawler.png", "preview.png")
 
@@ -96,13 +98,16 @@ class Pages:
         return web.json_response(shapes.of_comparison(found) | {"old": old, "new": new})
 
     async def comparison(self, request: web.Request) -> web.Response:
-        """Where the text that a person sees and that of the snapshot differ."""
+        """Where the texts that people and crawlers see differ, and what a screen reader misses."""
         entry = await self._entry(request)
         target = self._target(entry)
         user = await self._viewer.user(target, entry.snapshot.etag)
         crawler = await self._viewer.crawler(target, entry.snapshot)
         found = await asyncio.to_thread(compare, user.text, crawler.text)
-        return web.json_response(shapes.of_comparison(found))
+        missing = lost(user.announced, crawler.announced)
+        return web.json_response(
+            shapes.of_comparison(found) | {"unannounced": missing[:_MOST_LOST]}
+        )
 
     async def picture(self, request: web.Request) -> web.Response:
         """What a person sees, what a crawler sees, or the image of a link preview: a PNG."""

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from prerender.browser import probe, serializer
+from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.clock import VirtualClock
 from prerender.browser.device import DESKTOP, Device
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
@@ -233,7 +234,39 @@ class Page:
         status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
         if status not in PAGE_STATUSES:
             raise RenderError(f"{url}: shows a document with status {status}")
-        return Look(b64decode(picture["data"]), str(text))
+        return Look(b64decode(picture["data"]), str(text), await self.announced())
+
+    async def listen(
+        self, url: str, visit: Visit, *, budget: float, patience: float
+    ) -> tuple[Announcement, ...]:
+        """Open ``url`` without the page's scripts, and tell what a screen reader says of it.
+
+        The caller sets a limit. Raises RenderError.
+        """
+        session = self._session
+        self.renders += 1
+        self._visit = visit
+        self._departure = asyncio.get_running_loop().create_future()
+        try:
+            await self._clock.catch_up()
+            await session.call("Emulation.setScriptExecutionDisabled", value=True)
+            await self._navigate(url, COMMAND_SECONDS)
+            settler = Settler(session, self._clock, visit, budget, patience)
+            await self._settle(settler)
+            self._resized = settler.resized
+            found = await self.announced()
+            await session.call("Emulation.setScriptExecutionDisabled", value=False)
+        except BaseException:
+            self.broken = True
+            raise
+        finally:
+            self._departure = None
+        return found
+
+    async def announced(self) -> tuple[Announcement, ...]:
+        """What a screen reader says of the page as it stands. Raises RenderError."""
+        tree = await self._session.call("Accessibility.getFullAXTree")
+        return announced(tree["nodes"])
 
     async def _navigate(self, url: str, timeout: float) -> str:
         if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from prerender.browser.accessibility import Announcement
 from prerender.browser.settle import Settled
 
 
@@ -95,12 +96,13 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a page looks like: a PNG, and the text that is seen."""
+    """What a page looks like: a PNG, the text that is seen, and what a screen reader says of it."""
 
     png: bytes
     text: str
+    announced: tuple[Announcement, ...] = ()
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in memory."""
-        return len(self.png) + 4 * len(self.text)
+        return len(self.png) + 4 * len(self.text) + 500 * len(self.announced)

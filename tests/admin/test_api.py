@@ -138,7 +138,7 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     assert b"<h1>Arc Desk Lamp</h1>" in await api.get(f"/snapshots/{key}/html")
     assert b"Arc Desk Lamp" in await api.get(f"/snapshots/{key}/text")
     same = await api.get(f"/snapshots/{key}/comparison")
-    assert same["similarity"] == 1
+    assert (same["similarity"], same["unannounced"]) == (1, [])
     for name in ("user.png", "crawler.png"):
         picture = await api.get(f"/snapshots/{key}/{name}")
         assert picture.startswith(PNG)
@@ -349,9 +349,10 @@ async def test_what_people_see_and_crawlers_do_not(
     async def page(request: web.Request) -> web.Response:
         renderer = "X-Prerender" in request.headers or "Prerender" in request.headers["User-Agent"]
         price = "10 euros" if renderer else "99 euros"
-        html = f"<title>x</title><h1>Lamp</h1><p>costs {price}<p id=t>wait"
+        label = "" if renderer else "aria-label=Basket"
+        html = f"<title>x</title><h1>Lamp</h1><p>costs {price}<p id=t>wait</p><button {label}>"
         return web.Response(
-            text=f"{html}<script>t.textContent = 'made by a script'</script>",
+            text=f"{html}</button><script>t.textContent = 'made by a script'</script>",
             content_type="text/html",
         )
 
@@ -364,6 +365,7 @@ async def test_what_people_see_and_crawlers_do_not(
     changed = [(one["left"], one["right"]) for one in found["passages"] if one["kind"] == "changed"]
     assert changed == [("99", "10")]
     assert 0.5 < found["similarity"] < 1
+    assert found["unannounced"] == ["button “Basket”"]
     assert any("made by a script" in one["right"] for one in found["passages"])
 
 

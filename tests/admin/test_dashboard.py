@@ -198,13 +198,17 @@ async def test_what_differs_is_shown_and_versions_too(
     # What a person saw is remembered for a while, with this version of the snapshot.
     await tab.reload()
     await tab.sees("The texts are the same", ".looks")
+    await tab.sees("announces all of the page", ".looks")
     await tab.click("button.primary", "Render now")
     await tab.sees("and kept")
-    content["/"] = "<title>Lamps</title><h1>Lamps</h1><p>cost 30 euros"
+    content["/"] = (
+        "<title>Lamps</title><h1>Lamps</h1><p>cost 30 euros</p><button aria-label=Buy></button>"
+    )
     await tab.reload()
     await tab.sees("1 passage differs", ".looks")
     await tab.sees("30", ".looks .text del")
     await tab.sees("25", ".looks .text ins")
+    await tab.sees("button “Buy”", ".looks li")
     await tab.until("document.querySelectorAll('.versions li').length === 2")
     await tab.sees("20", "#history .text del")
     await tab.sees("25", "#history .text ins")

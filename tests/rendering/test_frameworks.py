@@ -16,6 +16,7 @@ from typing import Any, Self
 import pytest
 import pytest_asyncio
 
+from prerender.browser.accessibility import Announcement, announced, lost
 from prerender.browser.devtools import DevTools, Session
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.browser.test_settling import settle_seconds
@@ -223,14 +224,20 @@ async def test_eight_at_once(routes: list[Route]) -> None:
 
 @SELECTED
 async def test_a_reader_sees_the_same(routes: list[Route], proxy: Proxy) -> None:
-    """The snapshot without scripts, and the route itself, in a plain Chromium in real time."""
+    """The snapshot without scripts, and the route itself, in a plain Chromium in real time.
+
+    So does who has a screen reader.
+    """
     failed = []
     rest = iter(routes)
 
     async def compare(reader: _Reader) -> None:
         for route in rest:
             shown = await reader.snapshot(proxy, route)
+            announced = await reader.announced()
             seen = await reader.page(proxy, route)
+            if missing := lost(await reader.announced(), announced):
+                failed.append(f"{route.path}: a screen reader misses {missing}")
             if route.more:
                 shown = [item for item in shown if item in seen]
             for ours, theirs in zip_longest(shown, seen):
@@ -292,6 +299,10 @@ class _Reader:
         await self._page.call("Page.navigate", url=url)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await loaded
+
+    async def announced(self) -> tuple[Announcement, ...]:
+        """What a screen reader says of what is open."""
+        return announced((await self._page.call("Accessibility.getFullAXTree"))["nodes"])
 
     def _waits_for_an_answer(self) -> bool:
         """That a worker's script has come is told to the worker only, so patience ends."""

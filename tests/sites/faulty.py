@@ -113,6 +113,11 @@ def linked(value: str) -> web.Response:
     return web.Response(text=page(), content_type="text/html", headers={"Link": value})
 
 
+def spoken(more: str) -> str:
+    return page(f"<script>document.body.innerHTML = `<h1>{{0}}</h1><p>{WORDS}</p>{more}`</script>")
+
+
+LABELLED = "<button aria-label=Menu>☰</button><h2>Part one</h2>"
 HIDDEN = "<p hidden>What a menu says when it has been opened by somebody.</p>"
 FAULTS: dict[str, Fault] = {
     "plain": Fault(set(), page(), page()),
@@ -152,10 +157,10 @@ FAULTS: dict[str, Fault] = {
         head="<meta property=og:url content='/frame-ugly?_escaped_fragment_='>")),
     "link-header": Fault({"link-ugly"}, linked("</plain>; rel=next"), linked(
         "</state?_escaped_fragment_=/one>; rel=next")),
-    "made-link-ugly": Fault({"link-ugly", "differs"}, page(), page(
+    "made-link-ugly": Fault({"link-ugly", "differs", "accessibility"}, page(), page(
         more=f"<script>document.body.innerHTML += \"{link('?_escaped_fragment_=')}\"</script>")),
     "link-hash": Fault({"link-hash"}, page(more=link("#top")), page(more=link("#/route"))),
-    "made-link-hash": Fault({"link-hash", "differs"}, page(), page(
+    "made-link-hash": Fault({"link-hash", "differs", "accessibility"}, page(), page(
         more=f"<script>document.body.innerHTML += \"{link('#/route')}\"</script>")),
     "listed-ugly": Fault({"sitemap-ugly"}, state(page()), state(page()), "/one",
         "/listed-ugly?_escaped_fragment_=/one"),
@@ -179,6 +184,9 @@ FAULTS: dict[str, Fault] = {
     "slow": Fault({"slow"}, page(), slow),
     "no-look": Fault({"no-look"}, page(), seen(page(), web.Response(
         body=b"%PDF", headers={"Content-Disposition": "attachment"}, content_type="text/x"))),
+    "without-labels": Fault({"accessibility"}, state(page(more=LABELLED), spoken(LABELLED)), state(
+        page(more=LABELLED.replace(" aria-label=Menu", "").replace("h2", "b")), spoken(LABELLED)),
+        "/one"),
     "hidden": Fault({"hidden"}, page(), page(more=HIDDEN)),
     "differs": Fault({"differs"}, page(), seen(page(more="<p>now 12:01"), page(more="<p>now 12:59"))),
 }  # fmt: skip

@@ -13,6 +13,7 @@ export function looks({ id }, signal) {
   overlay.hidden = true;
   const verdict = h("span", { class: "marks", "aria-live": "polite" }, h("span", { class: "dim" }, "comparing …"));
   const text = h("div", { class: "difference" });
+  const spoken = h("div", { class: "difference" });
   const load = async (name, place) => {
     try {
       const address = URL.createObjectURL(await api.picture(`snapshots/${id}/${name}.png`, signal));
@@ -43,10 +44,12 @@ export function looks({ id }, signal) {
       const tone = found.similarity > 0.98 ? "good" : found.similarity > 0.8 ? "warn" : "bad";
       replace(verdict, pill(`${percent(found.similarity, 1)} of the text is the same`, tone));
       replace(text, passages(found, "only people see", "only crawlers see"));
+      replace(spoken, announcements(found.unannounced));
     } catch (error) {
       if (signal.aborted) return;
       replace(verdict, pill("not compared", "warn"));
       replace(text, nothing(error.message));
+      replace(spoken, nothing(error.message));
     }
   })();
   return card("What the crawler saw", { id: "looks", class: "looks" },
@@ -54,7 +57,16 @@ export function looks({ id }, signal) {
     pair, overlay,
     h("h3", {}, "Text"), h("p", { class: "note" },
       "The text a person sees on the page now, against that of the snapshot. Times, prices and the like may have changed since."),
-    text);
+    text,
+    h("h3", {}, "Screen readers"), spoken);
+}
+
+/** What a screen reader says of the page, but not of the snapshot. */
+function announcements(missing) {
+  if (!missing.length) return h("p", { class: "note" }, "A screen reader announces all of the page in the snapshot too.");
+  return h("div", {},
+    h("p", { class: "note" }, "Announced on the page, but not in the snapshot:"),
+    h("ul", {}, missing.map((text) => h("li", {}, text))));
 }
 
 function frame(title, note, alt) {

@@ -4,13 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
+from prerender.browser.accessibility import lost
+from prerender.browser.rendered import Seen
 from prerender.errors import FetchFailed, RenderError
 from prerender.tools.check import said
 from prerender.tools.check.findings import Report
 from prerender.tools.check.person import Look, Person
 from prerender.tools.check.texts import Comparison, Passage, compare
 from prerender.tools.check.turns import Turns
-from prerender.tools.crawler import SEARCH_ENGINE
+from prerender.tools.crawler import SEARCH_ENGINE, Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.visiting import Visit, Visitor, canonicals, led_to
 from prerender.urls.addresses import is_ugly, same_page
@@ -75,7 +77,9 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         async with pages.turns.crawling():
             await said.canonical(canonicals(answer, page), pages.visitor, report)
         async with pages.turns.looking():
-            await _compared(url, page, document, pages, report)
+            look = await _compared(url, page, document, pages, report)
+            if look is not None and (report.kind == "snapshot" or page.scripts):
+                await _listened(url, answer, look, pages, report)
     return report, page
 
 
@@ -101,41 +105,62 @@ def _redirect(visit: Visit, report: Report) -> None:
 
 async def _compared(
     url: str, page: Page, document: Page | None, pages: Pages, report: Report
-) -> None:
-    """Compare it with what a person sees."""
+) -> Look | None:
+    """Compare it with what a person sees; that, if it is much the same page."""
     if pages.person is None:
         made_by_script = report.kind == "snapshot" and document is not None and document.scripts
         if made_by_script and _likeness(page, document) == 1.0:
             report.kind = "shell"
             report.add("shell", "it says what the page says before its JavaScript has run")
-        return
+        return None
     try:
         look, comparison = await _looked(pages.person, url, page)
     except RenderError as error:
         report.add("no-look", f"no browser could open it: {error}")
-        return
+        return None
     if look.seen is None or comparison is None:
         report.add("differs", f"people are led on to {look.url}")
-        return
-    # A server of snapshots may have mended them there.
-    for link in sorted(
-        said.ugly(look.seen.links, url) - said.ugly((*page.ugly, *page.canonicals), url)
-    ):
-        report.add("link-ugly", f"people get a link or a canonical in ugly form: {link}")
-    if not any(finding.code == "link-hash" for finding in report.findings):
-        said.routes(look.seen.links, report)
+        return None
+    _links_of_people(look.seen, page, report)
     _needless(document, look, report)
     report.similarity = round(comparison.similarity, 4)
     if comparison.similarity < SHELL_SIMILARITY and report.kind == "page" and page.scripts:
         report.kind = "shell"
         report.add("not-opted-in", _NOT_OPTED_IN + await _by_user_agent(url, page, pages))
-        return
+        return None
     made_by_script = document is not None and document.scripts
     if made_by_script and _likeness(page, document) > comparison.similarity < SHELL_SIMILARITY:
         report.kind = "shell"
         report.add("shell", "it is the page before its JavaScript has run")
-        return
+        return None
     _passages(comparison, look, page, report)
+    return look
+
+
+def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
+    """What is wrong with links of the live page; a server of snapshots may have mended them there."""
+    known = said.ugly((*page.ugly, *page.canonicals), report.url)
+    for link in sorted(said.ugly(seen.links, report.url) - known):
+        report.add("link-ugly", f"people get a link or a canonical in ugly form: {link}")
+    if not any(finding.code == "link-hash" for finding in report.findings):
+        said.routes(seen.links, report)
+
+
+async def _listened(url: str, answer: Fetched, look: Look, pages: Pages, report: Report) -> None:
+    """Compare what a screen reader says of it with what it says of the page (the scheme's FAQ)."""
+    if pages.person is None or any(finding.code == "incomplete" for finding in report.findings):
+        return
+    try:
+        missing = lost(look.announced, await pages.person.listen(url, answer))
+    except (RenderError, TimeoutError) as error:
+        report.add("no-look", f"no browser could open the snapshot: {error}")
+        return
+    if missing:
+        more = (
+            f" and {len(missing) - _SHOWN_PASSAGES} more" if len(missing) > _SHOWN_PASSAGES else ""
+        )
+        shown = "; ".join(missing[:_SHOWN_PASSAGES])
+        report.add("accessibility", f"screen readers miss in it: {shown}{more}")
 
 
 def _needless(document: Page | None, look: Look, report: Report) -> None:

@@ -3,22 +3,31 @@
 import asyncio
 from dataclasses import dataclass
 
+from multidict import CIMultiDict
+
+from prerender.browser.accessibility import Announcement
 from prerender.browser.pool import Pool
 from prerender.browser.rendered import Departed, Seen, SerializeOptions
 from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.gateway import Gateway
+from prerender.gateway.visit import Document
+from prerender.tools.crawler import Fetched
 
 _ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """``status`` of the document; ``seen`` is None when the page went to ``url`` instead."""
+    """``status`` of the document; ``seen`` is None when the page went to ``url`` instead.
+
+    ``announced``: what a screen reader says of the page.
+    """
 
     url: str
     status: int
     seen: Seen | None
+    announced: tuple[Announcement, ...] = ()
 
 
 class Person:
@@ -60,4 +69,16 @@ class Person:
                 if rendered.partial:
                     raise RenderError(f"{url}: does not come to rest")
                 seen = await page.read()
-                return Look(seen.url, status, seen)
+                return Look(seen.url, status, seen, await page.announced())
+
+    async def listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
+        """What a screen reader says of an answer for the page at ``url``. Raises RenderError."""
+        limits = self._limits
+        headers = CIMultiDict({"Content-Type": answer.headers.get("Content-Type", "text/html")})
+        document = Document(200, headers, answer.body)
+        async with self._pool.place() as place, self._pool.page(place, limits.timeout) as page:
+            with self._gateway.visit(page.number, document) as visit:
+                async with asyncio.timeout(limits.timeout):
+                    return await page.listen(
+                        url, visit, budget=limits.budget, patience=limits.patience
+                    )

@@ -1,0 +1,86 @@
+"""What assistive technology is told of a page, such as a screen reader. Pure.
+
+Chromium's accessibility tree as a list: each element with a meaning of its own, its name and its
+state. Text is left out; it is compared as text.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# They say nothing but the text in them, or nothing that can be lost without it.
+_SILENT = frozenset(
+    {
+        "InlineTextBox",
+        "LabelText",
+        "LineBreak",
+        "ListMarker",
+        "RootWebArea",
+        "StaticText",
+        "generic",
+        "none",
+        "paragraph",
+    }
+)
+# States that are told when they are there, in words of their own or with their value.
+_STATES = ("level", "checked", "pressed", "expanded", "selected", "disabled", "required", "modal")
+_UNSET = (False, "false", None)
+_LONGEST_NAME = 100
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """An element: its role, its name, and its states, such as ``level 2`` or ``expanded``."""
+
+    role: str
+    name: str
+    states: tuple[str, ...]
+
+    @property
+    def meaning(self) -> "Announcement":
+        """What stays the same when a time or a counter in its name goes on."""
+        return Announcement(self.role, _DIGITS.sub("0", self.name), self.states)
+
+    def __str__(self) -> str:
+        return ", ".join([f"{self.role} “{self.name}”" if self.name else self.role, *self.states])
+
+
+def announced(nodes: Iterable[Mapping[str, Any]]) -> tuple[Announcement, ...]:
+    """What the nodes of a tree amount to (Chrome DevTools Protocol, Accessibility.AXNode)."""
+    return tuple(
+        _announcement(node, role)
+        for node in nodes
+        if not node.get("ignored") and (role := _value(node, "role")) not in _SILENT
+    )
+
+
+def lost(page: Iterable[Announcement], snapshot: Iterable[Announcement]) -> list[str]:
+    """What is announced of a page, but not of its snapshot, or less often there."""
+    left = Counter(one.meaning for one in snapshot)
+    missing = []
+    for one in page:
+        if left[one.meaning] > 0:
+            left[one.meaning] -= 1
+        else:
+            missing.append(str(one))
+    return missing
+
+
+def _announcement(node: Mapping[str, Any], role: str) -> Announcement:
+    name = " ".join(_value(node, "name").split())
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[:_LONGEST_NAME]}…"
+    properties = {one["name"]: one["value"].get("value") for one in node.get("properties", ())}
+    states = (
+        state if str(properties[state]).lower() == "true" else f"{state} {properties[state]}"
+        for state in _STATES
+        if properties.get(state) not in _UNSET
+    )
+    return Announcement(role, name, tuple(states))
+
+
+def _value(node: Mapping[str, Any], key: str) -> str:
+    return str(node.get(key, {}).get("value", ""))
