@@ -25,7 +25,7 @@ ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 # A process for each CPU; one that has nothing left takes tests of another one.
 PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal
-TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm
+TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm wrk
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
 .PHONY: run test test-long test-programs lint image image-test bench dist docs install frameworks clean
@@ -51,7 +51,7 @@ lint: .venv/dev.stamp
 	.venv/bin/lint-imports --no-cache
 
 bench: .venv/dev.stamp benchmarks/rivals/node_modules
-	@scripts/system-packages $(TEST_PROGRAMS) wrk
+	@scripts/system-packages $(TEST_PROGRAMS)
 	$(PIP) install --editable '.[bench]'
 	.venv/bin/python benchmarks/everything.py --node-modules benchmarks/rivals/node_modules \
 		$(if $(QUICK),--quick,--write)

@@ -21,6 +21,8 @@ from prerender.snapshots.purges import Purge, Purges
 _VERSION = 2
 _PAGE_BYTES = 8192
 _BUSY_SECONDS = 1.0
+# SQLite takes the limit as a C int.
+_MOST_LENGTH = 2**31 - 1
 # Another process may write to the file while we are replaced: our sum is checked now and then.
 _WRITES_BETWEEN_COUNTS = 256
 _EVICTED_AT_ONCE = 32
@@ -203,7 +205,8 @@ class Database:
             self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         # The length of a damaged value may be anything up to a gigabyte.
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self._max_bytes // 4 + 2**20)
+        longest = min(self._max_bytes // 4 + 2**20, _MOST_LENGTH)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
         # A power cut may undo the last writes; it does not damage the file.
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection

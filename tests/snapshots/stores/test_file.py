@@ -108,6 +108,12 @@ async def test_what_is_replaced_while_it_is_read_is_not_shown_again(tmp_path: Pa
         assert await store.get("k") == newer
 
 
+async def test_a_file_of_a_terabyte(tmp_path: Path) -> None:
+    async with opened(tmp_path, max_bytes=10**12) as file:
+        await file.set("a", b"1", 60)
+        assert await file.get("a") == b"1"
+
+
 async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
     tmp_path: Path,
 ) -> None:
