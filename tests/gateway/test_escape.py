@@ -144,5 +144,5 @@ async def test_without_the_gateway_it_would(start_origin: StartOrigin) -> None:
         touched = {match[1] for line in canary.touched if (match := re.search(r" /(\S+)", line))}
         assert len(touched) > 50, touched
         some = {"fetch", "img", "websocket", "worker-fetch", "beacon", "font", "service-worker"}
-        assert some | {"policies", "early-links", "download", "sign-in"} <= touched
+        assert some | {"policies", "early-links", "sign-in"} <= touched
         assert not any(line.startswith("UDP") for line in canary.touched)
