@@ -128,6 +128,18 @@ def test_files_in_commands_are_there() -> None:
                         assert (ROOT / word).exists(), command
 
 
+def test_each_rule_of_the_scheme_has_its_place_and_its_test() -> None:
+    rules = re.findall(
+        r"^\|.* \| `(\S+)` \| `(\S+)::(\w+)` \|$", (DOCS / "scheme.md").read_text(), re.MULTILINE
+    )
+    assert len(rules) > 30
+    for where, file, test in rules:
+        assert (ROOT / "prerender" / where).is_file(), where
+        assert re.search(
+            rf"^(async )?def {test}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE
+        ), test
+
+
 @dataclass(frozen=True)
 class Reader:
     """Somebody who tries what the pages say, where it runs during the tests."""
