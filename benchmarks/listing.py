@@ -47,10 +47,10 @@ async def measure(name: str, store: Store) -> None:
             await asyncio.sleep(0)
             longest = max(longest, time.perf_counter() - before)
 
-    await store.find(Query())
+    await store.lists.find(Query())
     others = asyncio.create_task(feel())
     started = time.perf_counter()
-    found = await store.find(Query(search="category-42/", sort="size", descending=True))
+    found = await store.lists.find(Query(search="category-42/", sort="size", descending=True))
     seconds = time.perf_counter() - started
     others.cancel()
     print(

@@ -44,7 +44,6 @@ from prerender.proxy.server import Limits, Server
 from prerender.rendering.opening import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
-from prerender.snapshots.histories import Histories, NotedSnapshots
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.opening import open_store
@@ -52,6 +51,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.snapshots.variants import Vary
 from prerender.telemetry import logs
 from prerender.telemetry.access_log import AccessLog, Line
+from prerender.telemetry.histories import Histories
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.popularity import Popularity
 from prerender.telemetry.records import Telemetry
@@ -98,8 +98,9 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
-        histories = Histories(store, settings.admin.versions)
+        histories = Histories(store.notes, settings.admin.versions)
         await stack.enter_async_context(histories.kept())
+        telemetry.renders.subscribe(histories)
         if settings.log.access != "none":
             access_log = _access_log(settings)
             telemetry.requests.subscribe(access_log)
@@ -107,7 +108,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         freshness = _freshness(settings)
         told = await _indexnow(settings, stack)
         snapshots = CachedSnapshots(
-            RecordedSnapshots(NotedSnapshots(renderer, histories), telemetry.renders),
+            RecordedSnapshots(renderer, telemetry.renders),
             store,
             freshness,
             patience=settings.render.timeout,
@@ -144,7 +145,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
 
-        purging = Purging(store, settings.public_url, tracking)
+        purging = Purging(store.purges, settings.public_url, tracking)
         importing = Importing(store, freshness, settings.public_url, target_of)
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
         admin_app.router.add_post("/import", importing.__call__)

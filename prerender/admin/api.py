@@ -112,7 +112,7 @@ class Api:
 
     async def summary(self, _: web.Request) -> web.Response:
         """How the proxy is, now and over the last hour."""
-        pool, store = self._pool.state, self._store
+        pool, store = self._pool.state, self._store.state()
         return web.json_response(
             {
                 "site": self._site,
@@ -134,7 +134,7 @@ class Api:
                     "available": store.available,
                     "memory": store.memory_bytes,
                     "in_memory": store.memory_entries,
-                    "faults": sum(store.counts.values()),
+                    "faults": sum(store.faults.values()),
                 },
                 "step": STEP_SECONDS,
                 "points": self._figures.points(),
@@ -181,7 +181,7 @@ class Api:
         """The kept snapshots, searched and sorted."""
         query = request.query
         state = query.get("state", "")
-        found = await self._store.find(
+        found = await self._store.lists.find(
             Query(
                 search=query.get("search", ""),
                 status=number(query.get("status"), "status", 0, 599),

@@ -47,7 +47,7 @@ async def _readyz(request: web.Request) -> web.Response:
     elif not pool.ready:
         answer = {"status": "no page", "pool": repr(pool)}
     status = 200 if answer["status"] == "ready" else 503
-    answer["degraded"] = [] if request.app[STORE].available else ["store"]
+    answer["degraded"] = [] if request.app[STORE].state().available else ["store"]
     return web.json_response(answer, status=status)
 
 

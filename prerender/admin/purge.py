@@ -14,7 +14,7 @@ from yarl import URL
 
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.snapshot import Target
-from prerender.snapshots.stores.store import Store
+from prerender.snapshots.stores.invalidation import Invalidation
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking
 
@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 class Purging:
     """Answers requests to purge from ``store``; auth.py decides who may."""
 
-    def __init__(self, store: Store, public: URL, tracking: Tracking) -> None:
-        self._store = store
+    def __init__(self, purges: Invalidation, public: URL, tracking: Tracking) -> None:
+        self._purges = purges
         self._public = public
         self._site = str(public.origin())
         self._tracking = tracking
@@ -48,7 +48,7 @@ class Purging:
         Raises ValueError with what is wrong with it.
         """
         purges = self._asked_for(body)
-        told = [await self._store.purge(purge) for purge in purges]
+        told = [await self._purges.purge(purge) for purge in purges]
         log.info("purged", count=len(purges), first=str(purges[0]))
         return len(purges), all(told)
 

@@ -18,12 +18,12 @@ from prerender.browser.accessibility import lost
 from prerender.browser.rendered import Look
 from prerender.rendering.viewer import Viewer
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.histories import Histories
 from prerender.snapshots.history import text_of
 from prerender.snapshots.listing import Row
 from prerender.snapshots.reading import read
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.store import Store
+from prerender.telemetry.histories import Histories
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking
 
@@ -66,7 +66,7 @@ class Pages:
         found: dict[str, object] = {"id": key, "snapshot": None, "reading": None}
         found["url"] = f"{self._site}{entry.page if entry else history.page if history else ''}"
         if entry is not None:
-            row, now = Row.of(key, entry, 0.0), time.time()
+            row, now = Row.of(entry, 0.0), time.time()
             url = str(found["url"])
             reading = await asyncio.to_thread(read, entry.snapshot.body, url)
             found["snapshot"] = shapes.of_entry(key, entry, row, self._site, now)

@@ -17,8 +17,8 @@ from prerender.browser.pool import Pool
 from prerender.config import Settings
 from prerender.rendering.viewer import Viewer
 from prerender.snapshots.cached import CachedSnapshots
-from prerender.snapshots.histories import Histories
 from prerender.snapshots.stores.store import Store
+from prerender.telemetry.histories import Histories
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
 from prerender.urls.tracking import Tracking

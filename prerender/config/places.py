@@ -103,7 +103,8 @@ def _store_url(value: str) -> str:
     if not known:
         raise ValueError(
             'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
-            'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
+            '"unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
+            "escape what is special in a password as %XX"
         )
     return value
 
@@ -124,6 +125,11 @@ def _is_store(url: SplitResult) -> bool:
         case "unix":
             database = re.fullmatch(r"[0-9]{1,5}", options.get("db", "0"), re.ASCII)
             return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
+        case "aiocache":
+            return (
+                not url.path
+                and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", url.netloc, re.ASCII) is not None
+            )
     return False
 
 

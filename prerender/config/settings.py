@@ -251,8 +251,8 @@ class Cache(_Section):
         "memory://",
         repr=False,
         description='"memory://", "file:///var/cache/prerender", '
-        '"redis://user:password@host:6379/0", "rediss://...", '
-        '"unix:///run/redis.sock?db=0".',
+        '"redis://user:password@host:6379/0", "rediss://...", "unix:///run/redis.sock?db=0", or '
+        'any other aiocache backend: "aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1".',
     )
     ttl: Duration = Field(3600, description="Time to live of a snapshot; 0 disables caching.")
     error_ttl: Duration = Field(

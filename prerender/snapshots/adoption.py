@@ -28,9 +28,9 @@ async def adopt(
     store is away. What has been purged since it was made stays so.
     """
     made = min(made, clock())
-    async with store.lease(target.key, 0) as fence:
-        old = await store.get(target.key, again=True)
-        if fence is None or (old is not None and old.stored >= made):
+    async with store.lease(target.key, 0) as lease:
+        old = lease.entry
+        if lease.fence is None or (old is not None and old.stored >= made):
             return "newer"
         if old is not None and old.snapshot.etag == snapshot.etag:
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
@@ -38,13 +38,14 @@ async def adopt(
         if not ttl:
             return "not kept"
         entry = Entry(
+            target.key,
             target.page,
             snapshot,
             stored=made,
             expires=made + ttl,
             # Numbers of purges are microseconds too (purges.py).
-            generation=min(store.generation, int(made * 1_000_000)),
-            fence=fence,
+            generation=min(lease.generation, int(made * 1_000_000)),
+            fence=lease.fence,
             variant=target.variant,
         )
-        return "kept" if await store.set(target.key, entry, freshness.kept(ttl)) else "not kept"
+        return "kept" if await store.set(entry, freshness.kept(ttl)) else "not kept"

@@ -22,7 +22,7 @@ from prerender.snapshots.freshness import (
 )
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Answer, Snapshot, Snapshots, Target
-from prerender.snapshots.stores.store import Store
+from prerender.snapshots.stores.store import Lease, Store
 
 Shown = Literal["fresh", "stale", "stale-if-error"]
 log = structlog.get_logger(__name__)
@@ -117,8 +117,8 @@ class CachedSnapshots:
         return await self._shared(target, lambda: self._render_anyway(target))
 
     async def _render_anyway(self, target: Target) -> Answer:
-        async with self._store.lease(target.key, self._patience) as fence:
-            return await self._render(target, fence or 0)
+        async with self._store.lease(target.key, self._patience) as lease:
+            return await self._render(target, lease)
 
     async def outlook(self, target: Target) -> Outlook:
         """What would be done for a target now. Nothing is."""
@@ -184,17 +184,15 @@ class CachedSnapshots:
 
     async def _render_if_nobody_does(self, target: Target, patience: float) -> Answer:
         """Render, or have what another replica renders, if that takes no longer than ``patience``."""
-        async with self._store.lease(target.key, patience) as fence:
+        async with self._store.lease(target.key, patience) as lease:
             # Whoever had the lease before, or was sooner in this process, may have kept something.
-            entry = await self._store.get(target.key, again=True)
             now = self._clock()
-            left_to_others = fence is None and not patience
-            if entry is not None and (now < entry.expires or left_to_others):
-                return replace(self._hit(entry, now), how="coalesced")
-            return await self._render(target, fence or 0)
+            left_to_others = lease.fence is None and not patience
+            if lease.entry is not None and (now < lease.entry.expires or left_to_others):
+                return replace(self._hit(lease.entry, now), how="coalesced")
+            return await self._render(target, lease)
 
-    async def _render(self, target: Target, fence: int) -> Answer:
-        generation = self._store.generation
+    async def _render(self, target: Target, lease: Lease) -> Answer:
         try:
             answer = await self._inner.snapshot(target)
         except NotRenderable as reason:
@@ -202,35 +200,34 @@ class CachedSnapshots:
                 # What was here is no page any more.
                 await self._store.delete(target.key)
                 raise
-            return await self._despite(reason, target, fence)
+            return await self._despite(reason, target, lease)
         except (RenderError, OriginError) as error:
-            return await self._despite(error, target, fence)
-        return await self._keep(answer, target, generation, fence)
+            return await self._despite(error, target, lease)
+        return await self._keep(answer, target, lease)
 
-    async def _despite(self, error: PrerenderError, target: Target, fence: int) -> Answer:
+    async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> Answer:
         """The old snapshot although there is no new one. Raises ``error`` if it is too old."""
-        old = await self._store.get(target.key)
+        old = await self._store.current(target.key, lease.entry)
         if old is None or self._clock() >= old.expires + self._freshness.stale_if_error:
             raise error
         log.warning("snapshot not renewed", url=target.url, reason=str(error))
-        return await self._stay(old, target, fence, "failed")
+        return await self._stay(old, lease, "failed")
 
-    async def _stay(self, old: Entry, target: Target, fence: int, why: str) -> Answer:
+    async def _stay(self, old: Entry, lease: Lease, why: str) -> Answer:
         """Keep the old snapshot, with a note on when to try again."""
         now = self._clock()
-        old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, fence))
-        await self._store.set(target.key, old, self._freshness.kept(self._freshness.ttl))
+        old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, lease.fence or 0))
+        await self._store.set(old, self._freshness.kept(self._freshness.ttl))
         return replace(self._hit(old, now), how="kept", detail=why)
 
-    async def _keep(self, answer: Answer, target: Target, generation: int, fence: int) -> Answer:
+    async def _keep(self, answer: Answer, target: Target, lease: Lease) -> Answer:
         """Put a new snapshot in the place of the old one, if it is good enough."""
         snapshot = answer.snapshot
-        old = await self._store.get(target.key)
+        old = await self._store.current(target.key, lease.entry)
         now = self._clock()
         if old is not None and (refused := self._refused(old, snapshot, now)):
             log.warning("snapshot not replaced", url=target.url, reason=refused)
-            old = replace(old, refusals=old.refusals + 1)
-            kept = await self._stay(old, target, fence, refused)
+            kept = await self._stay(replace(old, refusals=old.refusals + 1), lease, refused)
             return replace(kept, timings=answer.timings)
         same = old is not None and old.snapshot.etag == snapshot.etag
         if same and old is not None:
@@ -246,15 +243,16 @@ class CachedSnapshots:
         snapshot = await self._with_codings(snapshot, old)
         await self._watch_for_deploys(old, snapshot)
         entry = Entry(
+            target.key,
             target.page,
             snapshot,
             stored=now,
             expires=now + ttl,
-            generation=generation,
-            fence=fence,
+            generation=lease.generation,
+            fence=lease.fence or 0,
             variant=target.variant,
         )
-        stored = await self._store.set(target.key, entry, self._freshness.kept(ttl))
+        stored = await self._store.set(entry, self._freshness.kept(ttl))
         if stored:
             self._kept(target, "" if old is None else old.snapshot.etag, snapshot.etag)
         return replace(
@@ -284,7 +282,7 @@ class CachedSnapshots:
         if under_way and self._renewed_shell == before:
             return  # this is part of it
         log.info("a deploy is seen: snapshots of the old one are stale", shell=before)
-        await self._store.purge(Purge("shell", before, soft=True))
+        await self._store.purges.purge(Purge("shell", before, soft=True))
         if self._renewal is not None:
             self._renewal.cancel()
         self._renewed_shell = before

@@ -1,30 +1,47 @@
 """A snapshot as it is kept, and as bytes in the stores that are not ours alone.
 
-The format, all numbers big-endian: ``PRS3``, the fence (8 bytes, at a place of its own because Redis
-compares it), XXH3-64 of all that follows (8), length of the header (4), the header as JSON, the body,
-and its encoded forms in the order of the header. JSON because nothing that is read can run.
+The format, all numbers big-endian: ``PRS4``, the fence (8 bytes, at a fixed offset because Redis
+compares it), XXH3-64 of all the rest (8), the length of the header (4), the header as JSON, the body,
+and its encoded forms in the order of the header. JSON, because nothing that is read can run. The header
+contains the key, so that bytes that were stored under another key are not taken for this entry.
 """
 
 import json
+import re
 import struct
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
-from typing import Any
 
 import xxhash
 
 from prerender.errors import BadEntry
-from prerender.snapshots.snapshot import Facts, Snapshot
+from prerender.http.encodings import CODINGS, IDENTITY
+from prerender.snapshots import strict_json
+from prerender.snapshots.purges import MOST_TAGS, is_tag
+from prerender.snapshots.snapshot import Facts, Header, Snapshot
 from prerender.snapshots.variants import ORDINARY, Variant
 
-FORMAT = b"PRS3"
+FORMAT = b"PRS4"
+# The end of the year 9999, the last that an HTTP date can name.
+_LATEST = 253402300799
+# No setting and no page can ask for more.
+_LONGEST_SECONDS = 366 * 86400.0
+
 _PREFIX = struct.Struct(">4sQQL")
+_FENCE = slice(4, 12)
 _CHECKED_FROM = 20
+
+# RFC 9110, sections 5.1, 5.5 and 8.8.3.
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
+_VALUE = re.compile(r"[^\0-\x08\n-\x1f\x7f]*")
+_ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"', re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A kept snapshot of a ``variant`` of a page (path, query and ``#!`` fragment).
+
+    ``key``: what it is stored under.
 
     ``stored``, ``expires``, ``retry`` in Unix seconds: when it was rendered, until when it is fresh,
     and before when no refresh is worth trying again. ``refusals``: how often a worse snapshot was
@@ -33,6 +50,7 @@ class Entry:
     without a look at the store that it was read from.
     """
 
+    key: str
     page: str
     snapshot: Snapshot
     stored: float
@@ -41,8 +59,8 @@ class Entry:
     refusals: int = 0
     generation: int = 0
     fence: int = 0
-    variant: Variant = ORDINARY
     trusted: float = field(default=inf, compare=False)
+    variant: Variant = ORDINARY
 
     @property
     def size_bytes(self) -> int:
@@ -50,84 +68,170 @@ class Entry:
         return self.snapshot.size_bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The header: all but the bodies, of which it has the codings and lengths, identity first."""
+
+    key: str
+    page: str
+    variant: Variant
+    stored: float
+    expires: float
+    retry: float
+    refusals: int
+    generation: int
+    status: int
+    headers: tuple[Header, ...]
+    etag: str
+    last_modified: int
+    storable: bool
+    ttl: float | None
+    tags: tuple[str, ...]
+    shell: str
+    content_type: str
+    facts: Facts
+    bodies: tuple[tuple[str, int], ...]
+
+
 def encode(entry: Entry) -> bytes:
     """The bytes of an entry."""
     snapshot = entry.snapshot
-    header = {
-        "page": entry.page,
-        "variant": [entry.variant.device, entry.variant.language],
-        "stored": entry.stored,
-        "expires": entry.expires,
-        "retry": entry.retry,
-        "refusals": entry.refusals,
-        "generation": entry.generation,
-        "status": snapshot.status,
-        "headers": snapshot.headers,
-        "etag": snapshot.etag,
-        "last_modified": snapshot.last_modified,
-        "storable": snapshot.storable,
-        "ttl": snapshot.ttl,
-        "tags": snapshot.tags,
-        "shell": snapshot.shell,
-        "content_type": snapshot.content_type,
-        "facts": asdict(snapshot.facts),
-        "bodies": [
-            ["", len(snapshot.body)],
-            *([coding, len(body)] for coding, body in snapshot.encoded),
-        ],
-    }
-    text = json.dumps(header, separators=(",", ":")).encode("ascii")
-    parts = [text, snapshot.body, *(body for _, body in snapshot.encoded)]
-    checked = xxhash.xxh3_64(struct.pack(">L", len(text)))
-    for part in parts:
-        checked.update(part)
-    return b"".join((_PREFIX.pack(FORMAT, entry.fence, checked.intdigest(), len(text)), *parts))
+    bodies = ((IDENTITY, snapshot.body), *snapshot.encoded)
+    head = _Head(
+        key=entry.key,
+        page=entry.page,
+        variant=entry.variant,
+        stored=entry.stored,
+        expires=entry.expires,
+        retry=entry.retry,
+        refusals=entry.refusals,
+        generation=entry.generation,
+        status=snapshot.status,
+        headers=snapshot.headers,
+        etag=snapshot.etag,
+        last_modified=snapshot.last_modified,
+        storable=snapshot.storable,
+        ttl=snapshot.ttl,
+        tags=snapshot.tags,
+        shell=snapshot.shell,
+        content_type=snapshot.content_type,
+        facts=snapshot.facts,
+        bodies=tuple((coding, len(body)) for coding, body in bodies),
+    )
+    text = json.dumps(asdict(head), separators=(",", ":")).encode("ascii")
+    parts = [text, *(body for _, body in bodies)]
+    fence = struct.pack(">Q", entry.fence)
+    checksum = _checksum(fence, struct.pack(">L", len(text)), *parts)
+    return b"".join((_PREFIX.pack(FORMAT, entry.fence, checksum, len(text)), *parts))
 
 
-def decode(data: bytes, trusted: float = inf) -> Entry:
+def decode(data: bytes) -> Entry:
     """The entry that was made into these bytes. Raises BadEntry, and nothing else."""
     try:
-        magic, fence, checksum, length = _PREFIX.unpack_from(data)
-        if (
-            magic != FORMAT
-            or xxhash.xxh3_64_intdigest(memoryview(data)[_CHECKED_FROM:]) != checksum
-        ):
+        view = memoryview(data)
+        magic, fence, checksum, length = _PREFIX.unpack_from(view)
+        if magic != FORMAT or _checksum(view[_FENCE], view[_CHECKED_FROM:]) != checksum:
             raise BadEntry("not an entry of this version, or not a whole one")
         start = _PREFIX.size + length
-        header = json.loads(data[_PREFIX.size : start])
-        bodies = []
-        for coding, size in header["bodies"]:
-            bodies.append((coding, data[start : start + size]))
-            start += size
-        facts: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in header["facts"].items()
-        }
-        snapshot = Snapshot(
-            status=header["status"],
-            headers=tuple((name, value) for name, value in header["headers"]),
-            body=bodies[0][1],
-            etag=header["etag"],
-            last_modified=header["last_modified"],
-            storable=header["storable"],
-            facts=Facts(**facts),
-            ttl=header["ttl"],
-            tags=tuple(header["tags"]),
-            shell=header["shell"],
-            encoded=tuple(bodies[1:]),
-            content_type=header["content_type"],
-        )
-        return Entry(
-            header["page"],
-            snapshot,
-            header["stored"],
-            header["expires"],
-            header["retry"],
-            header["refusals"],
-            header["generation"],
-            fence,
-            Variant(*header["variant"]),
-            trusted,
-        )
-    except (struct.error, ValueError, TypeError, KeyError, IndexError) as error:
+        head = strict_json.read(_Head, data[_PREFIX.size : start])
+        bodies = _bodies(head.bodies, data, start)
+        if problem := _problem(head):
+            raise BadEntry(problem)
+    except (struct.error, ValueError, TypeError) as error:
         raise BadEntry(str(error)) from error
+    snapshot = Snapshot(
+        status=head.status,
+        headers=head.headers,
+        body=bodies[0][1],
+        etag=head.etag,
+        last_modified=head.last_modified,
+        storable=head.storable,
+        facts=head.facts,
+        ttl=head.ttl,
+        tags=head.tags,
+        shell=head.shell,
+        encoded=bodies[1:],
+        content_type=head.content_type,
+    )
+    return Entry(
+        head.key,
+        head.page,
+        snapshot,
+        head.stored,
+        head.expires,
+        head.retry,
+        head.refusals,
+        head.generation,
+        fence,
+        variant=head.variant,
+    )
+
+
+def not_ahead_of(entry: Entry, now: float, skew_seconds: float) -> Entry:
+    """The entry as the clock here sees it: no time or number in it is later than ``now`` and the skew.
+
+    Another machine's clock was wrong, or ours is: an entry from the future would never grow old, never
+    be renewed, or be newer than all purges.
+    """
+    latest = now + skew_seconds
+    if max(entry.stored, entry.retry - skew_seconds, entry.generation / 1_000_000) <= latest:
+        return entry
+    return replace(
+        entry,
+        stored=min(entry.stored, now),
+        expires=now if entry.stored > latest else entry.expires,
+        retry=min(entry.retry, latest),
+        generation=entry.generation if entry.generation / 1_000_000 <= latest else 0,
+    )
+
+
+def _checksum(*parts: bytes | memoryview) -> int:
+    checked = xxhash.xxh3_64()
+    for part in parts:
+        checked.update(part)
+    return checked.intdigest()
+
+
+def _bodies(
+    listed: tuple[tuple[str, int], ...], data: bytes, start: int
+) -> tuple[tuple[str, bytes], ...]:
+    """The bodies behind the header, which take all of the rest. Raises BadEntry."""
+    codings = [coding for coding, _ in listed]
+    if codings[:1] != [IDENTITY] or not set(codings[1:]) <= set(CODINGS):
+        raise BadEntry(f"content codings {codings}")
+    if len(set(codings)) < len(codings) or any(size < 0 for _, size in listed):
+        raise BadEntry(f"bodies {listed}")
+    found = []
+    for coding, size in listed:
+        found.append((coding, data[start : start + size]))
+        start += size
+    if start != len(data):
+        raise BadEntry(f"{len(data)} bytes instead of {start}")
+    return tuple(found)
+
+
+def _problem(head: _Head) -> str:
+    """Why no snapshot can have this header, or ''."""
+    if not 200 <= head.status <= 599:
+        return f"status {head.status}"
+    fields = [*head.headers, ("Content-Type", head.content_type)]
+    if not all(_NAME.fullmatch(name) and _is_value(value) for name, value in fields):
+        return "a header field that cannot be sent"
+    if not _ETAG.fullmatch(head.etag):
+        return f"entity-tag {head.etag!r}"
+    if len(head.tags) > MOST_TAGS or not all(map(is_tag, head.tags)):
+        return "its cache tags"
+    times = (head.stored, head.expires, head.retry, head.last_modified, head.ttl or 0)
+    if not all(0 <= time <= _LATEST for time in times):
+        return "a time that cannot be"
+    if not head.expires - head.stored <= _LONGEST_SECONDS:
+        return "fresh for too long"
+    return "" if min(head.refusals, head.generation) >= 0 else "a negative number"
+
+
+def _is_value(value: str) -> bool:
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return _VALUE.fullmatch(value) is not None

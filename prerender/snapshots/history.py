@@ -7,16 +7,16 @@ request of a crawler pays for it.
 import json
 import zlib
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from lxml import etree
 
 from prerender.errors import BadEntry
+from prerender.snapshots import strict_json
 from prerender.snapshots.reading import parse
-from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
+from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 
 # Redis compares the twelve bytes of the format and of a fence: of histories the last one counts.
-_MAGIC = b"PRH1" + bytes(8)
+_MAGIC = b"PRH2" + bytes(8)
 _LONGEST_TEXT = 65536
 _MOST_BYTES = 262144
 _MOST_UNPACKED_BYTES = 16 * 1024**2
@@ -54,8 +54,9 @@ class Render:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The last render of a page, and its versions, the newest first."""
+    """The last render of a page, and its versions, the newest first. ``key``: that of its snapshot."""
 
+    key: str
     page: str
     render: Render | None = None
     versions: tuple[Version, ...] = ()
@@ -107,21 +108,6 @@ def decode(data: bytes) -> History:
         unpacked = decoder.decompress(data[len(_MAGIC) :], _MOST_UNPACKED_BYTES)
         if not decoder.eof:
             raise BadEntry("not a whole history, or too large a one")
-        found = json.loads(unpacked)
-        return History(
-            found["page"],
-            None if found["render"] is None else _render(found["render"]),
-            tuple(Version(**version) for version in found["versions"]),
-        )
-    except (zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
+        return strict_json.read(History, unpacked)
+    except (zlib.error, ValueError) as error:
         raise BadEntry(str(error)) from error
-
-
-def _render(found: dict[str, Any]) -> Render:
-    fetches = tuple(Fetch._make(fetch) for fetch in found["timings"].pop("fetches"))
-    facts: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in found.pop("facts").items()
-    }
-    timings = Timings(**found.pop("timings"), fetches=fetches)
-    return Render(**found, timings=timings, facts=Facts(**facts))

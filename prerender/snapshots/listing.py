@@ -8,12 +8,13 @@ import heapq
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
+from prerender.snapshots import strict_json
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purges
 from prerender.snapshots.snapshot import HTML
-from prerender.snapshots.variants import Device
+from prerender.snapshots.variants import DEVICES, Device
 
 # How many rows are looked at before others get their turn: about a millisecond's worth.
 PIECE = 500
@@ -21,6 +22,7 @@ PIECE = 500
 Sort = Literal["page", "status", "age", "size", "seconds"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 Form = Literal["html", "markdown"]
+FORMS: tuple[Form, ...] = get_args(Form)
 State = Literal["fresh", "stale", "partial"]
 STATES: tuple[State, ...] = get_args(State)
 
@@ -54,21 +56,21 @@ class Row(NamedTuple):
     form: Form
 
     @classmethod
-    def of(cls, key: str, entry: Entry, until: float) -> "Row":
-        """The row of an entry that is kept under ``key``."""
+    def of(cls, entry: Entry, until: float) -> "Row":
+        """The row of an entry."""
         snapshot = entry.snapshot
         facts = snapshot.facts
         problems = (facts.failed_requests, facts.unanswered_requests, facts.errors)
         return cls(
-            key,
+            entry.key,
             entry.page,
             snapshot.title,
             snapshot.status,
-            entry.stored,
-            entry.expires,
-            until,
+            float(entry.stored),
+            float(entry.expires),
+            float(until),
             len(snapshot.body),
-            facts.real_seconds,
+            float(facts.real_seconds),
             facts.settled,
             facts.partial,
             sum(map(len, problems)),
@@ -91,10 +93,41 @@ class Row(NamedTuple):
         return "fresh" if now < self.expires else "stale"
 
 
+# Those of a row that JSON gives.
+_TYPES = tuple(
+    {list[str]: list, Device: str, Form: str}.get(kind, kind)
+    for kind in get_type_hints(Row).values()
+)
+_TAGS, _DEVICE, _FORM = map(Row._fields.index, ("tags", "device", "form"))
+
+
 def parse(lines: Sequence[bytes]) -> list[Row]:
-    """The rows whose dumps these are; those of other versions are left out."""
-    found = json.loads(b"[" + b",".join(lines) + b"]")
-    return [Row._make(row) for row in found if len(row) == len(Row._fields)]
+    """The rows whose dumps these are. What is no row of this version is left out."""
+    try:
+        found = strict_json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        found = []
+    if len(found) != len(lines):
+        found = [row for line in lines for row in _alone(line)]
+    return [Row._make(row) for row in found if _is_row(row)]
+
+
+def _alone(line: bytes) -> list[Any]:
+    try:
+        return [strict_json.loads(line)]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _is_row(row: Any) -> bool:
+    """By the types of its values: building them by strict_json would double the time of a list."""
+    return (
+        type(row) is list
+        and tuple(map(type, row)) == _TYPES
+        and all(type(tag) is str for tag in row[_TAGS])
+        and row[_DEVICE] in DEVICES
+        and row[_FORM] in FORMS
+    )
 
 
 @dataclass(frozen=True, slots=True)

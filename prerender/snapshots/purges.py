@@ -17,8 +17,11 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 # More are merged into purges of everything, the oldest first.
 MOST_RECORDS = 2000
 
+MOST_TAGS = 256
+
 _TAG = re.compile(r"[!-+\--~]{1,128}", re.ASCII)
-_MOST_TAGS = 256
+# Clocks differ, but not by days: a number of the far future would purge for ever.
+_MOST_AHEAD = 86400 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,13 @@ class Purges:
         self._searched = [purge for purge in self.records if purge.kind in ("prefix", "pattern")]
 
     @classmethod
-    def parse(cls, records: Iterable[tuple[bytes, int]]) -> "Purges":
-        """The purges of a store: dumps and numbers. What is of another version is left out."""
-        parsed = [(Purge.parse(data), number) for data, number in records]
+    def parse(cls, records: Iterable[tuple[bytes, int]], now: float) -> "Purges":
+        """The purges of a store: dumps and numbers. What cannot be a purge of this version is left out.
+
+        ``now`` in Unix seconds: by about the clock that the numbers are of.
+        """
+        latest = now * 1_000_000 + _MOST_AHEAD
+        parsed = [(Purge.parse(data), number) for data, number in records if 0 < number <= latest]
         return cls({purge: number for purge, number in parsed if purge is not None})
 
     def __len__(self) -> int:
@@ -121,7 +128,12 @@ def _means(purge: Purge, page: str) -> bool:
     return matches(purge.value, page)
 
 
+def is_tag(text: str) -> bool:
+    """Whether a text can be a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
 def tags_of(lists: Iterable[str]) -> tuple[str, ...]:
     """The tags in lists that are separated by commas or spaces, each once; what is none is left out."""
     found = dict.fromkeys(word for text in lists for word in re.split(r"[,\s]+", text))
-    return tuple(word for word in found if _TAG.fullmatch(word))[:_MOST_TAGS]
+    return tuple(word for word in found if is_tag(word))[:MOST_TAGS]

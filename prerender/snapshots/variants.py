@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from prerender.http.negotiation import preferences
 
 Device = Literal["desktop", "mobile"]
+DEVICES: tuple[Device, ...] = get_args(Device)
 
 # What phones have in their User-Agent and tablets have not (MDN, "Browser detection using the user
 # agent string"); Googlebot's phone has it too.

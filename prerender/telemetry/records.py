@@ -14,7 +14,7 @@ import structlog
 from prerender.config.types import CrawlerClass
 from prerender.http.head import BadMessage
 from prerender.http.trace_context import TraceContext, id_of
-from prerender.snapshots.snapshot import Answer, Facts, Target, Timings
+from prerender.snapshots.snapshot import Answer, Facts, Snapshot, Target, Timings
 
 # For a client that left before anything was sent to it, as nginx counts it.
 CLIENT_LEFT = 499
@@ -187,7 +187,7 @@ class RenderRecord(NamedTuple):
     ``time``: its beginning in Unix seconds; ``seconds``: until its end. ``outcome``: "not a page": the
     origin's answer is no HTML page; "cancelled": all who wanted it have left before it had a page.
     ``error`` and ``reason``: the name of the error's class and its text. ``timings`` and ``facts`` are
-    None where there is no snapshot. ``status`` and ``bytes`` are those of the snapshot.
+    None where there is no ``snapshot``, whose ``status`` and ``bytes`` are told.
     """
 
     time: float
@@ -201,6 +201,7 @@ class RenderRecord(NamedTuple):
     timings: Timings | None
     facts: Facts | None
     trace: TraceContext | None
+    snapshot: Snapshot | None
 
 
 class Channel(Generic[R]):

@@ -59,6 +59,7 @@ def _record(
         timings=None if answer is None else answer.timings,
         facts=None if snapshot is None else snapshot.facts,
         trace=trace,
+        snapshot=snapshot,
     )
 
 

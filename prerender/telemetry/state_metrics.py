@@ -138,7 +138,7 @@ class StateMetrics(Collector):
         )
 
     def _of_the_store(self) -> Iterable[Metric]:
-        store = self._store
+        store = self._store.state()
         yield GaugeMetricFamily(
             "prerender_refreshes_in_progress",
             "Stale snapshots that are being renewed.",
@@ -154,7 +154,7 @@ class StateMetrics(Collector):
             "prerender_store_faults",
             "Operations of the store that failed, and entries that could not be read.",
             ("operation",),
-            {(operation,): count for operation, count in store.counts.items()},
+            {(operation,): count for operation, count in store.faults.items()},
         )
         yield GaugeMetricFamily(
             "prerender_store_available",

@@ -29,6 +29,7 @@ from prerender.gateway.upstream import Upstream, open_session
 from prerender.http import headers
 from prerender.rendering import opening
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.stores.named import LACKS, named
 from prerender.snapshots.stores.opening import namespace
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.urls.ajax_crawling import PrettyURL
@@ -140,19 +141,31 @@ async def _store(settings: Settings) -> Line:
         return Line("store", "ok", "memory: snapshots are gone after a restart")
     if scheme == "file":
         return _folder(Path(unquote(urlsplit(url).path)))
+    if scheme == "aiocache":
+        return _backend(settings)
     redis = RedisCache(url, namespace(settings), max(settings.cache.timeout, 2.0))
     try:
         await redis.open()
         policy = await redis.eviction()
-    except StoreError as error:
-        remedy = "start it, or mend [cache] url; until then snapshots are kept in memory only"
-        return Line("store", "problem", f"{scheme}: {error}", remedy)
+    except (StoreError, TimeoutError) as error:
+        remedy = "start it, or correct [cache] url; until then snapshots are kept in memory only"
+        reason = str(error) or "no answer in time"
+        return Line("store", "problem", f"{scheme}: {reason}", remedy)
     finally:
         await redis.close()
     if policy not in ("", "volatile-lru"):
         text = f"{scheme}: answers; its maxmemory-policy is {policy}"
         return Line("store", "warning", text, "set maxmemory-policy to volatile-lru")
     return Line("store", "ok", f"{scheme}: answers")
+
+
+def _backend(settings: Settings) -> Line:
+    """That the class exists. What it needs is known to it alone."""
+    try:
+        found = named(settings.cache.url, namespace(settings), settings.cache.timeout)
+    except ValueError as error:
+        return Line("store", "problem", f"aiocache: {error}", "correct [cache] url")
+    return Line("store", "ok", f"aiocache: {type(found).__name__}; it has {LACKS}")
 
 
 def _folder(folder: Path) -> Line:

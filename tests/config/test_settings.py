@@ -134,7 +134,8 @@ AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
     'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
-    'or "unix:///a/socket?db=0"; escape what is special in a password as %XX'
+    '"unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
+    "escape what is special in a password as %XX"
 )
 AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"'
 

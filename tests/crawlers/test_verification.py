@@ -301,7 +301,7 @@ async def test_a_false_googlebot_gets_what_people_get(
     for address in ("203.0.113.1", "203.0.113.6", "66.249.66.1, 203.0.113.5", "unknown"):
         assert await shown(GOOGLEBOT, address) == "forwarded"
     assert await shown(GPTBOT, "203.0.113.1") == "forwarded"
-    assert proxy.running.store.memory_entries == 0
+    assert proxy.running.store.state().memory_entries == 0
     assert not [request for request in origin.requests if "X-Prerender" in request.headers]
     asked = origin.count("/")
     for _ in range(2):

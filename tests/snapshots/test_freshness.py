@@ -248,12 +248,12 @@ async def test_purged_softly_means_stale_and_purged_hard_means_gone(site: Site) 
     site.renders.tags = ("shop",)
     await site.get()
     site.clock.now += 10
-    await site.store.purge(Purge("tag", "shop", soft=True))
+    await site.store.purges.purge(Purge("tag", "shop", soft=True))
     site.clock.now += 1
     assert await site.status() == "prerender; hit; ttl=-1; detail=stale"
     await site.refreshed(2)
     assert await site.status() == "prerender; hit; ttl=100"
-    await site.store.purge(Purge("tag", "shop"))
+    await site.store.purges.purge(Purge("tag", "shop"))
     assert await site.status() == "prerender; fwd=miss; stored; ttl=100"
     assert await site.status() == "prerender; hit; ttl=100"
 
@@ -262,7 +262,7 @@ async def test_a_purge_during_a_render_counts_for_it(site: Site) -> None:
     site.renders.gate.clear()
     first = asyncio.create_task(site.get())
     await until(lambda: site.renders.running)
-    await site.store.purge(Purge("all"))
+    await site.store.purges.purge(Purge("all"))
     site.renders.gate.set()
     assert (await first).how == "miss"
     assert (await site.get()).how == "miss"
@@ -276,7 +276,7 @@ async def test_what_is_purged_while_its_render_fails_is_not_shown(site: Site) ->
     site.renders.gate.clear()
     asking = asyncio.create_task(site.get())
     await until(lambda: site.renders.running)
-    await site.store.purge(Purge("url", "/"))
+    await site.store.purges.purge(Purge("url", "/"))
     site.renders.gate.set()
     with pytest.raises(RenderError):
         await asking
@@ -358,9 +358,9 @@ async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:
     await cached.snapshot(hot)
     for number in range(300):
         await cached.snapshot(target(f"/{number}"))
-        assert memory.used_bytes <= 2_000_000
+        assert memory.values.used_bytes <= 2_000_000
         assert (await cached.snapshot(hot)).how == "hit"
-    assert 20 < len(memory) < 60
+    assert 20 < len(memory.values) < 60
 
 
 async def test_stale_in_the_whole_proxy(start_origin: StartOrigin, start_proxy: StartProxy) -> None:

@@ -28,6 +28,7 @@ NAMESPACE = "prerender:www.example.com:1:"
 def entry(
     page: str, *, status: int = 200, age: float = 0, ttl: float = 10_000, **more: object
 ) -> Entry:
+    key = str(more.get("key", "k"))
     body = f"<head><title>Page {page}</title></head>{'x' * int(str(more.get('size', 0)))}".encode(
         "utf-8", "surrogateescape"
     )
@@ -37,17 +38,17 @@ def entry(
     tags = ("lamps",) if "lamp" in page else ()
     snapshot = Snapshot(status, (), body, '"x"', 1, facts=facts, tags=tags)
     now = time.time()
-    return Entry(page, snapshot, now - age, now - age + ttl)
+    return Entry(key, page, snapshot, now - age, now - age + ttl)
 
 
 def entries() -> dict[str, Entry]:
     """Five entries whose ages are further apart than a test may take."""
     return {
-        "1": entry("/", size=30, seconds=0.3),
-        "2": entry("/#!/lamp/1", age=5000, size=10, seconds=0.1),
-        "3": entry("/#!/lamp/2", age=50_000, size=20, seconds=0.2),
-        "4": entry("/gone", status=404, age=2000, size=40, seconds=0.4),
-        "5": entry("/half", age=1000, partial=True, size=50, seconds=0.5),
+        "1": entry("/", key="1", size=30, seconds=0.3),
+        "2": entry("/#!/lamp/1", key="2", age=5000, size=10, seconds=0.1),
+        "3": entry("/#!/lamp/2", key="3", age=50_000, size=20, seconds=0.2),
+        "4": entry("/gone", key="4", status=404, age=2000, size=40, seconds=0.4),
+        "5": entry("/half", key="5", age=1000, partial=True, size=50, seconds=0.5),
     }
 
 
@@ -63,13 +64,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             slow = RedisCache(server.url, NAMESPACE, 0.5)
         made = Store(BoundedMemoryCache(10**8), slow)
         stack.push_async_callback(made.close)
-        for key, kept in entries().items():
-            assert await made.set(key, kept, 1000)
+        for kept in entries().values():
+            assert await made.set(kept, 1000)
         yield made
 
 
 async def keys(store: Store, query: Query) -> str:
-    return "".join(row.key for row in (await store.find(query)).rows)
+    return "".join(row.key for row in (await store.lists.find(query)).rows)
 
 
 async def test_lists_of_a_store(store: Store) -> None:
@@ -93,7 +94,7 @@ async def test_lists_of_a_store(store: Store) -> None:
     ]
     for query, expected in wanted:
         assert await keys(store, query) == expected, query
-    found = await store.find(Query(search="half"))
+    found = await store.lists.find(Query(search="half"))
     (row,) = found.rows
     assert (row.page, row.title, row.status, row.partial) == ("/half", "Page /half", 200, True)
     assert found.count == 1
@@ -107,7 +108,7 @@ async def test_pages_of_a_list(store: Store) -> None:
             query = Query(sort=sort, descending=descending, limit=2)
             seen = []
             while True:
-                found = await store.find(query)
+                found = await store.lists.find(query)
                 assert found.count == 5
                 seen += [row.key for row in found.rows]
                 if found.next is None:
@@ -118,16 +119,16 @@ async def test_pages_of_a_list(store: Store) -> None:
 
 
 async def test_what_is_purged_or_deleted_or_replaced(store: Store) -> None:
-    await store.purge(Purge("tag", "lamps", soft=True))
+    await store.purges.purge(Purge("tag", "lamps", soft=True))
     assert await keys(store, Query(state="stale", sort="page")) == "23"
-    await store.purge(Purge("url", "/gone"))
+    await store.purges.purge(Purge("url", "/gone"))
     assert await keys(store, Query(sort="page")) == "1235"
     await store.delete("5")
     assert await keys(store, Query(sort="page")) == "123"
-    await store.set("1", entry("/", status=410, age=-5), 1000)
+    await store.set(entry("/", status=410, age=-5, key="1"), 1000)
     assert await keys(store, Query(status=410)) == "1"
-    await store.purge(Purge("all"))
-    assert (await store.find(Query())).count == 0
+    await store.purges.purge(Purge("all"))
+    assert (await store.lists.find(Query())).count == 0
 
 
 async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
@@ -137,8 +138,8 @@ async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
         for slow in (None, file, RedisCache(server.url, NAMESPACE, 0.5)):
             store = Store(BoundedMemoryCache(10**8), slow)
             stack.push_async_callback(store.close)
-            await store.set("6", entry("/soon"), 0.1)
-            await store.set("7", entry("/later"), 100)
+            await store.set(entry("/soon", key="6"), 0.1)
+            await store.set(entry("/later", key="7"), 100)
             async with asyncio.timeout(5):
                 while await keys(store, Query(sort="page")) != "7":
                     await asyncio.sleep(0.02)
@@ -146,7 +147,7 @@ async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
 
 async def test_the_loop_goes_on_during_a_list(store: Store) -> None:
     for number in range(3000):
-        await store.set(f"k{number}", entry(f"/{number}"), 1000)
+        await store.set(entry(f"/{number}", key=f"k{number}"), 1000)
     turns = 0
 
     async def others() -> None:
@@ -156,7 +157,7 @@ async def test_the_loop_goes_on_during_a_list(store: Store) -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    assert (await store.find(Query())).count == 3005
+    assert (await store.lists.find(Query())).count == 3005
     task.cancel()
     assert turns > 5
 
@@ -164,9 +165,9 @@ async def test_the_loop_goes_on_during_a_list(store: Store) -> None:
 async def test_a_redis_that_is_away(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
         store = Store(BoundedMemoryCache(10**8), RedisCache(server.url, NAMESPACE, 0.5))
-        await store.set("1", entries()["1"], 1000)
+        await store.set(entries()["1"], 1000)
     with pytest.raises(StoreError):
-        await store.find(Query())
+        await store.lists.find(Query())
     await store.close()
 
 
@@ -174,12 +175,12 @@ async def test_the_lines_in_redis_are_bounded(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
         cache = RedisCache(server.url, NAMESPACE, 0.5)
         for number in range(50):
-            await cache.enlist(f"old{number}", b"[]", 0.001)
+            await cache.set(f"old{number}", entry("/old", key=f"old{number}"), 0.001)
         await asyncio.sleep(0.01)
         for number in range(5):
-            await cache.enlist(f"new{number}", b"[]", 100)
+            await cache.set(f"new{number}", entry("/new", key=f"new{number}"), 100)
         lines = [line async for piece in cache.lines() for line in piece]
-        assert lines == [b"[]"] * 5
+        assert [row.page for row in parse(lines)] == ["/new"] * 5
         await cache.close()
 
 
@@ -200,7 +201,7 @@ def test_titles(body: bytes, title: str) -> None:
 
 
 def test_lines_of_another_version_are_left_out() -> None:
-    row = Row.of("k", entries()["2"], time.time())
+    row = Row.of(entries()["2"], time.time())
     assert parse([row.dump(), b"[1,2,3]"]) == [row]
 
 
@@ -217,7 +218,7 @@ def test_every_row_is_on_one_page(
     pages: list[str], sort: Callable[[], None], limit: int, descending: bool
 ) -> None:
     now = time.time()
-    rows = parse([Row.of(str(n), entry(page), now + 9).dump() for n, page in enumerate(pages)])
+    rows = parse([Row.of(entry(page, key=str(n)), now + 9).dump() for n, page in enumerate(pages)])
     query = Query(sort=sort, limit=limit, descending=descending)  # type: ignore[arg-type]
     seen: list[str] = []
     while True:

@@ -275,7 +275,7 @@ async def test_what_may_not_be_kept_is_not(
         answer = await proxy.get("/private", headers=MARKDOWN)
         assert "# Lamp" in answer.text
         assert origin.count("/private") == count
-    assert proxy.running.store.memory_entries == 0
+    assert proxy.running.store.state().memory_entries == 0
 
 
 async def test_many_at_once_are_one_render(
@@ -286,7 +286,7 @@ async def test_many_at_once_are_one_render(
     assert len({answer.body for answer in answers}) == 1
     assert {answer.status for answer in answers} == {200}
     assert origin.count("/") == 1
-    assert proxy.running.store.memory_entries == 2
+    assert proxy.running.store.state().memory_entries == 2
 
 
 async def test_purges_mean_both_forms(start_origin: StartOrigin, start_proxy: StartProxy) -> None:

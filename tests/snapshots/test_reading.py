@@ -143,13 +143,13 @@ VERSION = Version(1.0, 200, '"x"', 10, "title", "text \u00e4 \udcff")
 
 
 def test_histories_are_what_they_were() -> None:
-    history = History("/#!a", RENDER, (VERSION, replace(VERSION, time=0.5)))
+    history = History("key", "/#!a", RENDER, (VERSION, replace(VERSION, time=0.5)))
     assert decode(encode(history)) == history
-    assert decode(encode(History("/"))) == History("/")
+    assert decode(encode(History("key", "/"))) == History("key", "/")
 
 
 def test_bad_histories_are_told_from_good_ones() -> None:
-    good = encode(History("/", RENDER, (VERSION,)))
+    good = encode(History("key", "/", RENDER, (VERSION,)))
     magic = good[:12]
     bad = [
         b"", b"x", good[:-3], magic, b"PRS1" + good[4:], magic + zlib.compress(b"[]"),
@@ -167,7 +167,7 @@ def snapshot(text: str) -> Snapshot:
 
 
 def test_a_version_begins_when_the_content_changes() -> None:
-    history = History("/")
+    history = History("key", "/")
     for text in ("a", "a", "b", "c", "d"):
         history = history.after(replace(RENDER, time=ord(text)), snapshot(text), 3)
     assert [version.text for version in history.versions] == ["d", "c", "b"]
@@ -178,7 +178,7 @@ def test_a_version_begins_when_the_content_changes() -> None:
 def test_a_history_is_bounded() -> None:
     import random
 
-    history = History("/", RENDER)
+    history = History("key", "/", RENDER)
     for number in range(50):
         text = " ".join(str(random.Random(number).getrandbits(64)) for _ in range(4000))
         history = history.after(RENDER, snapshot(text), 50)

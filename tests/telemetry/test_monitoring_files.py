@@ -96,7 +96,8 @@ async def told(start_origin: StartOrigin, start_proxy: StartProxy) -> Samples:
     """What a proxy tells after some of everything has happened to it."""
     page = "<title>a</title><p>Content</p><script src=/a.js></script>"
     origin = await pages(start_origin, {"/": page, "/a.js": "", "/text": "x"})
-    proxy = await start_proxy(origin.url)
+    # No Redis listens there: each lookup is a fault of the store.
+    proxy = await start_proxy(origin.url, {"cache": {"url": "redis://127.0.0.1:1/0"}})
     await until(proxy, "prerender_ready", 1)
     await asyncio.gather(*(proxy.crawl("/#!a") for _ in range(2)))
     await proxy.crawl("/#!a", headers={"User-Agent": GOOGLEBOT})
@@ -107,7 +108,6 @@ async def told(start_origin: StartOrigin, start_proxy: StartProxy) -> Samples:
     await reader.read()
     writer.close()
     await until(proxy, "prerender_requests_total", 5)
-    proxy.running.store.counts["get"] += 1  # as if Redis had failed
     return await samples(proxy)
 
 

@@ -83,14 +83,17 @@ class MarkdownSnapshots:
         if key:
             now = clock.now()
             entry = Entry(
+                key,
                 target.page,
                 snapshot,
                 stored=now,
                 expires=now + _KEPT_SECONDS,
-                generation=self._store.generation,
+                generation=self._store.purges.generation,
+                # There is no lease for it: the later one counts. Fences are microseconds, too.
+                fence=int(now * 1_000_000),
                 variant=target.variant,
             )
-            await self._store.set(key, entry, _KEPT_SECONDS)
+            await self._store.set(entry, _KEPT_SECONDS)
         return snapshot
 
 

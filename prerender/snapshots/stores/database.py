@@ -104,8 +104,8 @@ class Database:
         self._touched.update(dict.fromkeys(found, now))
         return [found.get(key) for key in keys]
 
-    def write(self, key: str, value: bytes, expires: float) -> None:
-        """Keep bytes until some Unix time, and drop others to make room."""
+    def write(self, key: str, value: bytes, expires: float, line: bytes | None = None) -> None:
+        """Keep bytes until some Unix time, and their line in lists; drop others to make room."""
         with self._transaction() as connection:
             self._note_use(connection)
             freed = _remove(connection, key)
@@ -113,6 +113,10 @@ class Database:
             size = (len(value) // _PAGE_BYTES + 2) * _PAGE_BYTES
             row = (key, time.time(), size, expires, value)
             connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", row)
+            if line is not None:
+                connection.execute(
+                    "INSERT OR REPLACE INTO lines VALUES (?, ?, ?)", (key, expires, line)
+                )
             used = self.used_bytes + size - freed
             self._writes += 1
             if self._writes % _WRITES_BETWEEN_COUNTS == 0:
@@ -121,14 +125,6 @@ class Database:
                 evicted = _evict(connection)
                 used = used - evicted if evicted else 0
         self.used_bytes = used
-
-    def enlist(self, key: str, line: bytes, expires: float) -> None:
-        """Keep the line of a list for a key that is kept; it goes with the key."""
-        with self._transaction() as connection:
-            query = (
-                "INSERT OR REPLACE INTO lines SELECT key, ?, ? FROM entries WHERE key = ? LIMIT 1"
-            )
-            connection.execute(query, (expires, line, key))
 
     def lines(self, prefix: str) -> Generator[list[bytes]]:
         """The lines of all keys with a prefix, in pieces, read over a separate connection."""
@@ -280,4 +276,4 @@ def _sum(connection: sqlite3.Connection) -> int:
 
 def _purges(connection: sqlite3.Connection, namespace: str) -> Purges:
     query = "SELECT CAST(purge AS BLOB), CAST(number AS INTEGER) FROM purges WHERE namespace = ?"
-    return Purges.parse(connection.execute(query, (namespace,)))
+    return Purges.parse(connection.execute(query, (namespace,)), time.time())

@@ -13,36 +13,34 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
-from aiocache.base import BaseCache
-from aiocache.serializers import NullSerializer
 
 from prerender.errors import StoreError, StoreGone
+from prerender.snapshots.listing import Row
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.backing import LONGEST_SECONDS
+from prerender.snapshots.stores.backing import LONGEST_SECONDS, BackingCache
+from prerender.snapshots.stores.commands import timed
 from prerender.snapshots.stores.database import FAULTS, Database
+from prerender.snapshots.stores.serializer import EncodedEntry
 
 FILE_NAME = "snapshots.sqlite3"
+_TIMEOUT_SECONDS = 2.0
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-class FileCache(BaseCache):  # type: ignore[misc]
+class FileCache(BackingCache):
     """Keeps bytes in ``folder``, of which the file takes about ``max_bytes``.
 
-    Keys begin with ``namespace``. To be opened before use; faults are StoreErrors.
+    Keys begin with ``namespace``. Faults are StoreErrors.
     """
 
     NAME = "file"
     shared = False
     reads_at_once = 1  # there is one thread for them
-    timeout_seconds = 2.0
 
     def __init__(self, folder: Path, namespace: str, max_bytes: int) -> None:
-        super().__init__(
-            serializer=NullSerializer(encoding=None), namespace=namespace, timeout=None
-        )
-        self._namespace = namespace
+        super().__init__(namespace=namespace, timeout=_TIMEOUT_SECONDS)
         self._max_bytes = max_bytes
         self._reading = ThreadPoolExecutor(1, "store-reading")
         self._writing = ThreadPoolExecutor(1, "store-writing")
@@ -50,6 +48,7 @@ class FileCache(BaseCache):  # type: ignore[misc]
         self._replacing = asyncio.Lock()
         self.database = Database(folder / FILE_NAME, max_bytes)
 
+    @timed
     async def open(self) -> None:
         """Create the folder and the file if needed. Raises StoreError if that fails."""
         replaced = self._replaced
@@ -80,7 +79,8 @@ class FileCache(BaseCache):  # type: ignore[misc]
         if seconds <= 0 or len(value) > self._max_bytes / 4:
             return False
         expires = time.time() + seconds
-        await self._run(self._writing, self.database.write, key, value, expires)
+        line = Row.of(value.entry, expires).dump() if isinstance(value, EncodedEntry) else None
+        await self._run(self._writing, self.database.write, key, value, expires, line)
         return True
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
@@ -90,18 +90,14 @@ class FileCache(BaseCache):  # type: ignore[misc]
         return int(await self._run(self._writing, self.database.remove, key))
 
     async def _clear(self, namespace: str | None = None, _conn: Any = None) -> bool:
-        await self._run(self._writing, self.database.remove_all, namespace or "")
+        prefix = self.namespace if namespace is None else namespace
+        await self._run(self._writing, self.database.remove_all, prefix)
         return True
-
-    async def enlist(self, key: str, row: bytes, ttl: float) -> None:
-        """Keep the line of a list for what is kept under ``key``."""
-        expires = time.time() + ttl
-        await self._run(self._writing, self.database.enlist, self._namespace + key, row, expires)
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
         """The lines of all that is kept, in pieces; others may read and write meanwhile."""
         with ThreadPoolExecutor(1, "store-listing") as thread:
-            pieces = self.database.lines(self._namespace)
+            pieces = self.database.lines(self.namespace)
             try:
                 while piece := await self._run(thread, next, pieces, None):
                     yield piece
@@ -109,24 +105,16 @@ class FileCache(BaseCache):  # type: ignore[misc]
                 # Its connection is its thread's.
                 await self._in(thread, pieces.close)
 
+    @timed
     async def purge(self, purge: Purge) -> Purges:
         """Write a purge down; all that are remembered."""
-        return await self._run(self._writing, self.database.purge, self._namespace, purge)
+        return await self._run(self._writing, self.database.purge, self.namespace, purge)
 
+    @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last one has this number."""
-        found = await self._run(self._reading, self.database.purges, self._namespace)
+        found = await self._run(self._reading, self.database.purges, self.namespace)
         return None if found.generation == generation else found
-
-    async def acquire(self, key: str) -> int:
-        """0: nobody else renders for this file."""
-        return 0
-
-    async def extend(self, key: str, fence: int) -> None:
-        """Nothing: there are no leases."""
-
-    async def release(self, key: str, fence: int) -> None:
-        """Nothing: there are no leases."""
 
     async def _close(self, *_: Any, **__: Any) -> None:
         await self._in(self._reading, self.database.close_reader)

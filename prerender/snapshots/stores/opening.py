@@ -6,14 +6,20 @@ from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import structlog
+
 from prerender.config import Settings
 from prerender.errors import ConfigError
 from prerender.http import headers
 from prerender.snapshots.entry import FORMAT
+from prerender.snapshots.stores.backing import BackingCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.named import LACKS, named
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
+
+log = structlog.get_logger(__name__)
 
 
 async def open_store(settings: Settings) -> Store:
@@ -24,15 +30,27 @@ async def open_store(settings: Settings) -> Store:
     """
     cache = settings.cache
     scheme = cache.url.partition(":")[0]
-    slow: FileCache | RedisCache | None = None
+    slow: BackingCache | None = None
     if scheme == "file":
         folder = await asyncio.to_thread(_folder, cache.url)
         slow = FileCache(folder, namespace(settings), cache.file_max_bytes)
+    elif scheme == "aiocache":
+        slow = _named(settings)
     elif scheme != "memory":
         slow = RedisCache(cache.url, namespace(settings), cache.timeout)
     store = Store(BoundedMemoryCache(cache.max_bytes), slow)
     await store.open()
     return store
+
+
+def _named(settings: Settings) -> BackingCache:
+    cache = settings.cache
+    try:
+        found = named(cache.url, namespace(settings), cache.timeout)
+    except ValueError as error:
+        raise ConfigError([f"[cache] url: {cache.url}: {error}"]) from error
+    log.warning("the store can do less than those of the proxy", store=found.NAME, lacks=LACKS)
+    return found
 
 
 def _folder(url: str) -> Path:

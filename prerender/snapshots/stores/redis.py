@@ -10,14 +10,11 @@ microseconds of Redis's clock, the only one that all replicas share. A counter w
 evicted, and then begin anew.
 """
 
-import asyncio
 import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable
 from typing import Any, TypeVar, cast
 
-from aiocache.base import BaseCache
-from aiocache.serializers import NullSerializer
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -25,8 +22,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from prerender.errors import StoreError, StoreGone
+from prerender.snapshots.listing import Row
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
-from prerender.snapshots.stores.backing import LONGEST_SECONDS
+from prerender.snapshots.stores.backing import LONGEST_SECONDS, BackingCache
+from prerender.snapshots.stores.commands import timed
+from prerender.snapshots.stores.serializer import EncodedEntry
 
 # Each is held for one round trip only: more would not be quicker, and each has to be made.
 _CONNECTIONS = 16
@@ -37,56 +37,69 @@ local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 """
 # A snapshot does not replace one that was rendered under a later lease. The first twelve bytes are the
-# format and the fence (entry.py); what is of another format or another type is replaced.
-_SET = """
+# format and the fence (entry.py); what is of another format or another type is replaced, and so is what
+# has a fence of the future, which nobody was given.
+#
+# The lines of lists are in a hash; beside it the time until each is kept, by which old ones are found.
+# Neither is bound to the snapshots, which Redis may evict, so there are bounds of their own.
+_SET = f"""{_NOW}
 local old = redis.pcall('GETRANGE', KEYS[1], 0, 11)
 if type(old) == 'string' and #old == 12 and old:sub(1, 4) == ARGV[1]:sub(1, 4)
-    and old:sub(5, 12) > ARGV[1]:sub(5, 12) then return 0 end
+    and old:sub(5, 12) > ARGV[1]:sub(5, 12)
+    and struct.unpack('>I8', old:sub(5, 12)) <= tonumber(now) then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if not KEYS[2] then return 1 end
+local lines, times = KEYS[2], KEYS[2] .. ':until'
+if redis.call('TYPE', lines).ok ~= 'hash' then redis.call('DEL', lines) end
+if redis.call('TYPE', times).ok ~= 'zset' then redis.call('DEL', times) end
+redis.call('HSET', lines, ARGV[3], ARGV[4])
+redis.call('ZADD', times, ARGV[5], ARGV[3])
+local old = redis.call('ZRANGEBYSCORE', times, '-inf', ARGV[6], 'LIMIT', 0, 20)
+local above = redis.call('ZCARD', times) - 200000
+if #old == 0 and above > 0 then old = redis.call('ZRANGE', times, 0, math.min(above, 20) - 1) end
+if #old > 0 then
+    redis.call('HDEL', lines, unpack(old))
+    redis.call('ZREM', times, unpack(old))
+end
+redis.call('EXPIRE', lines, 31536000)
+redis.call('EXPIRE', times, 31536000)
 return 1
 """
+# Something without an end, or with a late one, is no lease of anybody.
 _ACQUIRE = f"""{_NOW}
-if redis.call('SET', KEYS[1], now, 'NX', 'PX', ARGV[1]) then return now end
-return false
+local left = redis.call('PTTL', KEYS[1])
+if left >= 0 and left <= tonumber(ARGV[1]) then return false end
+redis.call('SET', KEYS[1], now, 'PX', ARGV[1])
+return now
 """
 _EXTEND = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 """
 _RELEASE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """
+# A last number that is none, or lies more than a day ahead, is not continued.
 _PURGE = f"""{_NOW}
-local last = redis.call('HGET', KEYS[1], '')
-if last and tonumber(last) >= tonumber(now) then now = string.format('%.0f', last + 1) end
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
+local last = tonumber(redis.call('HGET', KEYS[1], '') or '0') or 0
+if last >= tonumber(now) and last < tonumber(now) + 86400000000 then
+    now = string.format('%.0f', last + 1)
+end
 redis.call('HSET', KEYS[1], '', now, ARGV[1], now)
 return redis.call('HGETALL', KEYS[1])
 """
 _PURGES = """
-if (redis.call('HGET', KEYS[1], '') or '0') == ARGV[1] then return false end
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {} end
+if redis.call('HGET', KEYS[1], '') == ARGV[1] then return false end
 return redis.call('HGETALL', KEYS[1])
 """
-# The lines of lists are in a hash; beside it the time until each is kept, by which old ones are found.
-# Neither is bound to the snapshots, which Redis may evict, so there are bounds of their own.
-_ENLIST = """
-local times = KEYS[1] .. ':until'
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('ZADD', times, ARGV[3], ARGV[1])
-local old = redis.call('ZRANGEBYSCORE', times, '-inf', ARGV[4], 'LIMIT', 0, 20)
-local above = redis.call('ZCARD', times) - 200000
-if #old == 0 and above > 0 then old = redis.call('ZRANGE', times, 0, math.min(above, 20) - 1) end
-if #old > 0 then
-    redis.call('HDEL', KEYS[1], unpack(old))
-    redis.call('ZREM', times, unpack(old))
-end
-redis.call('EXPIRE', KEYS[1], 31536000)
-redis.call('EXPIRE', times, 31536000)
-"""
 _UNLIST = """
-redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('ZREM', KEYS[1] .. ':until', ARGV[1])
+redis.pcall('HDEL', KEYS[1], ARGV[1])
+redis.pcall('ZREM', KEYS[1] .. ':until', ARGV[1])
 """
 # Joined to one: a client takes long for many small ones.
 _LINES = """
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {'0', ''} end
 local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 1000)
 local lines = {}
 for i = 2, #found[2], 2 do lines[#lines + 1] = found[2][i] end
@@ -96,10 +109,10 @@ return {found[1], table.concat(lines, '\\n')}
 T = TypeVar("T")
 
 
-class RedisCache(BaseCache):  # type: ignore[misc]
+class RedisCache(BackingCache):
     """Keeps bytes in the Redis at ``url``; keys begin with ``namespace``. Faults are StoreErrors.
 
-    ``timeout_seconds`` is for making a connection; an operation waits as long as its caller.
+    ``timeout_seconds`` is for each operation, and for making a connection.
     """
 
     NAME = "redis"
@@ -107,15 +120,11 @@ class RedisCache(BaseCache):  # type: ignore[misc]
     reads_at_once = 2  # one may be long, or late
 
     def __init__(self, url: str, namespace: str, timeout_seconds: float) -> None:
-        super().__init__(
-            serializer=NullSerializer(encoding=None), namespace=namespace, timeout=None
-        )
-        self.timeout_seconds = timeout_seconds
-        self._namespace = namespace
+        super().__init__(namespace=namespace, timeout=timeout_seconds)
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=_CONNECTIONS,
-            # Each operation has a timeout as a whole (store.py); these would cost time at each of them.
+            # Each operation has a timeout as a whole; these would cost time at each of them.
             timeout=None,
             socket_timeout=None,
             socket_connect_timeout=timeout_seconds,
@@ -124,24 +133,19 @@ class RedisCache(BaseCache):  # type: ignore[misc]
             retry=Retry(NoBackoff(), 1),
         )
         self._redis = Redis.from_pool(pool)
-        scripts = (_SET, _ACQUIRE, _EXTEND, _RELEASE, _PURGE, _PURGES, _ENLIST, _UNLIST, _LINES)
+        scripts = (_SET, _ACQUIRE, _EXTEND, _RELEASE, _PURGE, _PURGES, _UNLIST, _LINES)
         self._scripts = {script: self._redis.register_script(script) for script in scripts}
 
+    @timed
     async def open(self) -> None:
-        """Ask whether it is there and lets us in. Raises StoreError."""
-        try:
-            async with asyncio.timeout(self.timeout_seconds):
-                await self._result(self._redis.ping())
-        except TimeoutError:
-            raise StoreGone("no answer in time") from None
+        """Ask whether it is there and lets us in."""
+        await self._result(self._redis.ping())
 
+    @timed
     async def eviction(self) -> str:
-        """Its maxmemory-policy, '' where it does not tell. Raises StoreError."""
+        """Its maxmemory-policy, '' where it does not tell."""
         try:
-            async with asyncio.timeout(self.timeout_seconds):
-                told = await self._result(self._redis.config_get("maxmemory-policy"))
-        except TimeoutError:
-            raise StoreGone("no answer in time") from None
+            told = await self._result(self._redis.config_get("maxmemory-policy"))
         except StoreGone:
             raise
         except StoreError:
@@ -169,34 +173,36 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         milliseconds = round((LONGEST_SECONDS if ttl is None else ttl) * 1000)
         if milliseconds <= 0:
             return False
-        return bool(await self._call(_SET, key, value, milliseconds))
+        if not isinstance(value, EncodedEntry):
+            return bool(await self._call(_SET, [key], value, milliseconds))
+        now = time.time()
+        until = now + milliseconds / 1000
+        line = Row.of(value.entry, until).dump()
+        more = (value.entry.key, line, until, now)
+        return bool(await self._call(_SET, [key, self._lines], value, milliseconds, *more))
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return bool(await self._result(self._redis.exists(key)))
 
     async def _delete(self, key: str, _conn: Any = None) -> int:
-        await self._call(_UNLIST, f"{self._namespace}lines", key.removeprefix(self._namespace))
+        await self._call(_UNLIST, [self._lines], key.removeprefix(self.namespace))
         return int(await self._result(self._redis.unlink(key)))
-
-    async def enlist(self, key: str, row: bytes, ttl: float) -> None:
-        """Keep the line of a list for what is kept under ``key``."""
-        until = time.time() + ttl
-        await self._call(_ENLIST, f"{self._namespace}lines", key, row, until, time.time())
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
         """The lines of what is kept, and of what was evicted since; a command reads a thousand."""
         cursor = b"0"
         while True:
-            cursor, found = await self._call(_LINES, f"{self._namespace}lines", cursor)
+            cursor, found = await self._call(_LINES, [self._lines], cursor)
             if found:
                 yield found.split(b"\n")
             if cursor == b"0":
                 return
 
+    @timed
     async def purge(self, purge: Purge) -> Purges:
         """Tell all replicas of a purge; all that are remembered."""
-        key = f"{self._namespace}purges"
-        found = await self._call(_PURGE, key, purge.dump())
+        key = f"{self.namespace}purges"
+        found = await self._call(_PURGE, [key], purge.dump())
         purges = _purges_of(found)
         if len(purges) > MOST_RECORDS:
             await self._merge(key, purges)
@@ -212,33 +218,41 @@ class RedisCache(BaseCache):  # type: ignore[misc]
         await self._result(self._redis.hset(key, mapping=new))
         await self._result(self._redis.hdel(key, *gone))
 
+    @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last one has this number."""
-        found = await self._call(_PURGES, f"{self._namespace}purges", generation)
+        found = await self._call(_PURGES, [f"{self.namespace}purges"], generation)
         return None if found is None else _purges_of(found)
 
+    @timed
     async def acquire(self, key: str) -> int | None:
         """A fence if nobody else holds the lease of a key; None if somebody does."""
-        fence = await self._call(_ACQUIRE, self._lease(key), _LEASE_MILLISECONDS)
+        fence = await self._call(_ACQUIRE, [self._lease(key)], _LEASE_MILLISECONDS)
         return None if fence is None else int(fence)
 
+    @timed
     async def extend(self, key: str, fence: int) -> None:
         """Hold a lease for some seconds more."""
-        await self._call(_EXTEND, self._lease(key), fence, _LEASE_MILLISECONDS)
+        await self._call(_EXTEND, [self._lease(key)], fence, _LEASE_MILLISECONDS)
 
+    @timed
     async def release(self, key: str, fence: int) -> None:
         """Give a lease back, if it is still held."""
-        await self._call(_RELEASE, self._lease(key), fence)
+        await self._call(_RELEASE, [self._lease(key)], fence)
 
     async def _close(self, *_: Any, **__: Any) -> None:
         await self._redis.aclose()
         await self._redis.connection_pool.aclose()
 
-    def _lease(self, key: str) -> str:
-        return f"{self._namespace}lease:{key}"
+    @property
+    def _lines(self) -> str:
+        return f"{self.namespace}lines"
 
-    async def _call(self, script: str, key: str, *arguments: Any) -> Any:
-        return await self._result(self._scripts[script](keys=[key], args=list(arguments)))
+    def _lease(self, key: str) -> str:
+        return f"{self.namespace}lease:{key}"
+
+    async def _call(self, script: str, keys: list[str], *arguments: Any) -> Any:
+        return await self._result(self._scripts[script](keys=keys, args=list(arguments)))
 
     @staticmethod
     async def _result(command: Awaitable[T]) -> T:
@@ -253,4 +267,5 @@ class RedisCache(BaseCache):  # type: ignore[misc]
 def _purges_of(found: list[bytes]) -> Purges:
     """Of the names and values of the hash, one after the other."""
     pairs = zip(found[::2], found[1::2], strict=True)
-    return Purges.parse((name, int(number)) for name, number in pairs if name)
+    records = ((name, int(number)) for name, number in pairs if name and number.isdigit())
+    return Purges.parse(records, time.time())

@@ -16,13 +16,14 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
+from aiocache.serializers import NullSerializer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from prerender.errors import ConfigError, StoreError
 from prerender.snapshots.cached import CachedSnapshots
-from prerender.snapshots.entry import Entry, decode, encode
+from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.listing import Query
 from prerender.snapshots.purges import MOST_RECORDS, Purge
@@ -39,9 +40,11 @@ NO_MEMORY = 0
 
 @asynccontextmanager
 async def opened(
-    folder: Path, max_bytes: int = 10**8, namespace: str = "a:"
+    folder: Path, max_bytes: int = 10**8, namespace: str = "a:", *, raw: bool = False
 ) -> AsyncIterator[FileCache]:
     file = FileCache(folder, namespace, max_bytes)
+    if raw:
+        file.serializer = NullSerializer(encoding=None)
     await file.open()
     try:
         yield file
@@ -53,13 +56,13 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def entry(size: int = 1000, page: str = "/") -> Entry:
+def entry(size: int = 1000, page: str = "/", key: str = "k") -> Entry:
     body = (page.encode() * size)[:size]
-    return Entry(page, Snapshot(200, (), body, '"x"', 1), time.time(), time.time() + 100)
+    return Entry(key, page, Snapshot(200, (), body, '"x"', 1), time.time(), time.time() + 100)
 
 
 async def test_it_is_a_cache_of_aiocache(tmp_path: Path) -> None:
-    async with opened(tmp_path / "new") as file:
+    async with opened(tmp_path / "new", raw=True) as file:
         assert await file.get("k") is None
         assert await file.set("k", b"v", 60)
         assert await file.get("k") == b"v"
@@ -84,7 +87,10 @@ async def test_it_is_a_cache_of_aiocache(tmp_path: Path) -> None:
 
 
 async def test_two_sites_in_one_file(tmp_path: Path) -> None:
-    async with opened(tmp_path) as one, opened(tmp_path, namespace="b:") as other:
+    async with (
+        opened(tmp_path, raw=True) as one,
+        opened(tmp_path, namespace="b:", raw=True) as other,
+    ):
         await one.set("k", b"one", 60)
         await other.set("k", b"other", 60)
         await one.purge(Purge("all"))
@@ -97,12 +103,12 @@ async def test_what_is_replaced_while_it_is_read_is_not_shown_again(tmp_path: Pa
     older, newer = entry(page="older"), entry(page="newer")
     async with opened(tmp_path) as file:
         store = Store(BoundedMemoryCache(10**6), file)
-        assert await file.set("k", encode(older), 60)
+        assert await file.set("k", older, 60)
         assert await store.get("another") is None
         with closing(sqlite3.connect(tmp_path / FILE_NAME)) as writer:
             writer.execute("BEGIN IMMEDIATE")  # the file cannot be written to
             reading = asyncio.create_task(store.get("k"))
-            writing = asyncio.create_task(store.set("k", newer, 60))
+            writing = asyncio.create_task(store.set(newer, 60))
             await reading
         assert await writing
         assert await store.get("k") == newer
@@ -118,7 +124,7 @@ async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
     tmp_path: Path,
 ) -> None:
     bound = 20_000_000
-    async with opened(tmp_path, bound) as file:
+    async with opened(tmp_path, bound, raw=True) as file:
         await file.set("hot", b"h" * 1000, 60)
         for number in range(800):
             await file.set(f"{number}", os.urandom(50_000), 60)
@@ -130,13 +136,13 @@ async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago(
         assert kept == list(range(800 - len(kept), 800))
         assert not await file.set("large", b"x" * (bound // 4 + 1), 60)
     assert size_of(tmp_path) < bound * 1.3
-    async with opened(tmp_path, bound // 4) as file:
+    async with opened(tmp_path, bound // 4, raw=True) as file:
         await file.set("one more", b"x", 60)
         assert file.database.used_bytes <= bound // 4
 
 
 async def test_the_event_loop_does_not_wait(tmp_path: Path) -> None:
-    async with opened(tmp_path) as file:
+    async with opened(tmp_path, raw=True) as file:
         other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         try:
@@ -166,7 +172,7 @@ async def test_snapshots_and_purges_survive_a_restart(tmp_path: Path) -> None:
             assert answer.how == expected
             assert answer.snapshot.last_modified == 1
     async with opened(tmp_path) as file:
-        await Store(BoundedMemoryCache(10**6), file, clock).purge(Purge("all"))
+        await Store(BoundedMemoryCache(10**6), file, clock).purges.purge(Purge("all"))
     async with opened(tmp_path) as file:
         store = Store(BoundedMemoryCache(10**6), file, clock)
         cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock=clock)
@@ -192,7 +198,7 @@ async def test_purges_are_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "another version", "middle"])
 async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
     path = tmp_path / FILE_NAME
-    async with opened(tmp_path) as file:
+    async with opened(tmp_path, raw=True) as file:
         for number in range(50):
             await file.set(f"{number}", os.urandom(20_000), 60)
     whole = path.read_bytes()
@@ -211,7 +217,7 @@ async def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: str) -> None:
         for number in range(50):
             assert await store.get(f"{number}") is None
         async with asyncio.timeout(30):
-            while not await store.set("k", entry(), 60):
+            while not await store.set(entry(key="k"), 60):
                 await asyncio.sleep(0.05)
         assert await store.get("k") is not None
 
@@ -223,12 +229,12 @@ async def test_a_bad_entry_is_a_miss_and_is_overwritten(tmp_path: Path) -> None:
         cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0)
         page = target()
         await cached.snapshot(page)
-        whole = await file.get(page.key)
+        whole = await file.get(page.key, loads_fn=lambda data: data)
         assert whole is not None
         for count, bad in enumerate((b"", b"PRS0" + whole[4:], whole[:-1], b"\x80\x04.", b"{}"), 2):
-            await file.set(page.key, bad, 60)
+            await file.set(page.key, bad, 60, dumps_fn=bytes)
             assert (await cached.snapshot(page)).how == "miss"
-            assert store.counts["bad entries"] == count - 1
+            assert store.state().faults["bad entries"] == count - 1
             assert (await cached.snapshot(page)).how == "hit"
             assert renders.count == count
 
@@ -240,7 +246,7 @@ async def test_a_bad_entry_is_a_miss_and_is_overwritten(tmp_path: Path) -> None:
 def test_any_bytes_in_the_file_are_at_most_a_miss(tmp_path: Path, bad: bytes) -> None:
     async def check() -> None:
         async with opened(tmp_path) as file:
-            await file.set("k", bad, 60)
+            await file.set("k", bad, 60, dumps_fn=bytes)
             store = Store(BoundedMemoryCache(10**6), file)
             assert await store.get("k") is None
 
@@ -322,9 +328,9 @@ async def damaged_copies(folder: Path) -> list[dict[str, bytes]]:
     async with store_at(folder) as store:
         for number in range(30):
             key = f"{number:032}"
-            assert await store.set(key, entry(3000), 600)
-            await store.note(key, b"x" * 100, 600)
-        await store.purge(Purge("tag", "lamps"))
+            assert await store.set(entry(3000, key=key), 600)
+            await store.notes.set(key, b"x" * 100, 600)
+        await store.purges.purge(Purge("tag", "lamps"))
         killed = contents(folder)
     return [contents(folder), killed]
 
@@ -339,11 +345,11 @@ async def try_all(store: Store) -> None:
         key = f"{number:032}"
         found = await store.get(key)
         assert found is None or found.snapshot.body == entry(3000).snapshot.body
-        await store.set(key, entry(3000), 600)
-        await store.noted(key)
-    await store.purge(Purge("tag", "chairs"))
+        await store.set(entry(3000, key=key), 600)
+        await store.notes.get(key)
+    await store.purges.purge(Purge("tag", "chairs"))
     with suppress(StoreError):
-        await store.find(Query())
+        await store.lists.find(Query())
 
 
 DAMAGED = 60
@@ -364,9 +370,9 @@ async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path) -> None:
         with capture_logs() as logs:
             async with store_at(folder) as store:
                 await try_all(store)
-                assert await store.set("k", entry(), 600)
+                assert await store.set(entry(key="k"), 600)
                 assert await store.get("k") is not None
-                assert (await store.find(Query(search="/"))).count
+                assert (await store.lists.find(Query(search="/"))).count
         told = [line for line in logs if "the store's file is damaged" in line["event"]]
         assert len(told) <= 1
         assert bool(told) == (folder / f"{FILE_NAME}.damaged").exists()
@@ -388,7 +394,7 @@ async def test_something_else_in_the_place_of_the_file_is_set_aside(
         (tmp_path / f"{FILE_NAME}.damaged" / "something").mkdir(parents=True)
     with capture_logs() as logs:
         async with store_at(tmp_path) as store:
-            assert await store.set("k", entry(), 60)
+            assert await store.set(entry(key="k"), 60)
             assert await store.get("k") is not None
     assert [line["event"] for line in logs] == ["the store's file is damaged; a new one is begun"]
     assert len(os.listdir(tmp_path)) == 2 + (what == "a folder, again")
@@ -437,10 +443,10 @@ async def test_a_disk_that_cannot_be_written_to(tmp_path: Path, fault: str, when
         with capture_logs() as logs:
             async with store_at(disk) as store:
                 if when == "later":
-                    assert await store.set("before", entry(), 60)
+                    assert await store.set(entry(key="before"), 60)
                     await begin()
                 for number in range(5):
-                    assert not await store.set(f"{number}", entry(20_000), 60)
+                    assert not await store.set(entry(20_000, key=f"{number}"), 60)
                     await store.get(f"{number}")
                 if when == "later":
                     assert await store.get("before") is not None
@@ -448,7 +454,7 @@ async def test_a_disk_that_cannot_be_written_to(tmp_path: Path, fault: str, when
                 assert len(warnings) == 1, logs
                 await end()
                 async with asyncio.timeout(30):  # it is left alone for up to five seconds
-                    while not await store.set("after", entry(), 60):
+                    while not await store.set(entry(key="after"), 60):
                         await asyncio.sleep(0.05)
                 assert await store.get("after") is not None
         assert not (disk / f"{FILE_NAME}.damaged").exists()
@@ -463,7 +469,7 @@ async def main():
     os.setgid(65534)
     os.setuid(65534)
     async with store_at(Path(sys.argv[1])) as store:
-        print(await store.set("k", entry(), 60), await store.get("k") is not None)
+        print(await store.set(entry(key="k"), 60), await store.get("k") is not None)
 
 asyncio.run(main())
 """
@@ -478,7 +484,7 @@ async def test_permissions(folder_mode: int, file_mode: int, works: bool) -> Non
     with TemporaryDirectory(dir="/tmp") as name:  # tmp_path is in a folder of root's
         os.chmod(name, 0o755)
         folder = Path(name) / "store"
-        async with opened(folder) as file:
+        async with opened(folder, raw=True) as file:
             await file.set("k", b"v", 60)
         (folder / FILE_NAME).chmod(file_mode)
         folder.chmod(folder_mode)
@@ -503,7 +509,7 @@ async def test_a_full_disk_costs_no_answer(tmp_path: Path) -> None:
         file.database._writer.execute(f"PRAGMA max_page_count = {pages_now}")  # type: ignore[union-attr]
         answers = [await cached.snapshot(target(f"/{number}")) for number in range(5)]
         assert [answer.how for answer in answers] == ["miss"] * 5
-        assert store.counts["set"] > 0
+        assert store.state().faults["set"] > 0
         assert (await cached.snapshot(target("/before"))).how == "hit"
         file.database._writer.execute("PRAGMA max_page_count = 1000000")  # type: ignore[union-attr]
         await cached.snapshot(target("/after"))
@@ -513,7 +519,6 @@ async def test_a_full_disk_costs_no_answer(tmp_path: Path) -> None:
 _WRITER = """
 import asyncio, os, sys
 from pathlib import Path
-from prerender.snapshots.entry import encode
 from prerender.snapshots.stores.file import FileCache
 from tests.snapshots.stores.test_file import entry
 
@@ -524,7 +529,7 @@ async def main():
     number = 0
     while True:
         number += 1
-        await file.set(str(number % 97), encode(entry(1000 + number * 977 % 90_000, f"/{number}")), 600)
+        await file.set(str(number % 97), entry(1000 + number * 977 % 90_000, f"/{number}"), 600)
 
 asyncio.run(main())
 """
@@ -545,9 +550,8 @@ async def test_kill_9_during_writes(tmp_path: Path) -> None:
         await process.wait()
         async with opened(tmp_path, 5_000_000) as file:
             for key in range(97):
-                data = await file.get(str(key))
-                if data is not None:
-                    found = decode(data)
+                found = await file.get(str(key))
+                if found is not None:
                     body = found.snapshot.body
                     assert body == entry(len(body), found.page).snapshot.body
                     read += 1

@@ -1,0 +1,56 @@
+"""The right to render a page, which one replica has at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from prerender.snapshots.stores.guarded import Failed, Guarded
+
+_FIRST_POLL_SECONDS = 0.025
+_LONGEST_POLL_SECONDS = 0.25
+_HEARTBEAT_SECONDS = 1.5
+
+
+class Leases:
+    """Leases of the keys of a store, for as long as they are needed."""
+
+    def __init__(self, store: Guarded, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._cache = store.cache
+        self._clock = clock
+
+    @asynccontextmanager
+    async def hold(self, key: str, patience: float) -> AsyncIterator[int | None]:
+        """A lease for as long as the context lasts, as its fence.
+
+        Waits up to ``patience`` seconds for others that have it; None if they still have it then.
+        0 where there are no others, or they cannot be asked.
+        """
+        fence = await self._acquire(key, patience)
+        if not fence:
+            yield fence
+            return
+        heart = asyncio.create_task(self._beat(key, fence), name=f"lease {key}")
+        try:
+            yield fence
+        finally:
+            heart.cancel()
+            await asyncio.gather(heart, return_exceptions=True)
+            await self._store.ask("release", lambda: self._cache.release(key, fence))
+
+    async def _acquire(self, key: str, patience: float) -> int | None:
+        deadline = self._clock() + patience
+        pause = _FIRST_POLL_SECONDS
+        while True:
+            fence = await self._store.ask("lease", lambda: self._cache.acquire(key))
+            if isinstance(fence, Failed):
+                return 0
+            if fence is not None or self._clock() + pause > deadline:
+                return fence
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_POLL_SECONDS)
+
+    async def _beat(self, key: str, fence: int) -> None:
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            await self._store.ask("lease", lambda: self._cache.extend(key, fence))

@@ -1,0 +1,62 @@
+"""Lists of what is kept (listing.py): rows of what is in memory, or lines that the store keeps."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from prerender.errors import StoreError, StoreGone
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.listing import PIECE, Found, Query, Row, Selection
+from prerender.snapshots.stores.guarded import Guarded
+from prerender.snapshots.stores.invalidation import Invalidation
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+
+_SECONDS = 10.0
+
+
+class Lists:
+    """Finds kept snapshots. The loop is held up for a millisecond at a time."""
+
+    def __init__(
+        self,
+        memory: BoundedMemoryCache,
+        store: Guarded | None,
+        invalidation: Invalidation,
+        clock: Callable[[], float],
+    ) -> None:
+        self._memory = memory
+        self._store = store
+        self._invalidation = invalidation
+        self._clock = clock
+
+    async def find(self, query: Query) -> Found:
+        """What is kept and wanted. Raises StoreError, and ValueError for a wrong ``after``."""
+        await self._invalidation.refresh()
+        selection = Selection(query, self._invalidation.purges, self._clock())
+        if self._store is None or not self._store.cache.lists:
+            await self._look_through_memory(selection)
+        else:
+            await self._look_through(self._store, selection)
+        return selection.found()
+
+    async def _look_through_memory(self, selection: Selection) -> None:
+        kept, now = self._memory.values.expiring(), self._clock()
+        for start in range(0, len(kept), PIECE):
+            selection.add(
+                Row.of(entry, now + left)
+                for _, entry, left in kept[start : start + PIECE]
+                if isinstance(entry, Entry)
+            )
+            await asyncio.sleep(0)
+
+    async def _look_through(self, store: Guarded, selection: Selection) -> None:
+        """Not as a guarded call: that a long list takes long is no reason to leave the store alone."""
+        if not store.available:
+            raise StoreGone("the store is away")
+        try:
+            async with asyncio.timeout(_SECONDS), aclosing(store.cache.lines()) as pieces:
+                async for lines in pieces:
+                    selection.add_lines(lines)
+                    await asyncio.sleep(0)
+        except TimeoutError as error:
+            raise StoreError("no list: it took too long") from error

@@ -1,0 +1,83 @@
+"""Any other aiocache backend, named by its class: ``aiocache://package.Class?option=value``.
+
+It has what aiocache's commands can do, and nothing more: no leases, no lists, and purges in one value
+that replicas may overwrite for each other.
+"""
+
+import time
+from importlib import import_module
+from math import ceil
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlsplit
+
+from aiocache.base import BaseCache
+
+from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.backing import BackingCache
+
+# memcached takes what is beyond for a Unix time.
+_LONGEST_SECONDS = 30 * 86400
+_PURGES = "purges"
+LACKS = (
+    "no leases: each replica renders for itself; no lists: the dashboard shows what is in memory; "
+    "of two purges by two replicas at the same moment, each may miss the other's"
+)
+
+
+class NamedCache(BackingCache):
+    """To be mixed into a backend, in front of it (see ``named``)."""
+
+    lists = False
+
+    async def purge(self, purge: Purge) -> Purges:
+        """Remember a purge; all that are remembered, this one with a number above all others."""
+        purges = (await self._purges()).with_(purge, time.time())
+        await self.set(_PURGES, purges, _LONGEST_SECONDS, dumps_fn=_dump)
+        return purges
+
+    async def purges(self, generation: int) -> Purges | None:
+        """All purges; None if the last of them has the number ``generation``."""
+        found = await self._purges()
+        return None if found.generation == generation else found
+
+    def _get_ttl(self, ttl: Any) -> int:
+        """Whole seconds: not every backend takes fractions."""
+        seconds = super()._get_ttl(ttl)
+        return ceil(min(_LONGEST_SECONDS if seconds is None else seconds, _LONGEST_SECONDS))
+
+    async def _purges(self) -> Purges:
+        return cast("Purges", await self.get(_PURGES, loads_fn=_parse))
+
+
+def named(url: str, namespace: str, timeout_seconds: float) -> NamedCache:
+    """The cache that a URL names, with the options of its query. Raises ValueError."""
+    parts = urlsplit(url)
+    backend = _class(parts.netloc)
+    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    kind = type(backend.__name__, (NamedCache, backend), {})
+    try:
+        return cast("NamedCache", kind(namespace=namespace, timeout=timeout_seconds, **options))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{parts.netloc} does not take these options: {error}") from error
+
+
+def _class(path: str) -> type[Any]:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"there is no class {path}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, BaseCache)):
+        raise ValueError(f"{path} is no cache of aiocache")
+    return found
+
+
+def _dump(purges: Purges) -> bytes:
+    return b"\n".join(b"%d %s" % (number, purge.dump()) for purge, number in purges.records.items())
+
+
+def _parse(data: Any) -> Purges:
+    lines = data.split(b"\n") if isinstance(data, bytes) else []
+    pairs = (line.partition(b" ") for line in lines)
+    records = [(dump, int(number)) for number, _, dump in pairs if number.isdigit()]
+    return Purges.parse(records, time.time())

@@ -1,0 +1,43 @@
+"""Notes beside snapshots, such as their histories: bytes that no hit carries."""
+
+from typing import Any
+
+from prerender.snapshots.stores.guarded import Failed, Guarded
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+
+_PREFIX = "note:"
+
+
+class Notes:
+    """Bytes by the key of a snapshot: in ``store``, or in ``memory`` where there is only that."""
+
+    def __init__(self, store: Guarded | None, memory: BoundedMemoryCache) -> None:
+        self._store = store
+        self._memory = memory
+
+    async def get(self, key: str) -> bytes | None:
+        """The note of a key, if there is one."""
+        name = f"{_PREFIX}{key}"
+        if self._store is None:
+            found = self._memory.peek(name)
+        else:
+            cache = self._store.cache
+            found = await self._store.ask("note", lambda: cache.get(name, loads_fn=_as_it_is))
+        return None if isinstance(found, Failed) else _bytes_of(found)
+
+    async def set(self, key: str, data: bytes, ttl: float) -> None:
+        """Keep a note for ``ttl`` seconds."""
+        name = f"{_PREFIX}{key}"
+        if self._store is None:
+            self._memory.put(name, data, ttl)
+            return
+        cache = self._store.cache
+        await self._store.ask("note", lambda: cache.set(name, data, ttl, dumps_fn=_as_it_is))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _bytes_of(value: Any) -> bytes | None:
+    return value if isinstance(value, bytes) else None
