@@ -102,8 +102,8 @@ def _store_url(value: str) -> str:
         known = False
     if not known:
         raise ValueError(
-            'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
-            '"unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
+            'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", '
+            '"rediss://...", "unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
             "escape what is special in a password as %XX"
         )
     return value

@@ -133,7 +133,7 @@ SECRETS = 'give a list of names of query parameters, for example ["*token*", "ke
 AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
-    'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://..." '
+    'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://...", '
     '"unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
     "escape what is special in a password as %XX"
 )

@@ -103,7 +103,7 @@ class BoundedMemoryCache(Commands, SimpleMemoryBackend):  # type: ignore[misc]
     ) -> None:
         super().__init__(serializer=NullSerializer(), timeout=None, **options)
         self._cache = self.values = Bounded(max_bytes, clock)
-        # Without a coroutine and aiocache's wrappers, which cost 1.9 us: most requests end here.
+        # Without a coroutine and aiocache's wrappers, which cost 1.3 us: most requests end here.
         self.peek = self.values.get
         self.put = self.values.put
 
