@@ -16,6 +16,7 @@ from prerender.urls.hosts import normalized
 # What URL parsers strip from both ends, and take out anywhere (WHATWG URL, section 4.4).
 _AROUND = "".join(map(chr, range(0x21)))
 _WITHIN = str.maketrans("", "", "\t\n\r")
+_SLASHES = re.compile("(https?:|)/{2,}", re.IGNORECASE)
 _LINK_REFERENCE = re.compile(r"""(<)([^>]*)|(\banchor\s*=\s*")([^"]*)""", re.IGNORECASE)
 
 
@@ -82,9 +83,13 @@ def _is_own(reference: str, base: str, sites: Collection[str]) -> bool:
 
 def _resolved(reference: str, base: str) -> SplitResult | None:
     """The absolute URL of a page that a reference is, or None."""
+    path, *rest = re.split("(?=[?#])", reference, maxsplit=1)
+    # A backslash is a slash, and behind two slashes or more there is a host (WHATWG URL, section 4.4).
+    text = "".join([_SLASHES.sub(r"\1//", path.replace("\\", "/")), *rest])
     try:
-        url = urlsplit(urljoin(base, reference))
-        return url if url.scheme in ("http", "https") and url.port != 0 else None
+        url = urlsplit(urljoin(base, text))
+        named = urlsplit(text).netloc or not _SLASHES.match(text)
+        return url if named and url.scheme in ("http", "https") and url.port != 0 else None
     except ValueError:
         return None
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -35,11 +36,76 @@ def test_references_in_python(reference: str, base: str, pretty: str | None) -> 
         assert redirected(base, reference, SITES) == pretty
 
 
+PIECES = [
+    *(
+        "/",
+        "//",
+        "?",
+        "&",
+        "=",
+        "#",
+        "#!",
+        "!",
+        "%",
+        "%41",
+        "%FF",
+        "%d0%bf",
+        "%zz",
+        " ",
+        "\t",
+        "a",
+        ".",
+        ":",
+    ),
+    *(
+        "\\",
+        "@",
+        "[",
+        "\u043f",
+        "\U0001f600",
+        '"',
+        "<",
+        "`",
+        "+",
+        "\0",
+        "\x7f",
+        "https:",
+        "javascript:",
+    ),
+    *(
+        "https://www.example.com",
+        "http://app:3000",
+        "http://app",
+        "//other.example",
+        "_escaped_fragment_",
+    ),
+    *("_escaped_fragment_=", "?_escaped_fragment_=", "&_escaped_fragment_="),
+]
+BASES = [
+    *(
+        "https://www.example.com",
+        "https://www.example.com/d/e?b=1",
+        "https://www.example.com//x/y?z#!q",
+    ),
+    *("https://other.example/p?q", "http://app:3000/x"),
+]
+
+
+def _random_references(count: int) -> list[list[str]]:
+    random = Random(21)
+    return [
+        ["".join(random.choices(PIECES, k=random.randint(1, 8))), random.choice(BASES)]
+        for _ in range(count)
+    ]
+
+
 async def test_the_same_vectors_in_the_browser() -> None:
+    listed = [[reference, base] for reference, base, _ in VECTORS["references"]]
+    made_up = _random_references(2000)
     values = [value for value, _ in VECTORS["values"] if "#" not in value and "&" not in value]
     asked = {
         "values": values,
-        "references": [[reference, base] for reference, base, _ in VECTORS["references"]],
+        "references": [*listed, *made_up],
         "sites": SITES,
     }
     script = f"""((asked) => {{ {serializer.part("pretty")}
@@ -58,6 +124,7 @@ async def test_the_same_vectors_in_the_browser() -> None:
     expected = [
         reference if pretty is None else pretty for reference, _, pretty in VECTORS["references"]
     ]
+    expected += [pretty_reference(reference, base, SITES) for reference, base in made_up]
     assert answer["references"] == expected
 
 
