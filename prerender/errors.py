@@ -22,6 +22,7 @@
     ├── SitemapError             (what a command was given is no sitemap, or cannot be read)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
+        ├── PageOverLimit        the page took far more than one render may
         ├── EmptyPage
         ├── SnapshotTooLarge
         ├── PoolBusy
@@ -164,6 +165,10 @@ class RenderError(PrerenderError):
 
 class RenderTimeout(RenderError):
     """The wall-clock limit of a render passed with nothing to show."""
+
+
+class PageOverLimit(RenderError):
+    """A page was ended for what it took from the others. The text says what."""
 
 
 class EmptyPage(RenderError):

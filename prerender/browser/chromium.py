@@ -19,7 +19,7 @@ import structlog
 
 from prerender.browser import guardian
 from prerender.browser.devtools import DevTools
-from prerender.browser.processes import Watch
+from prerender.browser.processes import Watch, survey
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.gateway import Gateway
 
@@ -75,7 +75,6 @@ _FLAGS = (
     "--disable-extensions",
     "--disable-gpu",
     "--disable-hang-monitor",
-    "--disable-ipc-flooding-protection",
     "--disable-prompt-on-repost",
     "--disable-quic",
     "--disable-renderer-backgrounding",
@@ -180,14 +179,20 @@ class Chromium:
         gateway: Gateway,
         *,
         sandbox: bool,
+        max_memory: int = 0,
         start_seconds: float = _START_SECONDS,
     ) -> "Chromium":
-        """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then."""
+        """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then.
+
+        ``max_memory``: bytes that all browsers of this gateway may take together, 0 for any number.
+        """
         ours, its = socket.socketpair()
         with its:
             devtools = await DevTools.over(ours)
             try:
-                profile, process = await _start(program, gateway, its, devtools, sandbox=sandbox)
+                profile, process = await _start(
+                    program, gateway, its, devtools, sandbox=sandbox, max_memory=max_memory
+                )
             except BaseException:
                 await devtools.close()
                 raise
@@ -211,9 +216,9 @@ class Chromium:
         """About what all its processes take together."""
         return self._watch.memory_bytes
 
-    def kill_larger(self, most_bytes: int) -> None:
-        """Kill the pages that take more memory than that."""
-        self._watch.kill_larger(most_bytes)
+    def page_processes(self) -> set[int]:
+        """The processes of its pages at this moment."""
+        return {process.pid for process in survey(self._process.pid) if process.kind == "renderer"}
 
     async def look(self) -> None:
         """Get to know all processes that the browser has at this moment."""
@@ -280,7 +285,13 @@ class Chromium:
 
 
 async def _start(
-    program: str, gateway: Gateway, its: socket.socket, devtools: DevTools, *, sandbox: bool
+    program: str,
+    gateway: Gateway,
+    its: socket.socket,
+    devtools: DevTools,
+    *,
+    sandbox: bool,
+    max_memory: int,
 ) -> tuple[Path, asyncio.subprocess.Process]:
     """A profile, and a guardian that starts Chromium with ``its`` end of the connection."""
     try:
@@ -289,7 +300,8 @@ async def _start(
         raise CannotStart(f"no folder for the profile of a browser: {error}") from error
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", guardian.__file__, str(profile),
+            sys.executable, "-I", "-S", guardian.__file__,
+            str(profile), str(gateway.plain_port), str(max_memory),
             program, *_FLAGS, *_own_flags(profile, gateway, sandbox=sandbox), "about:blank",
             stdin=its.fileno(),
             stdout=asyncio.subprocess.DEVNULL,
@@ -391,6 +403,8 @@ class _Tail:
         while part := await process.stderr.read(4096):
             text = part.decode(errors="replace")
             log.debug("chromium", text=text)
+            if guardian.TOO_LARGE in text:
+                log.warning("page_too_large", reason=text.strip())
             self._text = (self._text + text)[-self._KEPT_CHARACTERS :]
 
     async def text(self) -> str:

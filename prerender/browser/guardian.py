@@ -1,10 +1,10 @@
 """The parent process of Chromium: whatever happens to the proxy, nothing of Chromium survives it.
 
-Run as a program of its own (``python -I -S guardian.py PROFILE CHROMIUM ARGUMENT...``) in its own
-session. It starts Chromium and waits for the first of two things: Chromium ends, or the socket that is
-its standard input ends. The other end of it is held by the proxy, and the kernel closes it however the
-proxy dies, by kill -9 too. Then it ends every process of its session (asking first, if they were not
-ended by a fault), removes PROFILE and exits.
+Run as a program of its own (``python -I -S guardian.py PROFILE FAMILY BYTES CHROMIUM ARGUMENT...``) in
+its own session. It starts Chromium and waits for the first of two things: Chromium ends, or the socket
+that is its standard input ends. The other end of it is held by the proxy, and the kernel closes it
+however the proxy dies, by kill -9 too. Then it ends every process of its session (asking first, if they
+were not ended by a fault), removes PROFILE and exits.
 
 A parent-death signal would not do: it reaches the direct child only, and Debian's
 ``chromium-headless-shell`` is a shell script that does not exec the browser. As a subreaper the
@@ -15,8 +15,10 @@ Chromium has the same socket as its descriptors 3 and 4, where ``--remote-debugg
 writes: nobody else can speak to it. And it exits by itself when that ends, should the guardian be
 killed together with the proxy.
 
-Chromium gets a lower priority than the proxy, and is what the kernel takes first when memory is
-short.
+Chromium gets a lower priority than the proxy and the guardian, and is what the kernel takes first when
+memory is short. Before that, the browsers of one FAMILY (of one pool) are kept below BYTES of memory
+together (0: no limit): the guardian ends the page that takes most. A page can fill gigabytes in a
+second, so the guardian looks the more often the less is left.
 
 Standard library only, and few modules of it, because it starts with every browser.
 """
@@ -31,6 +33,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterable
 
 LOCK = "guardian.lock"
 TERM_SECONDS = 1.0
@@ -44,20 +47,27 @@ _SHUT_RDWR = 2
 _NICE = 5
 # Chromium itself gives its renderers 300: they go first, then the browser, then the proxy.
 _OOM_SCORE = 200
+# What each CPU can fill in a second, and how often that is looked at.
+_GROWTH_BYTES = 2 * 1024**3
+_LONGEST_PAUSE_SECONDS = 0.5
+_SHORTEST_PAUSE_SECONDS = 0.01
+# Smaller pages are not what is wrong: a blank one takes a quarter of this.
+_LEAST_PAGE_BYTES = 64 * 1024**2
+# How the line on standard error begins that tells of a page that was ended.
+TOO_LARGE = "the largest page was ended"
 
 
-def main(profile: str, command: list[str]) -> int:
+def main(profile: str, family: str, most_bytes: int, command: list[str]) -> int:
     """Run ``command`` until it or standard input ends; its exit status, or 128 + its signal."""
     _close_inherited()
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _lock(profile)
-    _step_back()
     # A core of Chromium can fill a disk, with what was in its pages.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        return _run(command)
+        return _run(command, _MemoryLimit(family, most_bytes))
     finally:
         clean_up(os.getsid(0), profile)
 
@@ -120,31 +130,16 @@ def clean_up(session: int, profile: str) -> None:
     shutil.rmtree(profile, ignore_errors=True)
 
 
-def _run(command: list[str]) -> int:
-    try:
-        with open(os.devnull, "r+b", buffering=0) as nothing:
-            child = os.posix_spawn(
-                command[0],
-                command,
-                os.environ,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, nothing.fileno(), 5),
-                    (os.POSIX_SPAWN_DUP2, 0, 3),
-                    (os.POSIX_SPAWN_DUP2, 0, 4),
-                    (os.POSIX_SPAWN_DUP2, 5, 0),
-                    (os.POSIX_SPAWN_CLOSE, 5),
-                ],
-                setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE),
-            )
-    except OSError as error:
-        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
-        return 127
+def _run(command: list[str], limit: "_MemoryLimit") -> int:
+    child = _start(command)
     ended = os.pidfd_open(child)
     events = select.poll()
     events.register(ended, select.POLLIN)
     # What the proxy says is not for us: only that it has gone.
     events.register(0, select.POLLRDHUP)
-    if ended in dict(events.poll()):
+    while not (happened := dict(events.poll(limit.pause_seconds * 1000))):
+        limit.enforce()
+    if ended in happened:
         # The proxy need not wait for the end of all this.
         ctypes.CDLL(None).shutdown(0, _SHUT_RDWR)
         _, status = os.waitpid(child, 0)
@@ -153,11 +148,150 @@ def _run(command: list[str]) -> int:
     return 0
 
 
+def _start(command: list[str]) -> int:
+    """Start Chromium: its process id. One that cannot be started exits with 127."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        _step_back()
+        for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(ignored, signal.SIG_DFL)
+        for descriptor in (3, 4):
+            os.dup2(0, descriptor)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
+    except OSError as error:
+        print(f"{command[0]}: {error.strerror}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(127)
+
+
+class Memory:
+    """Bytes of a process that are its own, that it may share with others, and that are of files."""
+
+    __slots__ = ("file_bytes", "private_bytes", "shared_bytes")
+
+    def __init__(self, private_bytes: int, shared_bytes: int, file_bytes: int) -> None:
+        self.private_bytes = private_bytes
+        self.shared_bytes = shared_bytes
+        self.file_bytes = file_bytes
+
+    @classmethod
+    def of(cls, status: dict[str, str]) -> "Memory":
+        """By what /proc says of it. Raises KeyError for one that has ended."""
+        sizes = (status[name] for name in ("RssAnon", "RssShmem", "RssFile"))
+        return cls(*(int(size.split()[0]) * 1024 for size in sizes))
+
+    @property
+    def own_bytes(self) -> int:
+        """What is given back when it ends."""
+        return self.private_bytes + self.shared_bytes
+
+
+class _MemoryLimit:
+    """Ends the largest page of a family's browsers when these take more than ``most_bytes`` together.
+
+    Every browser has its guardian, all of which see the same; each ends pages of its own browser only.
+    """
+
+    def __init__(self, family: str, most_bytes: int) -> None:
+        self._family = family
+        self._most_bytes = most_bytes
+        self._ending: set[int] = set()
+        self._growth = _GROWTH_BYTES * len(os.sched_getaffinity(0))
+        self.pause_seconds = _LONGEST_PAUSE_SECONDS if most_bytes else 3600.0
+
+    def enforce(self) -> None:
+        """Look at all processes, and say in ``pause_seconds`` when to look again."""
+        memory = self._look()
+        self._ending &= set(memory)
+        # What has been killed gives its memory back, but not at once.
+        left = {pid: memory[pid] for pid in memory if pid not in self._ending}
+        room = self._most_bytes - total_bytes(left.values())
+        pause = max(room / self._growth, _SHORTEST_PAUSE_SECONDS)
+        if room < 0 and not self._end_largest(left):
+            pause = _LONGEST_PAUSE_SECONDS
+        self.pause_seconds = min(pause, _LONGEST_PAUSE_SECONDS)
+
+    def _look(self) -> dict[int, Memory]:
+        found = {}
+        for pid in _family_members(self._family):
+            with contextlib.suppress(OSError, KeyError):
+                found[pid] = Memory.of(status_of(pid))
+        return found
+
+    def _end_largest(self, memory: dict[int, Memory]) -> bool:
+        """End the page that takes most, or leave it to its own guardian; whether there is one."""
+        pages = [pid for pid in memory if _is_page(pid)]
+        largest = max(pages, key=lambda pid: memory[pid].own_bytes, default=0)
+        if not largest or memory[largest].own_bytes < _LEAST_PAGE_BYTES:
+            return False
+        with contextlib.suppress(OSError):
+            if os.getsid(largest) == os.getsid(0):
+                os.kill(largest, signal.SIGKILL)
+                self._ending.add(largest)
+                size = memory[largest].own_bytes >> 20
+                print(f"{TOO_LARGE}: {size} MiB", file=sys.stderr, flush=True)
+        return True
+
+
+def _is_page(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return "--type=renderer" in command_of(pid)
+    return False
+
+
+def total_bytes(processes: Iterable[Memory]) -> int:
+    """About the memory that the processes of a browser take together: what a container is charged for.
+
+    The resident sizes would count the program once for each process, and what two of them share twice.
+    The proportional sizes (smaps_rollup) may not be read of processes in the sandbox, and take long.
+    What pages share, they share with the browser.
+    """
+    found = list(processes)
+    private = sum(process.private_bytes for process in found)
+    shared = [process.shared_bytes for process in found] or [0]
+    program = max((process.file_bytes for process in found), default=0)
+    return private + max(*shared, sum(shared) - max(shared), 0) + program
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """What the kernel says of a process (proc_pid_status(5)). Raises OSError."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
+        fields = (line.partition(":") for line in status)
+        return {name: value.strip() for name, _, value in fields}
+
+
+def _family_members(family: str) -> list[int]:
+    """The processes of all sessions that a guardian of this family leads."""
+    is_ours: dict[int, bool] = {}
+    members = []
+    for pid in _all_processes():
+        with contextlib.suppress(OSError):
+            session = os.getsid(pid)
+            if session not in is_ours:
+                is_ours[session] = command_of(session)[3:6:2] == [__file__, family]
+            if is_ours[session]:
+                members.append(pid)
+    return members
+
+
+def command_of(pid: int) -> list[str]:
+    """The command line of a process. Raises OSError."""
+    with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+        words = file.read().rstrip("\0").split("\0")
+    # Processes that were forked by a zygote have written theirs in one piece.
+    return words if len(words) > 1 else words[0].split()
+
+
 def _end_session(session: int, number: signal.Signals, seconds: float) -> None:
     """Send a signal to every process of a session, and wait so long until there is none."""
     deadline = time.monotonic() + seconds
     asked: set[int] = set()
-    while others := _session_members(session):
+    while others := session_members(session):
         for pid in others:
             if pid not in asked:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -170,23 +304,25 @@ def _end_session(session: int, number: signal.Signals, seconds: float) -> None:
         time.sleep(0.005)
 
 
-def _session_members(session: int) -> list[int]:
+def session_members(session: int) -> list[int]:
+    """The processes of a session, but for the caller and for zombies that others have to reap."""
     own = os.getpid()
     members = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != own:
-            with contextlib.suppress(OSError):
-                if os.getsid(int(name)) == session and not _is_zombie_of_other(name, own):
-                    members.append(int(name))
+    for pid in _all_processes():
+        with contextlib.suppress(OSError):
+            if pid != own and os.getsid(pid) == session and not _is_zombie_of_other(pid, own):
+                members.append(pid)
     return members
 
 
-def _is_zombie_of_other(pid: str, own: int) -> bool:
-    """A zombie that somebody else has to reap cannot be waited for here."""
-    with open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
-        state, parent = stat.read().rpartition(")")[2].split()[:2]
-    return state == "Z" and int(parent) != own
+def _all_processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _is_zombie_of_other(pid: int, own: int) -> bool:
+    status = status_of(pid)
+    return status["State"][0] == "Z" and int(status["PPid"]) != own
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]))

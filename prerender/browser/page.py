@@ -1,8 +1,8 @@
 """One reused page (a tab) of the browser, in a browser context of its own.
 
 A page renders one target at a time: navigate, settle, serialise. Between renders it is cleaned: what
-one render leaves (cookies, storage of every origin it touched, service workers, windows) the next one
-never sees. A page that timed out, crashed or could not be cleaned is thrown away by the pool.
+one render leaves (cookies, storage of every origin it touched, service workers) the next one never
+sees. A page that timed out, crashed or could not be cleaned is thrown away by the pool.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.clock import VirtualClock
 from prerender.browser.device import DESKTOP, Device
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
+from prerender.browser.fair_share import FLOOD, MOST_FRAMES, PageProcess
+from prerender.browser.navigations import NavigationAllowance
 from prerender.browser.rendered import (
     Departed,
     Look,
@@ -28,7 +30,7 @@ from prerender.browser.rendered import (
     SerializeOptions,
 )
 from prerender.browser.settle import SHOWN_MS, Settled, Settler
-from prerender.errors import BrowserGone, RenderError, RenderTimeout
+from prerender.errors import BrowserGone, PageOverLimit, RenderError, RenderTimeout
 from prerender.gateway.visit import PAGE_STATUSES, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -50,8 +52,9 @@ _STATUS_AND_TEXT = """[
 # itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
 _COLLECT_EVERY_RENDERS = 10
 _WORLD = "prerender"
-# A script that does not end is stopped, and what is there is serialised in this time.
-_LAST_SECONDS = 3.0
+# After the limit of a render, what is there is serialised and the page cleaned in this time.
+_LAST_SECONDS = 2.0
+_STOP_SECONDS = 0.5
 _CLEAN_SECONDS = 5.0
 # What clearDataForOrigin is asked to clear. "all" takes five times as long, and the rest of it
 # (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
@@ -78,9 +81,13 @@ class Page:
         self._clock = VirtualClock(session)
         self._lead_script = ""
         self._device = Device(devtools, session, number)
-        self._popups: set[str] = set()
+        self._navigations = NavigationAllowance(session, target_id)
         self._visit: Visit | None = None
+        self._free_at = 0.0
         self._resized = False
+        self._frames = 0
+        self._over_limit = ""
+        self.process: PageProcess | None = None
         self.number = number
         self.renders = 0
         self.broken = False
@@ -111,7 +118,7 @@ class Page:
         session.on("Inspector.targetCrashed", self._crashed)
         session.on("Page.javascriptDialogOpening", self._dismiss)
         session.on("Page.frameRequestedNavigation", self._navigation_requested)
-        self.devtools.on("Target.targetCreated", self._target_created)
+        session.on("Page.frameAttached", self._frame_attached)
         await asyncio.gather(
             session.call("Page.enable"),
             session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
@@ -124,7 +131,12 @@ class Page:
     @property
     def worn(self) -> bool:
         """Whether the page should be replaced by a new one."""
-        return self.renders >= RENDERS or self._clock.lead_seconds > LEAD_SECONDS
+        return (
+            self.renders >= RENDERS
+            or self._clock.lead_seconds > LEAD_SECONDS
+            or self._navigations.is_used_up
+            or (self.process is not None and self.process.gives_way)
+        )
 
     async def render(
         self,
@@ -144,8 +156,12 @@ class Page:
         at the limit, and BrowserGone.
         """
         self.renders += 1
+        self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         self._visit = visit
         self._url, self._reloads = url.partition("#")[0], 0
+        self._frames = 0
+        if self.process is not None:
+            self.process.begin()
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
         window = self._device.window_of(variant)
@@ -163,6 +179,11 @@ class Page:
             partial = True
             settled = settler.cut_off("cut off")
             frame_id = await self._stop()
+        except BrowserGone:
+            self.broken = True
+            if self._over_limit:
+                raise PageOverLimit(f"{url}: {self._over_limit}") from None
+            raise
         except BaseException:
             self.broken = True
             raise
@@ -298,7 +319,7 @@ class Page:
         """Stop a page that does not end. Raises RenderTimeout when it cannot be stopped."""
         self.broken = True
         try:
-            await self._session.call("Runtime.terminateExecution", _LAST_SECONDS)
+            await self._session.call("Runtime.terminateExecution", _STOP_SECONDS)
         except RenderError:
             raise RenderTimeout("the page does not answer") from None
         return self._target_id
@@ -353,11 +374,16 @@ class Page:
             return []
         return [one for one in sheets if isinstance(one, list) and len(one) == 2]
 
+    @property
+    def _cleaning_seconds(self) -> float:
+        """How long cleaning may take: a render that took long leaves less, but always a second."""
+        return min(_CLEAN_SECONDS, max(1.0, self._free_at - time.monotonic()))
+
     async def clean(self) -> None:
         """Make the page as good as new. Raises RenderError when it cannot be trusted any more."""
         origins = _storage_origins(self._visit) if self._visit else ()
         try:
-            async with asyncio.timeout(_CLEAN_SECONDS):
+            async with asyncio.timeout(self._cleaning_seconds):
                 if self._lead_script:
                     await self._session.call(
                         "Page.removeScriptToEvaluateOnNewDocument", identifier=self._lead_script
@@ -375,12 +401,7 @@ class Page:
                         )
                         for origin in origins
                     ),
-                    *(
-                        self.devtools.call("Target.closeTarget", targetId=popup)
-                        for popup in self._popups
-                    ),
                 )
-                self._popups.clear()
                 if self.renders % _COLLECT_EVERY_RENDERS == 0:
                     await self._session.call("HeapProfiler.collectGarbage")
         except (TimeoutError, RenderError) as error:
@@ -389,18 +410,45 @@ class Page:
 
     async def close(self) -> None:
         """Close the page with its context. Errors do not matter: it may be gone already."""
-        self.broken = True
-        self.devtools.remove_listener("Target.targetCreated", self._target_created)
+        self.kill()
         try:
             await self.devtools.call(
                 "Target.disposeBrowserContext", 2.0, browserContextId=self._context_id
             )
         except RenderError as error:
             log.debug("page not closed", page=repr(self), error=str(error))
+        if self.process is not None:
+            self.process.close()
+            self.process = None
 
     def _crashed(self, _: dict[str, Any]) -> None:
         """Its process died; if it is idle, the pool must not lend it any more."""
         self.broken = True
+
+    def weigh(self) -> None:
+        """See that the page leaves the others their share; to be called often while it renders."""
+        if self.process is not None:
+            self.process.weigh()
+        visit = self._visit
+        if self._frames > MOST_FRAMES:
+            self._end(f"more than {MOST_FRAMES} frames")
+        elif visit is not None and visit.requests > FLOOD * visit.limits.max_requests:
+            self._end(f"more than {FLOOD} times max_requests = {visit.limits.max_requests}")
+
+    def _end(self, reason: str) -> None:
+        """End the page's process; the render under way fails with the reason."""
+        if not self._over_limit:
+            self._over_limit = reason
+            self.kill()
+
+    def kill(self) -> None:
+        """End the page at once, whatever it or the browser is doing."""
+        self.broken = True
+        if self.process is not None:
+            self.process.kill()
+
+    def _frame_attached(self, _: dict[str, Any]) -> None:
+        self._frames += 1
 
     def _dismiss(self, params: dict[str, Any]) -> None:
         """Answer a dialog at once: the page stands still until somebody does."""
@@ -420,12 +468,6 @@ class Page:
             if self._reloads <= MAX_RELOADS:
                 return
         departure.set_result(url)
-
-    def _target_created(self, params: dict[str, Any]) -> None:
-        info = params["targetInfo"]
-        mine = info.get("browserContextId") == self._context_id
-        if mine and info["type"] == "page" and info["targetId"] != self._target_id:
-            self._popups.add(info["targetId"])
 
 
 def _storage_origins(visit: Visit) -> set[str]:

@@ -8,13 +8,14 @@ happens to their browser, is the supervisor's (supervisor.py).
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
 
 from prerender.browser.chromium import Chromium
+from prerender.browser.fair_share import PageProcess
 from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
 from prerender.browser.supervisor import Limits, Supervisor
@@ -23,6 +24,7 @@ from prerender.errors import BrowserGone, PoolBusy, RenderError
 
 # A page's process can die while it starts, as at any other time.
 _OPEN_ATTEMPTS = 2
+_WEIGH_EVERY_SECONDS = 0.1
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +36,9 @@ class _Stock:
     browser: Chromium
     idle: deque[Page] = field(default_factory=deque)
     lent: int = 0
+    # Pages are made one at a time: so it is known whose process is new.
+    making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    replacing: int = 0
 
 
 class PoolState(NamedTuple):
@@ -85,6 +90,7 @@ class Pool:
 
     async def __aenter__(self) -> "Pool":
         self.spawn(self._supervisor.run(), "browser supervisor")
+        self.spawn(self._weigh(), "fair shares")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,7 +104,8 @@ class Pool:
     @property
     def ready(self) -> bool:
         """Whether a page can be had, now or when one comes back."""
-        return bool(self._stock and (self._stock.idle or self._stock in self._busy.values()))
+        stock = self._stock
+        return bool(stock and (stock.idle or stock.replacing or stock in self._busy.values()))
 
     @property
     def state(self) -> PoolState:
@@ -214,14 +221,17 @@ class Pool:
         self._lend()
 
     async def _replace(self, page: Page, stock: _Stock) -> None:
-        """Close a page, and open another one in its place if its browser is still in use."""
+        """End a page, and open another one in its place if its browser is still in use."""
+        page.kill()
+        stock.replacing += 1
+        self._free(page)
+        self._lend()
         try:
             if stock is self._stock:
                 await page.close()
                 await self._open_page(stock)
         finally:
-            self._free(page)
-            self._lend()
+            stock.replacing -= 1
 
     def _free(self, page: Page) -> _Stock | None:
         """Give back the slot that a page takes."""
@@ -233,9 +243,8 @@ class Pool:
         for _ in range(_OPEN_ATTEMPTS):
             if devtools.closed.is_set():
                 return
-            self._last_number += 1
             try:
-                page = await Page.open(devtools, self._last_number)
+                page = await self._make_page(stock)
                 await self._try_out(page)
                 # Before the page is lent, its browser's processes have to be known.
                 await stock.browser.look()
@@ -247,6 +256,24 @@ class Pool:
                 return
         # A browser without a page that works is not worth keeping.
         devtools.abandon()
+
+    async def _make_page(self, stock: _Stock) -> Page:
+        async with stock.making:
+            self._last_number += 1
+            before = stock.browser.page_processes()
+            page = await Page.open(stock.browser.devtools, self._last_number)
+            new = stock.browser.page_processes() - before
+            with suppress(OSError, ValueError):
+                (pid,) = new
+                page.process = PageProcess(pid)
+        return page
+
+    async def _weigh(self) -> None:
+        """Keep the pages that are lent from taking more than their share."""
+        while True:
+            await asyncio.sleep(_WEIGH_EVERY_SECONDS)
+            for page in self._busy:
+                page.weigh()
 
     # What the supervisor tells.
 

@@ -17,6 +17,8 @@ _PARTS = (
     "timers",
     "outside",
     "conversations",
+    "history",
+    "dialogs",
     "layout",
     "shadow",
     "sheets",

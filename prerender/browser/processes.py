@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 
-import psutil
 import structlog
 
 from prerender.browser import guardian
+from prerender.browser.guardian import Memory, total_bytes
 
 # Chromium starts the first two again when they die, but what pages asked of them is lost: a page
 # without its answers looks finished. Without a zygote there are no new renderers. So a browser that
@@ -23,45 +23,36 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process. ``own_bytes`` is memory of its own, ``shared_bytes`` what others may have too."""
+    """One process, and its memory by what it is: its own, shared with other processes, or of files."""
 
     pid: int
     parent: int
     kind: str
     stopped: bool
-    own_bytes: int
-    shared_bytes: int
+    memory: Memory
 
 
 def survey(guardian_pid: int) -> list[Process]:
-    """The guardian and all processes below it. It reads /proc for some milliseconds."""
+    """The guardian and all processes of its session. Takes a few milliseconds at most."""
     found = []
-    with suppress(psutil.NoSuchProcess):
-        root = psutil.Process(guardian_pid)
-        for process in (root, *root.children(recursive=True)):
-            with suppress(psutil.Error), process.oneshot():
-                memory = process.memory_info()
-                found.append(
-                    Process(
-                        process.pid,
-                        process.ppid(),
-                        kind_of(process.cmdline()),
-                        process.status() == psutil.STATUS_STOPPED,
-                        memory.rss - memory.shared,
-                        memory.shared,
-                    )
+    for pid in guardian.session_members(guardian_pid):
+        with suppress(OSError, KeyError):
+            status = guardian.status_of(pid)
+            found.append(
+                Process(
+                    pid,
+                    int(status["PPid"]),
+                    kind_of(guardian.command_of(pid)),
+                    status["State"][0] in "Tt",
+                    Memory.of(status),
                 )
+            )
     return found
 
 
 def memory_of(processes: list[Process]) -> int:
-    """About the bytes of memory that these processes take together.
-
-    Their resident sizes would count the program itself once for each of them, and the proportional
-    ones may not be read: processes in the sandbox belong to root. Measured, this is within a tenth.
-    """
-    shared = max((process.shared_bytes for process in processes), default=0)
-    return sum(process.own_bytes for process in processes) + shared
+    """About the bytes of memory that these processes take together (guardian.total_bytes)."""
+    return total_bytes(process.memory for process in processes)
 
 
 def kind_of(command: list[str]) -> str:
@@ -93,7 +84,6 @@ class Watch:
         self._guardian_pid = guardian_pid
         self._vital: dict[int, int] = {}  # process id -> descriptor that tells of its end
         self._stopped: set[int] = set()
-        self._renderers: list[Process] = []
         self.memory_bytes = 0
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"watch over {guardian_pid}")
@@ -105,11 +95,8 @@ class Watch:
 
     async def look(self) -> None:
         """Measure the memory, get to know new processes, and see to those that stand still."""
-        found = await asyncio.to_thread(survey, self._guardian_pid)
-        if self._task.done():
-            return
+        found = survey(self._guardian_pid)
         self.memory_bytes = memory_of(found)
-        self._renderers = [process for process in found if process.kind == "renderer"]
         zygotes = {process.pid for process in found if process.kind == "zygote"}
         for process in found:
             # What a zygote has just made looks like another one, before it gets a name of its own.
@@ -123,15 +110,6 @@ class Watch:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._stopped = stopped
-
-    def kill_larger(self, most_bytes: int) -> None:
-        """Kill the pages' processes that take more; their renders fail as if they had crashed."""
-        for renderer in self._renderers:
-            if renderer.own_bytes > most_bytes:
-                log.warning("a page is too large", mebibytes=renderer.own_bytes >> 20)
-                with suppress(ProcessLookupError):
-                    os.kill(renderer.pid, signal.SIGKILL)
-        self._renderers = []  # until the next look
 
     def _keep(self, process: Process) -> None:
         try:

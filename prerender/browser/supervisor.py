@@ -28,7 +28,10 @@ _PATIENT_DELAY_SECONDS = 0.4
 # Sooner than this a browser's death is like a start that failed.
 _SHORT_LIFE_SECONDS = 1.0
 _CHECK_SECONDS = 0.5
-# If even a new browser takes more memory than it may, it is not replaced more often than this.
+# A browser that takes so much of its memory for so long is replaced, while there is room for two: above
+# all of it the guardian ends pages. If even a new one takes as much, not more often than this.
+_LARGE_SHARE = 0.75
+_LARGE_SECONDS = 5.0
 _MEMORY_PAUSE_SECONDS = 60.0
 # Renders have deadlines of their own; one that goes on beyond this is not waited for.
 _DRAIN_SECONDS = 60.0
@@ -43,8 +46,7 @@ log = structlog.get_logger(__name__)
 class Limits:
     """What a browser may be used for before it is replaced; 0 stands for no limit.
 
-    Renders, seconds since its start, and bytes of memory of all its processes; a page that takes as
-    much alone is ended.
+    Renders, seconds since its start, and bytes of memory of all its processes.
     """
 
     renders: int = 0
@@ -86,6 +88,7 @@ class Supervisor:
         self._current: Chromium | None = None
         self._lives: dict[Chromium, asyncio.Task[None]] = {}
         self._needed = asyncio.Event()  # another browser is
+        self._small_at = 0.0
         self._large_at = 0.0
         self.browsers_started = 0
         self.replacements = Counter(dict.fromkeys(_CAUSES, 0))
@@ -149,6 +152,7 @@ class Supervisor:
         if self._current is not None:
             self._pool.spawn(self._retire(self._current), f"retire {self._current!r}")
         self._current = browser
+        self._small_at = time.monotonic()
 
     async def _live(self, browser: Chromium) -> None:
         """Watch a browser to its end, and clear up behind it."""
@@ -156,8 +160,6 @@ class Supervisor:
         try:
             while not gone.done():
                 await asyncio.wait({gone}, timeout=_CHECK_SECONDS)
-                if self._limits.memory:
-                    browser.kill_larger(self._limits.memory)
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
                     log.info("browser is to be replaced", browser=repr(browser), reason=reason)
@@ -182,7 +184,9 @@ class Supervisor:
         if 0 < limits.age <= (age := now - browser.started):
             self.replacements["age"] += 1
             return f"{age:.0f} s old"
-        large = 0 < limits.memory < browser.memory_bytes
+        if not 0 < limits.memory * _LARGE_SHARE < browser.memory_bytes:
+            self._small_at = now
+        large = now - self._small_at > _LARGE_SECONDS
         if large and now - self._large_at > _MEMORY_PAUSE_SECONDS:
             self._large_at = now
             self.replacements["memory"] += 1

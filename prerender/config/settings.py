@@ -340,9 +340,9 @@ class Browser(_Section):
     max_age: Duration = Field(6 * 3600, description="Replace the browser at this age; 0: no limit.")
     max_memory: SizeOrAuto = Field(
         "auto",
-        description="Memory of all processes of a browser at which it is replaced; a page that takes "
-        'as much alone is ended. 0 stands for no limit, "auto" for 512 MiB and 256 MiB more for each '
-        "page.",
+        description="Memory of all of Chromium's processes together. Above it the largest page is "
+        "ended; a browser that stays above three quarters of it is replaced. 0: no limit, "
+        '"auto": 512 MiB, and 256 MiB for each page.',
     )
     sandbox: Literal["auto", "on", "off"] = Field(
         "auto",

@@ -100,7 +100,9 @@ async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[
 
         async def launch() -> Chromium:
             program = chromium.find(settings.browser.path)
-            return await Chromium.launch(program, gateway, sandbox=sandbox)
+            return await Chromium.launch(
+                program, gateway, sandbox=sandbox, max_memory=memory_needed(settings)
+            )
 
         pool = await stack.enter_async_context(
             Pool(

@@ -26,6 +26,8 @@ _PAUSE_SECONDS = 0.2
 _WAITING_SHARE = 0.75
 # Left for reading the DOM, out of the limit of a whole render.
 _RESERVE_SECONDS = 1.0
+# A render that has not answered this long after its limit is given up, whatever it is doing.
+_GRACE_SECONDS = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +64,14 @@ class Renderer:
 
     async def snapshot(self, target: Target) -> Answer:
         """Render a target. Raises RenderError, OriginError or NotRenderable."""
+        limit = self._settings.timeout
+        try:
+            async with asyncio.timeout(limit + _GRACE_SECONDS):
+                return await self._snapshot(target)
+        except TimeoutError:
+            raise RenderTimeout(f"{target.url}: not rendered in {limit:g} s") from None
+
+    async def _snapshot(self, target: Target) -> Answer:
         started = time.monotonic()
         deadline = started + self._settings.timeout
         # Before the origin is asked: who is not admitted costs it nothing and is told at once.

@@ -1,0 +1,41 @@
+"""A page that uses up Chromium's allowance for navigations takes nothing from the next one."""
+
+import pytest
+
+from tests.conftest import StartOrigin, StartProxy, pages
+
+GREEDY = {
+    "pushState": "for (let i = 0; i < 300; i++) history.pushState(0, '', '#' + i)",
+    "hash": "for (let i = 0; i < 300; i++) location.hash = i",
+    "javascript URL": "for (let i = 0; i < 300; i++) location.href = 'javascript:void 0'",
+    "history": "for (let i = 0; i < 300; i++) { history.forward(); history.go(3) }",
+    "history while leaving": "onpagehide = () => { for (let i = 0; i < 300; i++) history.go(3) }",
+}
+NEXT = """<p id="out"></p><script>
+  for (let i = 1; i <= 50; i++) history.replaceState(0, "", "/step/" + i);
+  out.textContent = location.pathname;
+</script>"""
+
+
+@pytest.mark.parametrize("script", GREEDY.values(), ids=GREEDY.keys())
+async def test_the_next_page_has_its_own_allowance(
+    start_origin: StartOrigin, start_proxy: StartProxy, script: str
+) -> None:
+    origin = await pages(start_origin, {"/greedy": f"<p>x<script>{script}</script>", "/": NEXT})
+    proxy = await start_proxy(
+        origin.url, {"browser": {"pages": 1}, "site": {"url": "https://www.example.com"}}
+    )
+    for attempt in range(2):
+        await proxy.crawl(f"/greedy?{attempt}")
+        assert ">/step/50<" in (await proxy.crawl(f"/?{attempt}")).text
+
+
+async def test_many_pages_with_a_few_navigations_each(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": NEXT})
+    proxy = await start_proxy(
+        origin.url, {"browser": {"pages": 1}, "site": {"url": "https://www.example.com"}}
+    )
+    for number in range(12):
+        assert ">/step/50<" in (await proxy.crawl(f"/?{number}")).text
