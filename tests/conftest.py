@@ -185,12 +185,16 @@ StartForwarding = Callable[..., Awaitable[int]]
 
 
 def settings_for(origin_url: str, overrides: Overrides | None = None) -> Settings:
-    """Settings for a test: free ports, two pages, short waits, and what the test asks for."""
+    """Settings for a test: free ports, two pages, and what the test asks for.
+
+    Machines that are busy with other things may take long to render.
+    """
     values: dict[str, dict[str, object]] = {
         "origin": {"url": origin_url},
         "server": {"port": 0, "grace": 2},
         "admin": {"port": 0},
         "browser": {"pages": 2},
+        "render": {"timeout": 60},
         "log": {"level": "warning", "access": "none"},
     }
     for section, keys in (overrides or {}).items():

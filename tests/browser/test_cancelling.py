@@ -109,7 +109,7 @@ async def test_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         # In steps: it looks for the browser's port again and again.
         while await cancelled_at(points, launch()):
             assert processes.sessions() == []
-            await processes.all_gone((), tmp_path, seconds=0.5)
+            await processes.all_gone((), tmp_path)
             points += 1 if points < 4 else 3
         assert points > 6
         async with asyncio.timeout(SECONDS):

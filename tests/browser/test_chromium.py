@@ -39,7 +39,7 @@ from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import Document
 from prerender.snapshots.variants import Variant
 from tests.conftest import StartOrigin
-from tests.support import processes
+from tests.support import processes, raw
 from tests.support.pools import launch_browser
 
 SITE = URL("https://www.example.com")
@@ -106,7 +106,7 @@ async def test_launch_and_close_leave_nothing(gateway: Gateway, folder: Path) ->
         assert repr(browser) == f"<Chromium under guardian {session}>"
     assert names_in(folder) == []
     await browser.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         while left := asyncio.all_tasks() - before:
             await asyncio.wait(left)
 
@@ -209,7 +209,7 @@ async def test_programs_that_are_no_browser(
         await asyncio.wait([launching], timeout=0.02)
     with pytest.raises(BrowserGone, match=told):
         await launching
-    await processes.all_gone(started, folder, seconds=0.5)
+    await processes.all_gone(started, folder)
 
 
 async def test_a_program_that_cannot_be_started(
@@ -263,11 +263,11 @@ async def test_a_killed_browser_is_noticed(gateway: Gateway, folder: Path, victi
             pytest.skip(f"this browser has no {victim}")
         gone = asyncio.create_task(browser.gone())
         processes.kill(session, victim)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(raw.SECONDS):
             assert re.search(DEATHS[victim], await gone)
         started = time.monotonic()
         await browser.close()
-        assert time.monotonic() - started < guardian.TERM_SECONDS + 0.5
+        assert time.monotonic() - started < guardian.TERM_SECONDS + guardian.KILL_SECONDS / 2
         assert processes.members(session) == []
         assert names_in(folder) == []
 
@@ -287,7 +287,7 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
         with pytest.raises(BrowserGone):
             await waiting
         await browser.close()
-        assert time.monotonic() - started < guardian.TERM_SECONDS + 0.5
+        assert time.monotonic() - started < guardian.TERM_SECONDS + guardian.KILL_SECONDS / 2
         assert processes.members(session) == []
         assert names_in(folder) == []
 
@@ -504,13 +504,13 @@ async def test_contract_virtual_time(page: Opened, policy: str) -> None:
         budget=61_000.0,
     )
     await happened(expired)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert await session.evaluate("document.title") == "rung"
     # Then the clock stands still, until it is told to go on.
     await session.evaluate("setTimeout(() => { document.title = 'again' }, 10)")
     assert await session.evaluate("document.title") == "rung"
     await session.call("Emulation.setVirtualTimePolicy", policy="advance", budget=20.0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         while await session.evaluate("document.title") != "again":
             await asyncio.sleep(0.01)
 
@@ -549,7 +549,7 @@ async def test_contract_an_endless_script_is_terminated(page: Opened) -> None:
     endless = asyncio.create_task(page.session.evaluate("for (;;);", 30.0))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(endless), 0.1)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(raw.SECONDS):
         await page.session.call("Runtime.terminateExecution")
         with pytest.raises(CommandFailed):
             await endless
@@ -607,7 +607,7 @@ async def test_contract_the_window_grows(page: Opened) -> None:
     )
     assert await page.session.evaluate("[innerWidth, innerHeight]") == [1280, 4000]
     await page.session.call("Emulation.clearDeviceMetricsOverride")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         while await page.session.evaluate("[innerWidth, innerHeight]") != [1280, 1024]:
             await asyncio.sleep(0.01)
 

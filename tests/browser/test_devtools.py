@@ -16,7 +16,7 @@ from prerender.browser.devtools import CommandFailed, DevTools, Session
 from prerender.errors import BrowserGone
 from tests.support.fake_devtools import FakeDevTools
 
-LIMIT_SECONDS = 3.0
+LIMIT_SECONDS = 10.0
 
 
 @asynccontextmanager
@@ -268,7 +268,7 @@ async def test_a_dead_connection_costs_no_time(end: Callable[[FakeDevTools], Non
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await asyncio.Event().wait()
-        assert time.process_time() - started < 0.05
+        assert time.process_time() - started < 0.1
 
 
 async def test_a_deaf_server() -> None:
@@ -315,7 +315,7 @@ async def test_one_page_crashes() -> None:
         for waiting in (calls[0], event, crashed.call("Get"), crashed.expect("Never")):
             with pytest.raises(BrowserGone):
                 await waiting
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < LIMIT_SECONDS
         assert crashed.gone
         assert not healthy.gone
         for command in commands:
@@ -344,7 +344,7 @@ async def test_a_page_crashes_before_anybody_listens() -> None:
         await fake.answer(command, sessionId="session 1")
         await fake.event("Inspector.targetCrashed", "session 1")
         session = await attaching
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(LIMIT_SECONDS):
             with pytest.raises(BrowserGone):
                 await session.call("Page.enable")
         await assert_works(fake, devtools)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from prerender.browser.queue import FairQueue, Place, section_of
 from prerender.errors import PoolBusy
+from tests.support import raw
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ async def test_the_largest_section_gives_up_its_newest_place() -> None:
     with pytest.raises(PoolBusy):
         queue.enter("flood")
     other = queue.enter("other")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(raw.SECONDS):
         await left.wait()
         with pytest.raises(TimeoutError):
             await tasks[2]

@@ -22,7 +22,7 @@ async def folder(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
     assert processes.sessions() == []
-    await processes.all_gone((), tmp_path, seconds=0.5)
+    await processes.all_gone((), tmp_path)
 
 
 async def started(pool: Pool, number: int) -> None:

@@ -73,14 +73,14 @@ class Command:
         self.sessions.update(processes.sessions(self.process.pid))
         return bool(self.sessions)
 
-    async def ended(self, seconds: float = SECONDS) -> int:
+    async def ended(self) -> int:
         """Its exit status; an end by a signal is negative."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(SECONDS):
             return await self.process.wait()
 
-    async def nothing_left(self, seconds: float = 3.0) -> None:
+    async def nothing_left(self) -> None:
         """Of its browsers no process and no folder is left."""
-        await processes.all_gone(self.sessions, self.folder, seconds=seconds)
+        await processes.all_gone(self.sessions, self.folder)
 
 
 Start = Callable[..., Awaitable[Command]]
@@ -171,9 +171,9 @@ async def test_a_stop_lets_running_requests_finish(
         answer = await task
         assert answer.status == 200
         assert "<p>at last" in await answer.text()
-    assert await command.ended(5) == 0
+    assert await command.ended() == 0
     assert "Traceback" not in await command.rest()
-    await command.nothing_left(0.2)
+    await command.nothing_left()
 
 
 async def test_a_stop_waits_only_so_long(
@@ -186,11 +186,11 @@ async def test_a_stop_waits_only_so_long(
     await site.asked.wait()
     started = time.monotonic()
     command.process.terminate()
-    assert await command.ended(5) == 0
+    assert await command.ended() == 0
     assert time.monotonic() - started > 0.3
     with pytest.raises(ClientConnectionError):
         await hanging
-    await command.nothing_left(0.2)
+    await command.nothing_left()
 
 
 async def test_asked_twice_it_ends_at_once(
@@ -206,8 +206,8 @@ async def test_asked_twice_it_ends_at_once(
         pass
     started = time.monotonic()
     command.process.terminate()
-    assert await command.ended(5) == 1
-    assert time.monotonic() - started < 1
+    assert await command.ended() == 1
+    assert time.monotonic() - started < SECONDS
     with pytest.raises(ClientConnectionError):
         await hanging
     await command.nothing_left()
@@ -245,7 +245,7 @@ async def test_killed_together_with_its_guardian(start: Start, client: ClientSes
     assert profile.exists()
     for running in (following, third):
         running.process.terminate()
-        assert await running.ended(5) == 0
+        assert await running.ended() == 0
 
 
 @pytest.mark.parametrize("name", ["SERVER", "ADMIN"])
@@ -261,7 +261,7 @@ async def test_a_port_in_use(start: Start, name: str) -> None:
     assert told[0].startswith(at)
     assert told[0].lower().endswith("address already in use")
     assert len(told) == 1
-    await command.nothing_left(0.2)
+    await command.nothing_left()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -273,7 +273,7 @@ async def test_ended_while_a_browser_starts(
     await command.launching()
     await asyncio.wait([asyncio.create_task(command.ended())], timeout=milliseconds / 1000)
     command.process.send_signal(number)
-    assert await command.ended(5) == (0 if number == signal.SIGTERM else -number)
+    assert await command.ended() == (0 if number == signal.SIGTERM else -number)
     assert "Traceback" not in await command.rest()
     command.see()
     await command.nothing_left()
@@ -308,5 +308,5 @@ async def test_five_restarts_leave_nothing(start: Start, client: ClientSession) 
         command = await start(SERVER_PORT=port)
         await command.ready(client)
         command.process.terminate()
-        assert await command.ended(5) == 0
-        await command.nothing_left(0.2)
+        assert await command.ended() == 0
+        await command.nothing_left()

@@ -14,6 +14,7 @@ from prerender.gateway.gateway import NetworkRules
 from prerender.gateway.visit import VisitLimits
 from prerender.http.caching import Terms, stored
 from tests.conftest import Reply, StartOrigin, StartProxy
+from tests.support import raw
 from tests.support.plain_client import PlainClient
 
 FRESH = {"Cache-Control": "max-age=600"}
@@ -256,7 +257,7 @@ async def test_many_at_once_ask_once(start_origin: StartOrigin) -> None:
         origin.open.clear()
         async with origin.behind(start_origin) as pages:
             asking = [asyncio.create_task(pages.get()) for _ in range(10)]
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(raw.SECONDS):
                 while not origin.asked:
                     await asyncio.sleep(0)
             origin.open.set()
@@ -279,7 +280,7 @@ async def test_the_first_one_may_leave(start_origin: StartOrigin) -> None:
     origin.open.clear()
     async with origin.behind(start_origin) as pages:
         first = asyncio.create_task(pages.get())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(raw.SECONDS):
             while not origin.asked:
                 await asyncio.sleep(0.001)
             second = asyncio.create_task(pages.get())

@@ -20,6 +20,7 @@ from prerender.gateway.visit import Document
 from prerender.http import headers as fields
 from prerender.urls.hosts import Hosts
 from tests.conftest import Site, StartOrigin, StartProxy, pages
+from tests.support import raw
 from tests.support.canary import Canary
 from tests.support.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
 
@@ -154,7 +155,7 @@ async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin
                 os.seteuid(0)
             reader, writer = await asyncio.open_connection(sock=connection)
             writer.write(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(raw.SECONDS):
                 assert status in await reader.readline()
             writer.close()
     assert len(origin.requests) == 1
@@ -189,7 +190,7 @@ async def test_what_cannot_be_read_gets_no_text(head: bytes, status: bytes) -> N
     async with PlainClient.open("http://127.0.0.1:9") as browser:
         reader, writer = await asyncio.open_connection("127.0.0.1", browser.gateway.plain_port)
         writer.write(head % (b"x" * (MAX_LINE_BYTES + 1)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(raw.SECONDS):
             answer = await reader.read()
         assert answer.split()[1] == status
         assert answer.endswith(b"\r\n\r\n")
@@ -209,7 +210,7 @@ async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFix
         ]:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(data)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(raw.SECONDS):
                 assert answer in await reader.readline()
             writer.close()
     assert [record.levelname for record in caplog.records] == ["INFO"]

@@ -14,6 +14,7 @@ from prerender.gateway.gateway import NetworkRules
 from prerender.gateway.visit import Document, VisitLimits
 from prerender.urls.hosts import Hosts
 from tests.conftest import Reply, Site, StartOrigin, StartProxy, pages
+from tests.support import raw
 from tests.support.canary import Canary
 from tests.support.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
 
@@ -241,7 +242,7 @@ async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
             async with browser.client.ws_connect(
                 browser.socket_url("/"), headers=headers
             ) as socket:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(raw.SECONDS):
                     heard = [message.data async for message in socket]
             assert heard == [bytes(100)] * 6
             assert [exchange.blocked for exchange in visit.exchanges] == [True]

@@ -1,7 +1,6 @@
 """Clients that take their time are cut by timeouts of ours, and never stand in another one's way."""
 
 import asyncio
-import time
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -39,7 +38,7 @@ async def test_a_head_that_comes_byte_by_byte(start_forwarding: StartForwarding)
     async with raw.client(port) as client:
         answering = asyncio.create_task(client.until(b"\r\n\r\n"))
         await client.send(b"GET / HTTP/1.1\r\nX: ")
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(raw.SECONDS):
             while not answering.done():
                 client.writer.write(b"y")
                 await asyncio.sleep(0.02)
@@ -54,7 +53,7 @@ async def test_a_body_that_stops(start_forwarding: StartForwarding, framing: byt
         async with raw.client(port) as client:
             await client.send(b"POST / HTTP/1.1\r\nHost: a\r\n" + framing + b"\r\n\r\n5\r\nab")
             assert (await client.rest()).startswith(b"HTTP/1.1 408 ")
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(raw.SECONDS):
                 await origin.ended.wait()
     assert origin.requests == []
 
@@ -82,13 +81,13 @@ async def test_a_client_that_takes_little_but_steadily(start_forwarding: StartFo
     body = bytes(12_000_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     async with raw.origin(raw.ending_with(answer)) as origin:
-        port = await start_forwarding(origin.url, write_timeout=0.6)
+        port = await start_forwarding(origin.url, write_timeout=1)
         async with raw.client(port, limit=1000) as client:
             await client.send(GET)
             await client.until(b"\r\n\r\n")
             for _ in range(12):
                 await client.reader.readexactly(1_000_000)
-                await asyncio.sleep(0.15)
+                await asyncio.sleep(0.1)
 
 
 async def test_new_clients_are_served_with_1000_slow_ones(
@@ -101,16 +100,15 @@ async def test_new_clients_are_served_with_1000_slow_ones(
         b"",
     )
     async with raw.origin(raw.answering(raw.OK)) as origin:
-        port = await start_forwarding(origin.url, header_timeout=2, body_timeout=2)
+        port = await start_forwarding(origin.url, header_timeout=3, body_timeout=3)
         opened = []
         for number in range(1000):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(slow[number % 3])
             opened.append((reader, writer))
-        started = time.monotonic()
         answers = await asyncio.gather(*(raw.ask(port, CLOSE) for _ in range(20)))
         assert all(answer.endswith(b"ok") for answer in answers)
-        assert time.monotonic() - started < 2
+        assert not opened[-1][0].at_eof(), "they have waited until the slow ones were cut"
         async with asyncio.timeout(raw.SECONDS):
             ends = [await _end(reader) for reader, _ in opened]
         told = [end.startswith(b"HTTP/1.1 408 ") for end in ends]

@@ -163,16 +163,16 @@ async def test_one_side_dies(start_forwarding: StartForwarding, site: Site) -> N
     async with ClientSession() as session:
         async with session.ws_connect(f"http://127.0.0.1:{port}/") as socket:
             await socket.send_str("die")
-            message = await socket.receive(timeout=2)
+            message = await socket.receive(timeout=raw.SECONDS)
             assert message.type in (WSMsgType.CLOSED, WSMsgType.ERROR)
         socket = await session.ws_connect(f"http://127.0.0.1:{port}/")
         await socket.send_str("hello")
-        assert await socket.receive_str(timeout=2) == "hello"
+        assert await socket.receive_str(timeout=raw.SECONDS) == "hello"
         assert socket._response.connection is not None
         transport = socket._response.connection.transport
         assert transport is not None
         transport.abort()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(raw.SECONDS):
             while len(asyncio.all_tasks()) > before:
                 await asyncio.sleep(0.01)
 
@@ -248,7 +248,7 @@ async def test_both_sides_are_told_at_a_shutdown(under_way: bytes) -> None:
             assert await client.until(GOING_AWAY) == rest_of_frame + GOING_AWAY
             await client.send(frame(b"\x03\xe9", 0x88, b"\0\0\0\0"))
             assert await client.rest() == b""
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(raw.SECONDS):
             await serving
     close = await told
     assert close[:2] == b"\x88\x82"

@@ -20,6 +20,7 @@ from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
+from tests.support import raw
 from tests.support.redis_server import redis_server
 
 NAMESPACE = "prerender:www.example.com:1:"
@@ -140,7 +141,7 @@ async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
             stack.push_async_callback(store.close)
             await store.set(entry("/soon", key="6"), 0.1)
             await store.set(entry("/later", key="7"), 100)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(raw.SECONDS):
                 while await keys(store, Query(sort="page")) != "7":
                     await asyncio.sleep(0.02)
 

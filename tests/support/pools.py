@@ -22,7 +22,7 @@ from tests.conftest import Proxy, StartOrigin, StartProxy
 if TYPE_CHECKING:
     from prerender.browser.page import Page
 
-SECONDS = 15.0
+SECONDS = 20.0
 # As a shell tells of it: 128 and the signal's number.
 _SEGMENTATION_FAULT = 139
 

@@ -6,6 +6,7 @@ A guardian and everything below it are one session, so nothing that escapes its 
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ import psutil
 from prerender.browser import guardian
 from prerender.browser.processes import kind_of
 
-SECONDS = 10.0
+SECONDS = 20.0
 
 
 def sessions(parent: int | None = None) -> list[int]:
@@ -69,6 +70,18 @@ def waited_seconds() -> float:
             with suppress(OSError):
                 waited += int(file.read_text("ascii").split()[1])
     return waited / 1e9
+
+
+class Stopwatch:
+    """Seconds since its start, without those in which this process waited for a CPU."""
+
+    def __init__(self) -> None:
+        self._started, self._waited = time.monotonic(), waited_seconds()
+
+    @property
+    def seconds(self) -> float:
+        waited = max(0.0, waited_seconds() - self._waited)
+        return time.monotonic() - self._started - waited
 
 
 def kill(session: int, wanted: str) -> None:

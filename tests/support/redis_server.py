@@ -13,7 +13,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-SECONDS = 10.0
+SECONDS = 20.0
 
 
 class RedisServer:

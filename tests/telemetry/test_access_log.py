@@ -16,6 +16,7 @@ from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.redaction import Redaction
 from prerender.urls.ajax_crawling import PrettyURL
+from tests.support import raw
 from tests.support.renders import PUBLIC
 
 RECORD = RequestRecord(
@@ -171,7 +172,7 @@ async def test_lines_are_written_together_and_some_left_out() -> None:
     log(RECORD._replace(kind="forward", target="/forwarded"))
     log(RECORD._replace(kind="refuse", target="/refused"))
     assert written == []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         while not written:
             await asyncio.sleep(0.01)
     assert [json.loads(line)["target"] for line in written[0].splitlines()] == [

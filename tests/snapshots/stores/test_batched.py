@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from prerender.errors import StoreGone
 from prerender.snapshots.stores.batched import MOST_KEYS, BatchedReads
+from tests.support import raw
 
 Reads = BatchedReads[bytes | None]
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class Shelf:
         """Begin to ask, until there has been a call; the task that asks."""
         before = len(self.calls)
         task = asyncio.create_task(asking)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(raw.SECONDS):
             while len(self.calls) == before:
                 await asyncio.sleep(0)
         return task
@@ -49,7 +50,7 @@ def shut(calls: int) -> tuple[Shelf, Reads]:
 
 
 async def ask(reads: Reads, *keys: str) -> list[bytes | BaseException | None]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         return await asyncio.gather(*(reads.get(key) for key in keys), return_exceptions=True)
 
 
@@ -113,7 +114,7 @@ async def test_who_wants_it_anew_gets_it_from_a_later_call() -> None:
     third = asyncio.create_task(reads.get("a"))
     await asyncio.sleep(0)
     shelf.open.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         assert (await first, await again, await third) == (b"a",) * 3
     assert shelf.calls == [["a"], ["a"]]
 
@@ -127,7 +128,7 @@ async def test_who_leaves_takes_nothing_from_the_others() -> None:
     same = asyncio.create_task(reads.get("a"))
     await asyncio.sleep(0)
     shelf.open.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         assert (await staying, await same) == (b"b", b"a")
     assert shelf.calls == [["a", "b"]]
 
@@ -138,7 +139,7 @@ async def test_nobody_waits_for_what_is_closed() -> None:
     asked.append(asyncio.create_task(reads.get("b")))
     await asyncio.sleep(0)
     await reads.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(raw.SECONDS):
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2
 
@@ -157,7 +158,7 @@ def test_everybody_gets_what_they_asked_for_whenever_they_asked(
                 await asyncio.sleep(0)
             assert await reads.get(str(number)) == str(number).encode()
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(raw.SECONDS):
             await asyncio.gather(*(ask_later(*pair) for pair in enumerate(turns)))
         assert sorted(key for call in shelf.calls for key in call) == sorted(
             str(number) for number in range(len(turns))

@@ -26,6 +26,8 @@ from prerender.snapshots.stores.invalidation import TRUST_SECONDS
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
+from tests.support import raw
+from tests.support.processes import Stopwatch
 from tests.support.redis_server import RedisServer, redis_server
 from tests.support.renders import Renders, target, until
 
@@ -217,9 +219,9 @@ async def test_large_values_go_both_ways(server: RedisServer) -> None:
 async def test_refused(tmp_path: Path) -> None:
     gone = RedisServer(tmp_path)
     async with replica(gone.url) as one:
-        started = time.monotonic()
+        watch = Stopwatch()
         assert (await one.get()).how == "miss"
-        assert time.monotonic() - started < 1
+        assert watch.seconds < 1
         assert (await one.get()).how == "miss"
         assert one.renders.count == 2
     await gone.client.aclose()
@@ -246,13 +248,13 @@ async def test_a_server_that_is_no_redis(reply: bytes | None) -> None:
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     async with listener, replica(f"redis://127.0.0.1:{port}") as one:
-        started = time.monotonic()
+        watch = Stopwatch()
         assert (await one.get()).how == "miss"
         # The timeout once, and not again while the breaker is open.
-        assert time.monotonic() - started < TIMEOUT * 2 + 1
-        started = time.monotonic()
+        assert watch.seconds < TIMEOUT * 2 + 1
+        watch = Stopwatch()
         assert (await one.get()).how == "miss"
-        assert time.monotonic() - started < TIMEOUT
+        assert watch.seconds < TIMEOUT
 
 
 async def test_paused_killed_and_back(server: RedisServer) -> None:
@@ -260,10 +262,10 @@ async def test_paused_killed_and_back(server: RedisServer) -> None:
         assert (await one.get()).how == "miss"
         server.signal(signal.SIGSTOP)
         await asyncio.sleep(TRUST_SECONDS)  # until the copy in memory does not count by itself
-        started = time.monotonic()
+        watch = Stopwatch()
         assert (await one.get()).how == "hit"
         assert (await one.get("/other")).how == "miss"
-        assert time.monotonic() - started < TIMEOUT * 2 + 1
+        assert watch.seconds < TIMEOUT * 2 + 1
         server.signal(signal.SIGCONT)
         await back(one)
         await server.kill()
@@ -362,21 +364,25 @@ async def test_a_purge_is_seen_by_all_within_a_second(server: RedisServer) -> No
         await one.get("/b")
         assert (await other.get("/a")).how == "hit"
         assert await one.store.purges.purge(Purge("url", "/a"))
-        started = time.monotonic()
-        async with asyncio.timeout(10):
+        asked = shown = purged = time.monotonic()
+        async with asyncio.timeout(raw.SECONDS):
             while (await other.get("/a")).how == "hit":
+                shown = asked
                 await asyncio.sleep(0.01)
-        assert time.monotonic() - started < 1
+                asked = time.monotonic()
+        assert shown - purged < 1
         assert (await other.get("/b")).how == "hit"
         assert other.renders.count == 1
         other.renders.text = "refreshed" * 300
         assert await other.store.purges.purge(Purge("all"))
         await other.get("/b")
-        started = time.monotonic()
-        async with asyncio.timeout(10):
+        asked = shown = purged = time.monotonic()
+        async with asyncio.timeout(raw.SECONDS):
             while b"refreshed" not in (await one.get("/b")).snapshot.body:
+                shown = asked
                 await asyncio.sleep(0.01)
-        assert time.monotonic() - started < 1
+                asked = time.monotonic()
+        assert shown - purged < 1
         assert one.renders.count == 2
 
 
@@ -432,13 +438,13 @@ async def test_a_stale_snapshot_is_refreshed_by_one_replica(server: RedisServer)
         renders.gate.clear()
         assert (await one.get()).detail == "stale"
         await until(lambda: renders.running)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(raw.SECONDS):
             while (await two.get()).detail != "stale":
                 await asyncio.sleep(0.01)
         await until(lambda: not len(two.cached._renders))
         assert renders.count == 2
         renders.gate.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(raw.SECONDS):
             while (await two.get()).detail:
                 await asyncio.sleep(0.01)
         assert renders.count == 2
@@ -457,9 +463,10 @@ async def test_a_lease_is_waited_for_as_long_as_a_render_may_take(server: RedisS
         one = Replica(cache)
         one.cached = CachedSnapshots(one.renders, one.store, Freshness(100.0), 0.3)
         await cache.acquire(PAGE.key)
-        started = time.monotonic()
+        started, watch = time.monotonic(), Stopwatch()
         assert (await one.get()).how == "miss"
-        assert 0.2 < time.monotonic() - started < 2
+        assert time.monotonic() - started > 0.2
+        assert watch.seconds < 2
 
 
 async def test_a_lease_is_held_as_long_as_it_is_needed(server: RedisServer) -> None:
