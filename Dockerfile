@@ -1,6 +1,6 @@
 # The proxy with its Chromium, for an unprivileged user, whichever one. Docker, Podman and Buildah build it:
 #   docker build -t prerender-proxy .
-#   docker run -p 8080:8080 -e PRERENDER_ORIGIN_URL=http://app:3000 prerender-proxy
+#   docker run -p 8080:8080 -p 127.0.0.1:8081:8081 -e PRERENDER_ORIGIN_URL=http://app:3000 prerender-proxy
 #   docker run prerender-proxy render 'https://www.example.com/#!/state'
 
 FROM docker.io/library/debian:13-slim AS build
@@ -32,18 +32,20 @@ RUN apt-get update \
         /usr/lib/chromium/libVkLayer*
 COPY --from=build /opt/prerender /opt/prerender
 COPY --from=build /package/opt/prerender /opt/prerender
-# The admin listener stays on loopback: only the health check below asks it. Nothing is written but to
-# /tmp, so the root filesystem may be read-only.
+# The dashboard is meant to be published to the host's loopback only, with the token that the start
+# logs or one that is set. Nothing is written but to /tmp, so the root filesystem may be read-only.
 ENV PATH=/opt/prerender/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
-    PRERENDER_SERVER_HOST=0.0.0.0
+    PRERENDER_SERVER_HOST=0.0.0.0 \
+    PRERENDER_ADMIN_HOST=0.0.0.0 \
+    PRERENDER_ADMIN_TOKEN=auto
 LABEL org.opencontainers.image.title="prerender-proxy" \
     org.opencontainers.image.description="A reverse proxy that answers crawlers with HTML snapshots" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.base.name="docker.io/library/debian:13-slim"
 USER 10001:10001
-EXPOSE 8080
+EXPOSE 8080 8081
 HEALTHCHECK --interval=5s --timeout=3s --start-period=10s \
     CMD ["python3", "-IS", "-c", "from http.client import HTTPConnection; \
         admin = HTTPConnection('127.0.0.1', 8081, timeout=2); \

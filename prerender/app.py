@@ -9,6 +9,7 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
 import asyncio
 import os
 import resource
+import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -27,6 +28,7 @@ from prerender.browser.pool import Pool
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
+from prerender.config.types import AUTO
 from prerender.crawlers.opening import triggers_of, verification
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
@@ -92,6 +94,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 @asynccontextmanager
 async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Running]:
     """All of a proxy but the browser and its network, which outlive it. Raises ConfigError."""
+    settings, made = _with_token(settings)
     async with AsyncExitStack() as stack:
         upstream, gateway, pool, renderer = parts
         store = await open_store(settings)
@@ -176,6 +179,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             site=str(settings.public_url),
             origin=settings.origin.url,
             dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
+            **made,
         )
         try:
             yield running
@@ -258,6 +262,15 @@ def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) ->
     # It waits for its collector.
     stack.push_async_callback(asyncio.to_thread, tracing.close)
     return tracing.begin
+
+
+def _with_token(settings: Settings) -> tuple[Settings, dict[str, str]]:
+    """The settings with a token for the admin listener, and what the log has to tell of it."""
+    if settings.admin.token != AUTO:
+        return settings, {}
+    token = secrets.token_urlsafe(24)
+    admin = settings.admin.model_copy(update={"token": token})
+    return settings.model_copy(update={"admin": admin}), {"admin_token": token}
 
 
 def _reachable(host: str, port: int) -> str:

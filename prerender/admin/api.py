@@ -14,6 +14,7 @@ from yarl import URL
 from prerender import __version__
 from prerender.admin import shapes
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, Guard
+from prerender.admin.crawlers import Crawlers, Tally
 from prerender.admin.figures import STEP_SECONDS, Figures
 from prerender.admin.problem import problem
 from prerender.admin.purge import Purging
@@ -49,6 +50,7 @@ class Api:
         snapshots: CachedSnapshots,
         figures: Figures,
         recent: Recent,
+        crawlers: Crawlers,
         purging: Purging,
         guard: Guard,
     ) -> None:
@@ -60,6 +62,7 @@ class Api:
         self._snapshots = snapshots
         self._figures = figures
         self._recent = recent
+        self._crawlers = crawlers
         self._purging = purging
         self._guard = guard
 
@@ -71,6 +74,7 @@ class Api:
         add.add_post("/api/v1/session", self.log_in)
         add.add_delete("/api/v1/session", self.log_out)
         add.add_get("/api/v1/summary", self.summary)
+        add.add_get("/api/v1/crawlers", self.crawlers)
         add.add_get("/api/v1/requests", self.requests)
         add.add_get("/api/v1/snapshots", self.list_snapshots)
         add.add_get("/api/v1/problems", self.problems)
@@ -138,6 +142,26 @@ class Api:
                 },
                 "step": STEP_SECONDS,
                 "points": self._figures.points(),
+            }
+        )
+
+    async def crawlers(self, request: web.Request) -> web.Response:
+        """Which crawlers came, those with most requests first."""
+        period = word(request.query.get("period", "hour"), "period", ("hour", "start"))
+        if period == "hour":
+            tallies, since = self._crawlers.last_hour(), time.time() - 3600
+        else:
+            tallies, since = self._crawlers.since_start(), self._figures.started
+        total = Tally()
+        for tally in tallies.values():
+            total.add(tally)
+        found = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
+        return web.json_response(
+            {
+                "since": max(since, self._figures.started),
+                "median_seconds": round(total.quantile(0.5), 6),
+                "p95_seconds": round(total.quantile(0.95), 6),
+                "items": [{"name": name} | tally.as_json() for name, tally in found],
             }
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prerender.config import Settings
+from prerender.config.types import AUTO
 from prerender.errors import AdminError
 
 _TIMEOUT_SECONDS = 30.0
@@ -28,6 +29,8 @@ def import_pages(
 
 def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str, Any]:
     """The answer to some JSON. Raises AdminError."""
+    if settings.admin.token == AUTO:
+        raise AdminError('[admin] token is "auto", which only the proxy knows: set one for both')
     host = _LOOPBACK.get(settings.admin.host, settings.admin.host)
     connection = http.client.HTTPConnection(host, settings.admin.port, timeout=_TIMEOUT_SECONDS)
     headers = {

@@ -5,7 +5,7 @@ Both are this process's own and forgotten with it. People's requests are not her
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prerender.telemetry.records import RenderRecord, RequestRecord
 
@@ -27,6 +27,7 @@ class PageRenders:
     slowest_seconds: float = 0.0
     last: float = 0.0
     last_problem: float = 0.0
+    failing_since: float = 0.0
     reason: str = ""
 
 
@@ -48,7 +49,7 @@ class Recent:
             record = record._replace(
                 target=record.target[:_LONGEST_TEXT],
                 user_agent=record.user_agent[:_LONGEST_TEXT],
-                timings=None,
+                timings=record.timings and replace(record.timings, fetches=()),
                 facts=None,
             )
         self.requests.append((self._count, record))
@@ -67,6 +68,10 @@ class Recent:
         page.slowest_seconds = max(page.slowest_seconds, record.seconds)
         page.last = record.time + record.seconds
         page.failed += record.outcome == "failed"
+        if record.outcome != "failed":
+            page.failing_since = 0.0
+        elif not page.failing_since:
+            page.failing_since = page.last
         page.partial += record.outcome == "partial"
         if reason := _reason(record):
             page.last_problem, page.reason = page.last, reason[:_LONGEST_TEXT]

@@ -12,6 +12,7 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import History, Render, Version
 from prerender.snapshots.listing import Row
 from prerender.snapshots.reading import Reading
+from prerender.snapshots.snapshot import Timings
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
@@ -89,6 +90,8 @@ def of_request(record: RequestRecord) -> dict[str, Any]:
         "bytes": record.sent_bytes,
         "error": record.error,
         "trace_id": record.trace_id,
+        "origin_seconds": record.origin_seconds,
+        "phases": _phases(record.timings) if record.timings else None,
     }
 
 
@@ -104,6 +107,7 @@ def of_problem(page: PageRenders) -> dict[str, Any]:
         "slowest_seconds": round(page.slowest_seconds, 4),
         "last": page.last,
         "last_problem": page.last_problem,
+        "failing_since": page.failing_since,
         "reason": page.reason,
     }
 
@@ -152,14 +156,18 @@ def of_render(render: Render) -> dict[str, Any]:
         "partial": render.facts.partial,
         "settled": render.facts.settled,
         "virtual_seconds": render.facts.virtual_seconds,
-        "phases": {
-            "queue": round(timings.queue, 4),
-            "document": round(timings.document, 4),
-            "settle": round(timings.settle, 4),
-            "serialize": round(timings.serialize, 4),
-        },
+        "phases": _phases(timings),
         "errors": [text[:500] for text in render.facts.errors[:50]],
         "fetches": [fetch._asdict() for fetch in timings.fetches],
+    }
+
+
+def _phases(timings: Timings) -> dict[str, float]:
+    return {
+        "queue": round(timings.queue, 4),
+        "document": round(timings.document, 4),
+        "settle": round(timings.settle, 4),
+        "serialize": round(timings.serialize, 4),
     }
 
 

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from prerender.admin.api import Api
 from prerender.admin.auth import Guard
+from prerender.admin.crawlers import Crawlers
 from prerender.admin.figures import Figures
 from prerender.admin.files import DashboardFiles
 from prerender.admin.problem import as_problems
@@ -41,10 +42,13 @@ async def dashboard(
 ) -> AsyncIterator[None]:
     """Add the routes and who may use them; figures are kept as long as the context lasts."""
     figures, recent = Figures(metrics.requests.answers), Recent()
+    crawlers = Crawlers(name for _, name in settings.triggers.more)
+    telemetry.requests.subscribe(crawlers)
     telemetry.requests.subscribe(recent.request)
     telemetry.renders.subscribe(figures.render)
     telemetry.renders.subscribe(recent.render)
     guard = Guard(settings.admin.token, settings.admin.hosts)
+    app.on_response_prepare.append(_without_versions)
     app.middlewares.append(guard.middleware)
     app.middlewares.append(as_problems)
     Api(
@@ -55,6 +59,7 @@ async def dashboard(
         snapshots=snapshots,
         figures=figures,
         recent=recent,
+        crawlers=crawlers,
         purging=purging,
         guard=guard,
     ).add_to(app)
@@ -62,3 +67,8 @@ async def dashboard(
     DashboardFiles().add_to(app)
     async with figures.kept():
         yield
+
+
+async def _without_versions(_: web.Request, response: web.StreamResponse) -> None:
+    """Who looks for a way in need not know which versions of Python and aiohttp answer."""
+    response.headers.pop("Server", None)

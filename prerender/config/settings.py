@@ -39,6 +39,7 @@ from prerender.config.types import (
     Size,
     SizeOrAuto,
     Token,
+    TokenOrAuto,
     TriggerAction,
     TriggerPreset,
     share,
@@ -129,12 +130,12 @@ class Admin(_Section):
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 picks a free port.")
-    token: Token = Field(
+    token: TokenOrAuto = Field(
         "",
         repr=False,
         validate_default=True,
         description="Token required to use the admin listener. May be empty only on a loopback "
-        "address.",
+        'address. "auto" makes one at each start and logs it.',
     )
     hosts: HostNames = Field(
         (),

@@ -25,6 +25,9 @@ PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
     "crawlers": frozenset({"search", "ai_search", "ai_user", "social"}),
 }
 
+# Of values that the proxy finds by itself.
+AUTO = "auto"
+
 _Number = TypeVar("_Number", int, float)
 
 _DURATION_UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -242,6 +245,13 @@ def _token(value: str) -> str:
     return value
 
 
+def _token_or_auto(value: str) -> str:
+    try:
+        return value if value == AUTO else _token(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or "{AUTO}"') from None
+
+
 def _indexnow_key(value: str) -> str:
     if value and not re.fullmatch(r"[A-Za-z0-9-]{8,128}", value, re.ASCII):
         raise ValueError("give 8 to 128 letters, digits and dashes, or nothing")
@@ -290,4 +300,5 @@ TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
 Token = Annotated[str, AfterValidator(_token)]
+TokenOrAuto = Annotated[str, AfterValidator(_token_or_auto)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]

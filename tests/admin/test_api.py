@@ -115,6 +115,15 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     assert requests["count"] == 5
     assert [item["cache"] for item in requests["items"]] == ["", "miss", "miss", "hit", "miss"]
     assert requests["items"][0]["decision"] == "refuse"
+    assert requests["items"][1]["phases"]["settle"] > 0
+    for period in ("hour", "start"):
+        came = {one["name"]: one for one in (await api.get(f"/crawlers?period={period}"))["items"]}
+        assert {name: (one["requests"], one["snapshots"]) for name, one in came.items()} == {
+            "others": (3, 3), "Googlebot": (1, 1), "GPTBot": (1, 0),
+        }  # fmt: skip
+    await api.get("/crawlers?period=ever", 400)
+    async with proxy.client.get(f"{proxy.admin_url}/api/v1/session") as response:
+        assert "Server" not in response.headers
 
     snapshots = await api.get("/snapshots?sort=status&order=desc")
     assert snapshots["items"][0]["page"] == "/#!/items/999"
@@ -338,7 +347,7 @@ async def test_verdicts_of_the_waterfall(
     assert verdicts["/a"]["missing.js"] == ("failed", 404, "")
     assert verdicts["/a"]["analytics.js"] == ("blocked", 200, "a tracker")
     worst = await api.get("/problems")
-    assert "requests failed" in worst["troubled"][0]["reason"]
+    assert "1 request failed" in worst["troubled"][0]["reason"]
 
 
 async def test_what_people_see_and_crawlers_do_not(

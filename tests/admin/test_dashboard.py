@@ -62,6 +62,9 @@ async def test_is_it_well(proxy: Proxy, tab: Tab) -> None:
     await tab.click("summary", "Figures")
     await tab.sees("Old one kept", "figure table")
     await tab.sees("/contact", ".latest")
+    await tab.sees("Googlebot", "#crawlers")
+    await tab.click("#crawlers button", "Since the start")
+    await tab.sees("Unknown clients, by ugly URLs", "#crawlers")
     # Live: what comes now is seen without a click.
     await proxy.crawl("/#!/about")
     await tab.sees("/#!/about", ".latest")
@@ -77,6 +80,9 @@ async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
     await tab.click("#filter-search")
     await tab.type("googlebot")
     await tab.sees("1 in all")
+    await tab.click("button.open")
+    await tab.sees(GOOGLEBOT, ".opened")
+    await tab.sees("a crawler by its User-Agent", ".opened")
     assert "search=googlebot" in await tab.run("location.hash")
     await tab.click("tbody a", "/contact")
     await tab.sees("Contact", "h1")
@@ -126,7 +132,7 @@ async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> N
     await tab.click("button.fold")
     await tab.sees("Powder-coated steel", ".text")
     await tab.click("button", "Difference")
-    await tab.until("document.querySelectorAll('.stack img').length === 2")
+    await tab.sees("The two pictures are the same", ".overlay")
     assert "null" not in await tab.run("document.body.innerText")
     for text in (
         "A steel arc that brings warm light",
@@ -153,6 +159,7 @@ async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> N
 
 async def test_a_page_that_is_not_kept(proxy: Proxy, tab: Tab) -> None:
     await look(tab, proxy, "")
+    await tab.sees("All is well")
     await tab.click("#open-url")
     await tab.type("/nobody-asked-for-this")
     await tab.press("Enter")

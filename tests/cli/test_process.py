@@ -28,7 +28,7 @@ class Command:
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self.process = process
         self.folder = folder
-        self.url = self.admin_url = ""
+        self.url = self.admin_url = self.admin_token = ""
         self.sessions: set[int] = set()
 
     async def serving(self) -> None:
@@ -39,6 +39,8 @@ class Command:
                     re.search(rf" {name}=(\S+?)/?( |$)", found[0])[1]  # type: ignore[index]
                     for name in ("url", "dashboard")
                 )
+                token = re.search(r" admin_token=(\S+)", found[0])
+                self.admin_token = token[1] if token else ""
 
     async def line(self) -> str:
         """The next line of its standard error."""
@@ -310,3 +312,17 @@ async def test_five_restarts_leave_nothing(start: Start, client: ClientSession) 
         command.process.terminate()
         assert await command.ended() == 0
         await command.nothing_left()
+
+
+async def test_a_token_that_is_made_at_the_start(start: Start) -> None:
+    """As in the image: the log tells the token of the dashboard."""
+    command = await start(ADMIN_TOKEN="auto")
+    await command.serving()
+    assert command.admin_token
+    async with ClientSession() as client:
+        for token, status in ((command.admin_token, 200), ("auto", 401), ("", 401)):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with client.get(f"{command.admin_url}/api/v1/summary", headers=headers) as answer:
+                assert answer.status == status
+    command.process.terminate()
+    assert await command.ended() == 0

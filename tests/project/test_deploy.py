@@ -75,7 +75,11 @@ def test_compose_has_nginx_the_proxy_a_store_and_an_origin() -> None:
     assert set(services) == {"nginx", "prerender", "valkey", "origin"}
     settings = load(None, set_in_the_image() | services["prerender"]["environment"])
     assert settings.server.host == "0.0.0.0"
-    assert settings.admin.host == "127.0.0.1"
+    # The dashboard is for the host itself, with a token that the log tells.
+    assert (settings.admin.host, settings.admin.token) == ("0.0.0.0", "auto")
+    assert services["prerender"]["ports"] == ["127.0.0.1:8081:8081"]
+    assert [name for name, service in services.items() if "build" in service] == ["prerender"]
+    assert services["origin"]["image"] == services["prerender"]["image"]
     for file in NGINX_FILES:
         assert f"server prerender:{settings.server.port};" in file.read_text("utf-8")
     assert settings.origin_url.host in services

@@ -48,6 +48,7 @@ export function bytes(number) {
 }
 
 export function duration(seconds) {
+  if (seconds > 0 && seconds < 0.00005) return "< 0.1 ms";
   if (seconds < 0.0995) return `${short.format(seconds * 1000)} ms`;
   if (seconds < 0.9995) return `${whole.format(Math.round(seconds * 1000))} ms`;
   if (seconds < 120) return `${short.format(seconds)} s`;

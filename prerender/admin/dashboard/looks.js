@@ -36,8 +36,14 @@ export function looks({ id }, signal) {
     const first = await load("user", user);
     const second = await load("crawler", crawler);
     if (first && second) {
-      overlay.append(h("div", { class: "stack" }, h("img", { src: first, alt: "What a person sees" }),
-        h("img", { src: second, alt: "What differs in what a crawler sees stands out in light colours" })));
+      const differing = await difference(first, second);
+      overlay.append(h("p", { class: "note" }, differing
+        ? `${percent(differing, 1)} of the pixels differ: they stand out in light colours.` : "The two pictures are the same, pixel by pixel."));
+      overlay.classList.toggle("equal", !differing);
+      if (differing) {
+        overlay.append(h("div", { class: "stack" }, h("img", { src: first, alt: "What a person sees" }),
+          h("img", { src: second, alt: "What differs in what a crawler sees stands out in light colours" })));
+      }
     } else overlay.append(nothing("There are no two pictures to compare."));
     try {
       const found = await api.get(`snapshots/${id}/comparison`, {}, signal);
@@ -67,6 +73,24 @@ function announcements(missing) {
   return h("div", {},
     h("p", { class: "note" }, "Announced on the page, but not in the snapshot:"),
     h("ul", {}, missing.map((text) => h("li", {}, text))));
+}
+
+/** The share of pixels in which two pictures differ, where one is higher all that is below. */
+async function difference(...sources) {
+  const [left, right] = await Promise.all(sources.map(async (source) => {
+    const picture = new Image();
+    picture.src = source;
+    await picture.decode();
+    const canvas = new OffscreenCanvas(picture.naturalWidth, picture.naturalHeight);
+    const context = canvas.getContext("2d");
+    context.drawImage(picture, 0, 0);
+    return new Uint32Array(context.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  }));
+  const shared = Math.min(left.length, right.length);
+  const most = Math.max(left.length, right.length);
+  let differing = most - shared;
+  for (let index = 0; index < shared; index++) if (left[index] !== right[index]) differing++;
+  return differing / most;
 }
 
 function frame(title, note, alt) {

@@ -1,6 +1,7 @@
 // Is it well? The last hour, live.
 
 import * as api from "./api.js";
+import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
 import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
 
@@ -20,19 +21,26 @@ export async function overview(root, here, signal) {
   const body = h("div", {});
   root.append(h("h1", {}, "Overview"), body);
   let last = null;
+  let period = "hour";
   const draw = () => {
     const open = [...body.querySelectorAll("details")].map((one) => one.open);
     const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
-    replace(body, ...parts(last, chartWidth(body)));
+    body.dataset.columns = columns(body);
+    replace(body, ...parts(last, chartWidth(body), crawlers(last.came, period, choose)));
     body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
     if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
   };
   const update = async () => {
-    const [summary, recent, worst] = await Promise.all([
+    const [summary, recent, worst, hour, came] = await Promise.all([
       api.get("summary", {}, signal), api.get("requests", { limit: 8 }, signal), api.get("problems", {}, signal),
+      api.get("crawlers", {}, signal), api.get("crawlers", { period }, signal),
     ]);
-    last = { summary, recent, worst };
+    last = { summary, recent, worst, hour, came };
     draw();
+  };
+  const choose = (value) => {
+    period = value;
+    update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
   };
   await update();
   const timer = setInterval(() => {
@@ -47,13 +55,16 @@ function lost(body, error) {
   return h("p", { class: "banner bad lost", role: "alert" }, error.message);
 }
 
-/** Charts are drawn in pixels, so that their texts are not stretched. */
+/** How many charts stand in a row. They are drawn in pixels, so that their texts keep their size. */
+const columns = (body) => (body.clientWidth >= 900 ? 2 : 1);
+const CARD_PADDING = 42;
+
 function chartWidth(body) {
-  const columns = body.clientWidth >= 900 ? 2 : 1;
-  return Math.max(240, Math.floor((body.clientWidth - (columns - 1) * 20) / columns) - 42);
+  const each = (body.clientWidth - (columns(body) - 1) * 20) / columns(body);
+  return Math.max(240, Math.floor(each) - CARD_PADDING);
 }
 
-function parts({ summary, recent, worst }, width) {
+function parts({ summary, recent, worst, hour: asking }, width, came) {
   const hour = minutes(summary);
   const sum = (name) => hour.reduce((total, minute) => total + (minute[name] || 0), 0);
   const shown = ANSWERS.reduce((total, [name]) => total + sum(name), 0);
@@ -72,8 +83,9 @@ function parts({ summary, recent, worst }, width) {
         hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
       tile("Requests for snapshots", count(shown), `and ${count(sum("forward"))} passed on to the site`,
         hour.map(asked)),
-      tile("Mean answer", shown ? duration(sum("seconds") / Math.max(1, shown - sum("error"))) : "–",
-        "from request to last byte", hour.map((minute) => per(minute, (m) => m.seconds || 0, asked))),
+      tile("Response time", asking.items.length ? duration(asking.median_seconds) : "–",
+        asking.items.length ? `median; 95 % within ${duration(asking.p95_seconds)}` : "no crawler in the last hour",
+        hour.map((minute) => per(minute, (m) => m.seconds || 0, asked))),
       tile("Renders", count(renders), made ? `${duration(phases / made)} each` : "none in the last hour",
         hour.map(rendered)),
       tile("Failed or cut off", count(sum("failed") + sum("partial")),
@@ -81,7 +93,9 @@ function parts({ summary, recent, worst }, width) {
         hour.map((minute) => (minute.failed || 0) + (minute.partial || 0)), sum("failed") ? "bad" : ""),
       tile("Server errors", count(sum("errors")), "answers with 5xx, the site’s own among them",
         hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
-    h("div", { class: "two" },
+    came,
+    h("div", { class: "two" }, latest(recent), troubles(worst)),
+    h("div", { class: "charts" },
       card("Answers to crawlers", {}, bars("Answers to crawlers", hour, series(ANSWERS), count, width)),
       card("Renders by outcome", {}, bars("Renders by outcome", hour, series(OUTCOMES), count, width)),
       card("Where the time of a render goes", {}, bars("Time of a render by phase", hour,
@@ -89,7 +103,6 @@ function parts({ summary, recent, worst }, width) {
           name, label, value: (minute) => (rendered(minute) ? (minute[name] || 0) / rendered(minute) : 0),
         })), duration, width)),
       machine(summary, taken)),
-    h("div", { class: "two" }, latest(recent), troubles(worst)),
   ];
 }
 
@@ -147,7 +160,7 @@ function troubles(worst) {
     pages.length ? h("ul", { class: "rows" }, pages.map((item) => h("li", {},
       h("a", { class: "cut", href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
         item.url.replace(/^https?:\/\/[^/]+/, "")),
-      h("span", { class: "cut dim" }, item.reason))))
+      h("span", { class: "cut dim", title: item.reason }, item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason))))
       : nothing("None of the pages rendered so far had any."),
     h("footer", {}, h("a", { href: "#/problems" }, "All problems")));
 }

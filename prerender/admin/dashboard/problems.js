@@ -27,7 +27,7 @@ function table(items) {
     h("tbody", {}, items.map((item) => h("tr", {},
       h("th", { scope: "row", class: "page", "data-label": "Page" },
         h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` }, item.url.replace(/^https?:\/\/[^/]+/, ""))),
-      label("Reason", item.reason || "–", { class: "reason" }),
+      label("Reason", [item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason || "–"], { class: "reason" }),
       label("Renders", count(item.renders), { class: "number" }),
       label("Failed", count(item.failed), { class: "number" }),
       label("Cut off", count(item.partial), { class: "number" }),

@@ -1,7 +1,7 @@
 // What have crawlers asked for? The last requests of crawlers, as they were answered.
 
 import * as api from "./api.js";
-import { answerPill, bytes, duration, h, moment, pill, statusPill, variantPills } from "./dom.js";
+import { answerPill, bytes, duration, facts, h, moment, pill, statusPill, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
 
 const CRAWLERS = [
@@ -9,6 +9,7 @@ const CRAWLERS = [
   ["ai_user", "AI assistants"], ["social", "Link previews"], ["seo_tool", "SEO tools"],
 ];
 const CRAWLER_NAMES = Object.fromEntries(CRAWLERS.slice(1));
+const PHASES = [["queue", "queue"], ["document", "document"], ["settle", "page"], ["serialize", "HTML"]];
 const CACHES = [
   ["", "Any answer"], ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
   ["kept", "Old one kept"], ["error", "Failed"],
@@ -28,6 +29,7 @@ export async function requests(root, here, signal) {
       { name: "cache", label: "Answer", options: CACHES },
       { name: "status", label: "Status", options: STATUSES },
     ],
+    details,
     columns: [
       { label: "Page", sort: "target", first: "asc", heading: true, class: "page", cell: target },
       { label: "Crawler", cell: crawler, class: "crawler" },
@@ -47,6 +49,21 @@ export async function requests(root, here, signal) {
   await shown.first();
   const timer = setInterval(() => { if (live.checked && !document.hidden) shown.reload(); }, 3000);
   signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+/** Everything else that is known of a request. */
+function details(item) {
+  return facts([
+    ["Decision", item.decision, ": ", item.reason],
+    item.detail ? ["Detail", item.detail] : null,
+    item.error ? ["Error", item.error] : null,
+    ["Asked for", h("code", {}, `${item.method} ${item.target}`)],
+    ["From", h("code", {}, item.remote)],
+    ["User-Agent", item.user_agent ? h("code", {}, item.user_agent) : "none"],
+    item.origin_seconds === null ? null : ["Origin", `answered after ${duration(item.origin_seconds)}`],
+    item.phases ? ["Render", PHASES.map(([name, label]) => `${label} ${duration(item.phases[name])}`).join(", ")] : null,
+    item.trace_id ? ["Trace", h("code", {}, item.trace_id)] : null,
+  ]);
 }
 
 function target(item) {

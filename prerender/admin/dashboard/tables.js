@@ -6,7 +6,7 @@ import { h, nothing, replace } from "./dom.js";
  * A list. columns: [{ name, label, sort, cell(item), number }]; filters: [{ name, label, options | type }];
  * load(query) asks for a page of it.
  */
-export function list({ here, columns, filters, defaults, load, empty, signal, before = null, key = null }) {
+export function list({ here, columns, filters, defaults, load, empty, signal, before = null, key = null, details = null }) {
   const values = { ...defaults, ...Object.fromEntries(here.query) };
   const caption = h("p", { class: "count", "aria-live": "polite" });
   const body = h("tbody", {});
@@ -46,6 +46,21 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
   });
 
   function row(item) {
+    const line = cells(item);
+    if (!details) return line;
+    const button = h("button", { type: "button", class: "quiet open", "aria-expanded": "false", onclick: toggle, "aria-label": "Details" }, "▸");
+    line.append(h("td", { class: "more-cell" }, button));
+    let opened = null;
+    function toggle() {
+      if (opened) opened.remove();
+      opened = opened ? null : h("tr", { class: "opened" }, h("td", { colspan: columns.length + 1 }, details(item)));
+      if (opened) line.after(opened);
+      button.setAttribute("aria-expanded", String(Boolean(opened)));
+    }
+    return line;
+  }
+
+  function cells(item) {
     return h("tr", {}, columns.map((column) => h(column.heading ? "th" : "td", {
       class: [column.number ? "number" : "", column.class || ""].join(" ").trim() || null,
       "data-label": column.label, scope: column.heading ? "row" : null,
@@ -60,7 +75,7 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
     next = found.next;
     const rows = found.items.map(row);
     if (cursor) body.append(...rows); else replace(body, ...rows);
-    caption.textContent = describe(found, body.children.length);
+    caption.textContent = describe(found, body.querySelectorAll("tr:not(.opened)").length);
     more.hidden = !next;
     table.hidden = !body.children.length;
     blank.hidden = Boolean(body.children.length);
@@ -90,7 +105,7 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
     const at = body.children.length;
     try { await fetchRows(next); body.children[at]?.querySelector("a, button, input")?.focus(); } finally { more.disabled = false; }
   });
-  const table = h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads)), body);
+  const table = h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads, details ? h("td", {}) : null)), body);
   const blank = nothing(empty);
   blank.hidden = true;
   const element = h("section", { class: "card listing" },

@@ -1,0 +1,150 @@
+"""Which crawlers came: what they asked for and got, in the last hour and since the start.
+
+All of it is this process's own and forgotten with it; longer histories belong to Prometheus.
+"""
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from prerender.crawlers.user_agents import known_names, words_of
+from prerender.proxy.decision import UNVERIFIED
+from prerender.telemetry.records import RequestRecord
+
+# Clients without a known name that asked by ugly URLs.
+OTHERS = "others"
+_MINUTES = 60
+_MOST_PAGES = 1000
+_TOP_PAGES = 5
+_MEDIAN, _P95 = 0.5, 0.95
+# Durations are counted by powers of this: a quantile is right to a tenth, and sums can be added.
+_BASE = 1.2
+_SHORTEST_SECONDS = 1e-5
+
+# What a request got: each request is one of them.
+GOT = ("snapshots", "forwarded", "refused", "errors")
+
+
+@dataclass(slots=True)
+class Tally:
+    """The requests of one crawler. ``unverified``: of them, those from addresses that are not its own.
+
+    ``pages``: how often each was asked for, by URL and id; ``last``: in Unix seconds.
+    """
+
+    crawler: str = ""
+    requests: int = 0
+    unverified: int = 0
+    got: Counter[str] = field(default_factory=Counter)
+    durations: Counter[int] = field(default_factory=Counter)
+    pages: Counter[tuple[str, str]] = field(default_factory=Counter)
+    last: float = 0.0
+
+    def count(self, record: RequestRecord) -> None:
+        """Count a request."""
+        self.crawler = record.crawler or ""
+        self.requests += 1
+        self.unverified += record.reason == UNVERIFIED.reason
+        self.got[_got(record)] += 1
+        seconds = max(record.seconds, _SHORTEST_SECONDS)
+        self.durations[round(math.log(seconds, _BASE))] += 1
+        page = (record.page.url, record.page.key) if record.page else (record.target[:300], "")
+        if page in self.pages or len(self.pages) < _MOST_PAGES:
+            self.pages[page] += 1
+        self.last = record.time
+
+    def add(self, other: "Tally") -> None:
+        """Count what another one has counted later."""
+        self.crawler = other.crawler
+        self.requests += other.requests
+        self.unverified += other.unverified
+        self.got += other.got
+        self.durations += other.durations
+        self.pages += other.pages
+        self.last = other.last
+
+    def quantile(self, share: float) -> float:
+        """The duration in seconds that a share of the requests did not exceed; 0 without any."""
+        left = share * self.requests
+        for power, number in sorted(self.durations.items()):
+            left -= number
+            if left <= 0:
+                return float(_BASE**power)
+        return 0.0
+
+    def as_json(self) -> dict[str, object]:
+        """As the API has it."""
+        return {
+            "crawler": self.crawler,
+            "requests": self.requests,
+            **{word: self.got[word] for word in GOT},
+            "unverified": self.unverified,
+            "median_seconds": round(self.quantile(_MEDIAN), 6),
+            "p95_seconds": round(self.quantile(_P95), 6),
+            "last": self.last,
+            "pages": [
+                {"url": url, "id": key, "requests": number}
+                for (url, key), number in self.pages.most_common(_TOP_PAGES)
+            ],
+        }
+
+
+def _got(record: RequestRecord) -> str:
+    if record.status >= 500:
+        return "errors"
+    if record.kind == "refuse":
+        return "refused"
+    return "snapshots" if record.source == "snapshot" else "forwarded"
+
+
+class Crawlers:
+    """Listens to the records of requests. ``more``: names of crawlers besides the known ones."""
+
+    def __init__(self, more: Iterable[str] = (), clock: Callable[[], float] = time.time) -> None:
+        names = [name for known in known_names().values() for name in known]
+        names += more
+        self._words = words_of(names)
+        self._spelling = {name.lower(): name for name in names}
+        self._name = lru_cache(maxsize=1024)(self._find_name)
+        self._clock = clock
+        self._since_start: dict[str, Tally] = {}
+        self._minutes: deque[tuple[int, dict[str, Tally]]] = deque(maxlen=_MINUTES)
+
+    def __call__(self, record: RequestRecord) -> None:
+        """Count a request of a crawler; visitors are not counted."""
+        if record.kind == "forward" and record.crawler is None:
+            return
+        name = self._name(record.user_agent[:1000]) if record.crawler else OTHERS
+        for tallies in (self._since_start, self._current()):
+            tallies.setdefault(name, Tally()).count(record)
+
+    def last_hour(self) -> dict[str, Tally]:
+        """By name, what was counted in the last hour."""
+        oldest = int(self._clock()) // 60 - _MINUTES
+        found: dict[str, Tally] = {}
+        for minute, tallies in self._minutes:
+            if minute > oldest:
+                for name, tally in tallies.items():
+                    found.setdefault(name, Tally()).add(tally)
+        return found
+
+    def since_start(self) -> dict[str, Tally]:
+        """By name, what was counted since the start."""
+        return self._since_start
+
+    def _current(self) -> dict[str, Tally]:
+        minute = int(self._clock()) // 60
+        # The clock may be set back: then it stays in this minute.
+        if not self._minutes or self._minutes[-1][0] < minute:
+            self._minutes.append((minute, {}))
+        return self._minutes[-1][1]
+
+    def _find_name(self, user_agent: str) -> str:
+        found = self._words.search(user_agent)
+        if found is None:
+            return OTHERS
+        name = self._spelling.get(found[0].lower(), found[0])
+        return name.rstrip("/.0 ")

@@ -1,0 +1,60 @@
+// Who came? The crawlers by name, what they asked for and what they got.
+
+import { card, count, counted, duration, h, moment, nothing, pill } from "./dom.js";
+
+export const CLASSES = {
+  search: "Search", ai_search: "AI search", ai_training: "AI training", ai_user: "AI assistant",
+  social: "Link preview", seo_tool: "SEO tool",
+};
+const GOT = [["snapshots", "Snapshots", "hit"], ["forwarded", "Forwarded", "document"], ["refused", "Refused", "plain"], ["errors", "Errors", "error"]];
+const PERIODS = [["hour", "Last hour"], ["start", "Since the start"]];
+
+/** found: what /crawlers says of a period; choose(period): show the other one. */
+export function crawlers(found, period, choose) {
+  const modes = PERIODS.map(([value, label]) => h("button", {
+    type: "button", value, "aria-pressed": String(value === period), onclick: () => choose(value),
+  }, label));
+  return card("Who came", { id: "crawlers", class: "listing" },
+    h("div", { class: "bar" },
+      h("p", { class: "count" }, `${counted(found.items.length, "crawler")} since `, moment(found.since)),
+      h("div", { class: "actions switch", role: "group", "aria-label": "Period" }, modes)),
+    found.items.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Crawlers" },
+      h("table", { class: "list crawlers" },
+        h("thead", {}, h("tr", {}, ["Crawler", "Got"].map(head), ["Requests", "Median", "95 %", "Last"].map(number), head("Top pages"))),
+        h("tbody", {}, found.items.map(row))))
+      : nothing(period === "hour" ? "No crawler came in the last hour." : "No crawler has come yet."));
+}
+
+const head = (text) => h("th", { scope: "col" }, text);
+const number = (text) => h("th", { scope: "col", class: "number" }, text);
+
+function row(item) {
+  const others = item.name === "others";
+  const name = others ? "Unknown clients, by ugly URLs"
+    : h("a", { href: `#/requests?search=${encodeURIComponent(item.name)}` }, item.name);
+  return h("tr", {},
+    h("th", { scope: "row", class: "name" }, name, " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null, " ",
+      item.unverified ? pill(`${count(item.unverified)} false`, "warn", "From addresses that are not this crawler’s: forwarded as visitors are") : null),
+    h("td", { class: "got", "data-label": "Got" }, got(item)),
+    h("td", { class: "number", "data-label": "Requests" }, count(item.requests)),
+    h("td", { class: "number", "data-label": "Median" }, duration(item.median_seconds)),
+    h("td", { class: "number", "data-label": "95 %" }, duration(item.p95_seconds)),
+    h("td", { class: "number", "data-label": "Last" }, moment(item.last)),
+    h("td", { class: "tops", "data-label": "Top pages" }, item.pages.slice(0, 2).map((page) =>
+      page.id ? h("a", { class: "cut", href: `#/page/${page.id}?url=${encodeURIComponent(page.url)}` }, path(page.url))
+        : h("span", { class: "cut" }, path(page.url)))));
+}
+
+function got(item) {
+  const parts = GOT.filter(([name]) => item[name]);
+  return [
+    h("span", { class: "shares", "aria-hidden": "true" }, parts.map(([name, , tone]) => {
+      const share = h("span", { class: tone });
+      share.style.setProperty("--share", item[name] / item.requests);
+      return share;
+    })),
+    h("span", {}, parts.map(([name, label]) => `${count(item[name])} ${label.toLowerCase()}`).join(", ")),
+  ];
+}
+
+const path = (url) => url.replace(/^https?:\/\/[^/]+/, "");

@@ -1,0 +1,100 @@
+"""Who came: crawlers by name, over the last hour and since the start."""
+
+import pytest
+
+from prerender.admin.crawlers import OTHERS, Crawlers, Tally
+from prerender.proxy.decision import UNVERIFIED
+from prerender.snapshots.snapshot import Target
+from prerender.telemetry.records import RequestRecord
+from prerender.urls.ajax_crawling import PrettyURL
+from tests.support.renders import PUBLIC
+
+GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+RECORD = RequestRecord(
+    time=1000.0,
+    seconds=0.1,
+    method="GET",
+    target="/a",
+    remote="203.0.113.7",
+    user_agent=GOOGLEBOT,
+    crawler="search",
+    kind="render",
+    reason="an ugly URL",
+    source="snapshot",
+    cache="hit",
+    detail="",
+    status=200,
+    sent_bytes=1,
+    error="",
+    page=Target.of(PUBLIC, PrettyURL("/a", "")),
+    origin_seconds=None,
+    timings=None,
+    facts=None,
+    trace=None,
+)
+
+
+class Clock:
+    now = 600_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_each_crawler_got() -> None:
+    crawlers = Crawlers(["ExampleBot"])
+    for changed in (
+        {},
+        {"status": 404},
+        {"source": "origin", "kind": "forward", "reason": UNVERIFIED.reason},
+        {"source": "proxy", "status": 503},
+        {"source": "proxy", "kind": "refuse", "status": 403, "user_agent": "GPTBot/1.2"},
+        {"user_agent": "examplebot", "crawler": "social"},
+        {"user_agent": "curl/8", "crawler": None},
+        {"user_agent": "Mozilla", "crawler": None, "kind": "forward"},  # a visitor
+    ):
+        crawlers(RECORD._replace(**changed))
+    found = crawlers.since_start()
+    assert {name: dict(tally.got) for name, tally in found.items()} == {
+        "Googlebot": {"snapshots": 2, "forwarded": 1, "errors": 1},
+        "GPTBot": {"refused": 1},
+        "ExampleBot": {"snapshots": 1},
+        OTHERS: {"snapshots": 1},
+    }
+    assert found["Googlebot"].unverified == 1
+    assert found["Googlebot"].as_json()["pages"] == [
+        {"url": "https://www.example.com/a", "id": RECORD.page and RECORD.page.key, "requests": 4}
+    ]
+
+
+def test_the_last_hour() -> None:
+    clock = Clock()
+    crawlers = Crawlers(clock=clock)
+    crawlers(RECORD)
+    clock.now += 1800
+    crawlers(RECORD)
+    assert crawlers.last_hour()["Googlebot"].requests == 2
+    clock.now += 1860
+    assert crawlers.last_hour()["Googlebot"].requests == 1
+    clock.now += 1800
+    assert crawlers.last_hour() == {}
+    clock.now -= 9999  # the clock is set back
+    crawlers(RECORD)
+    assert crawlers.since_start()["Googlebot"].requests == 3
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95, 1.0])
+def test_quantiles_are_right_to_a_tenth(share: float) -> None:
+    tally = Tally()
+    for number in range(1, 1001):
+        tally.count(RECORD._replace(seconds=number / 100))
+    assert tally.quantile(share) == pytest.approx(share * 10, rel=0.1)
+
+
+def test_what_is_kept_is_bounded() -> None:
+    crawlers = Crawlers()
+    for number in range(3000):
+        crawlers(RECORD._replace(page=None, target=f"/{number}", user_agent=f"Googlebot/{number}"))
+    (tally,) = crawlers.since_start().values()
+    assert len(tally.pages) == 1000
+    assert tally.requests == 3000
