@@ -1,8 +1,9 @@
-"""How fast are cached snapshots and 304s? Ours beside nginx's own cache and a bare aiohttp answer.
+"""How fast are cached snapshots and 304s? Ours, nginx's own cache, and a bare aiohttp handler.
 
     .venv/bin/python benchmarks/cached_path.py [--seconds 3] [--rounds 3] [--node-modules FOLDER]
 
-With FOLDER (see renderers.py) also beside the memory caches of Prerender and Rendertron.
+The bare handler answers with the same bytes as ours. With FOLDER (see renderers.py) also the memory
+caches of Prerender and Rendertron.
 
 Needs wrk, nginx and Chromium. Each server is one process on one core, wrk has another one, if there is
 one. All sides get the same load in turns. Compare the ratios: the figures are of this machine at this
@@ -56,9 +57,14 @@ async def page(_: web.BaseRequest) -> web.StreamResponse:
     return web.Response(text=PAGE, content_type="text/html", headers={"ETag": ETAG})
 
 
-async def bare() -> None:
-    """What aiohttp can do with nothing around it."""
-    async with serving(web.Server(page, access_log=None)) as url:
+async def bare(port: int) -> None:
+    """What aiohttp can do with nothing around it: the same bytes as the proxy at ``port`` sends."""
+    headers, body = await _same(f"http://127.0.0.1:{port}{UGLY}")
+
+    async def kept(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=body, headers=headers)
+
+    async with serving(web.Server(kept, access_log=None)) as url:
         print(f"url={url}", flush=True)
         await asyncio.Event().wait()
 
@@ -74,7 +80,8 @@ async def measure(
         folder.chmod(0o755)
         origin = await stack.enter_async_context(serving(web.Server(page, access_log=None)))
         ours = await stack.enter_async_context(measuring.proxy(origin, *first))
-        command = (*first, sys.executable, __file__, "--bare")
+        port = ours.url.rpartition(":")[2]
+        command = (*first, sys.executable, __file__, "--bare", port)
         aiohttp = await stack.enter_async_context(measuring.started(*command))
         nginx = await stack.enter_async_context(
             measuring.nginx(
@@ -126,6 +133,16 @@ async def main(seconds: int, rounds: int, modules: Path | None) -> None:
         )
 
 
+async def _same(url: str) -> tuple[dict[str, str], bytes]:
+    """A kept answer: the fields that aiohttp does not make itself, and the body."""
+    async with ClientSession(headers={"Accept-Encoding": "identity"}) as client:
+        for _ in range(2):
+            async with client.get(url) as answer:
+                body = await answer.read()
+        made = ("Date", "Content-Length")
+        return {n: v for n, v in answer.headers.items() if n not in made}, body
+
+
 async def _etag(side: Side) -> str:
     # As wrk asks: each coding has a tag of its own.
     asked = {"Accept-Encoding": "identity"}
@@ -142,9 +159,11 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--node-modules", type=Path)
-    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
         loop.run(
-            bare() if options.bare else main(options.seconds, options.rounds, options.node_modules)
+            bare(options.bare)
+            if options.bare
+            else main(options.seconds, options.rounds, options.node_modules)
         )

@@ -36,13 +36,14 @@ from prerender.errors import ConfigError
 from prerender.http.connection import Sweeper
 from prerender.http.forwarded import Clients
 from prerender.http.headers import Forwarding
+from prerender.proxy.client_connection import Limits
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.handler import BeginSpan, Handler
 from prerender.proxy.indexnow import IndexNow, KeyFile
 from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.responses import vary_line
-from prerender.proxy.server import Limits, Server
+from prerender.proxy.server import Server
 from prerender.rendering.opening import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule

@@ -32,7 +32,7 @@ from prerender.urls.addresses import after_host
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
 if TYPE_CHECKING:
-    from prerender.proxy.server import ClientConnection
+    from prerender.proxy.client_connection import ClientConnection
 
 _WORD = "_prerender=explain"
 # Of the connection between who asks and us, and of the way to us.

@@ -4,21 +4,38 @@ import asyncio
 import socket
 import struct
 from math import inf
-from typing import cast
+from typing import Protocol, cast
 
 from prerender.http.body import CutShort, Decoder
 from prerender.http.head import MAX_HEAD_BYTES, BadMessage
 
-# Received and not yet taken: above the first reading stops, below the second it goes on.
-_PAUSE_BYTES = 262144
-_RESUME_BYTES = 65536
+# So much is read at once, and reading stops while so much waits to be taken.
+_READ_BYTES = 32768
 _SWEEP_SECONDS = 0.2
 _PROBES = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class Connection(asyncio.Protocol):
-    """One TCP connection, either side's. One task may read while another one writes.
+def reset(transport: asyncio.Transport) -> None:
+    """Close at once, in a way that cannot be taken for an ordinary end (by a TCP reset)."""
+    connection: socket.socket | None = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    transport.abort()
+
+
+class Swept(Protocol):
+    """Something with deadlines, which a ``Sweeper`` watches."""
+
+    def sweep(self, now: float) -> None:
+        """Act on what is due by ``now``, a time of the loop."""
+
+    def abort(self) -> None:
+        """End at once."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One TCP connection, as its own protocol. One task may read while another one writes.
 
     Deadlines are kept by a sweep over all connections (``Sweeper``): a timer for each wait would be
     the largest part of the cost of a small request. They are exact to ``_SWEEP_SECONDS``.
@@ -48,11 +65,15 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._sweeper.connections.add(self)
 
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        if len(self.buffer) > _PAUSE_BYTES and not self._reading_paused:
-            self._reading_paused = True
-            self.transport.pause_reading()
+    def get_buffer(self, _: int) -> bytearray:
+        # What is read is taken out by buffer_updated at once, so all connections share one.
+        return self._sweeper.scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        with memoryview(self._sweeper.scratch) as view:
+            self.buffer += view[:nbytes]
+        if len(self.buffer) >= _READ_BYTES:
+            self.hold()
         self.wake_reader()
 
     def eof_received(self) -> bool | None:
@@ -90,7 +111,7 @@ class Connection(asyncio.Protocol):
             raise self._failure
         if self.ended:
             return False
-        if self._reading_paused and len(self.buffer) < _RESUME_BYTES:
+        if self._reading_paused:
             self._reading_paused = False
             self.transport.resume_reading()
         self._reader = self._loop.create_future()
@@ -137,6 +158,12 @@ class Connection(asyncio.Protocol):
             if not decoder.done and not await self.receive(self._loop.time() + timeout):
                 decoder.end_of_input()
         return b""
+
+    def hold(self) -> None:
+        """Take nothing in until ``receive`` is called again."""
+        if not self._reading_paused and not self.lost:
+            self._reading_paused = True
+            self.transport.pause_reading()
 
     def wait_until(self, deadline: float) -> None:
         """Give the wait for bytes that is under way another deadline."""
@@ -190,12 +217,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once, in a way that cannot be taken for an ordinary end (by a TCP reset)."""
+        """Close at once (see ``reset``)."""
         if self._transport is not None and not self.lost:
-            connection: socket.socket | None = self._transport.get_extra_info("socket")
-            if connection is not None:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            self._transport.abort()
+            reset(self._transport)
 
     def sweep(self, now: float) -> None:
         """End the waits whose deadlines have passed."""
@@ -236,7 +260,8 @@ class Sweeper:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.connections: set[Connection] = set()
+        self.connections: set[Swept] = set()
+        self.scratch = bytearray(_READ_BYTES)
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> "Sweeper":

@@ -1,12 +1,13 @@
 """The heads of requests and responses: bytes to values, strictly. Pure.
 
-Field lines stay the bytes they were, in their order; what decides on framing and routing is read once,
-here. Whatever two recipients could read in two ways is refused (RFC 9112 sections 2.2, 3, 5 and 6):
-a request is then answered by us, and never reaches the origin.
+aiohttp parses what clients send; ``check_request`` is the second opinion that a request needs before it
+is answered. Whatever two recipients could read in two ways is refused (RFC 9112 sections 2.2, 3, 5 and
+6), so it never reaches the origin. ``parse_response`` reads what the origin sends. Names and values of
+fields stay the octets they were, in their order.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,18 +28,6 @@ _ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE | re.DOTALL)
 _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _OF_FRAMING = frozenset({"content-length", "transfer-encoding"})
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
-
-# The registry of methods (IANA, Hypertext Transfer Protocol Method Registry) and those that are
-# known without standing there. A method nobody knows is answered with 501 (RFC 9110 section 9.1).
-# fmt: off
-METHODS = frozenset({
-    "ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET",
-    "HEAD", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MKREDIRECTREF",
-    "MKWORKSPACE", "MOVE", "NOTIFY", "OPTIONS", "ORDERPATCH", "PATCH", "POST", "PROPFIND", "PROPPATCH",
-    "PURGE", "PUT", "QUERY", "REBIND", "REPORT", "SEARCH", "SUBSCRIBE", "TRACE", "UNBIND", "UNCHECKOUT",
-    "UNLINK", "UNLOCK", "UNSUBSCRIBE", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL",
-})
-# fmt: on
 
 
 class BadMessage(Exception):
@@ -116,28 +105,32 @@ class ResponseHead:
 def parse_request(head: bytes) -> RequestHead:
     """A request's head, without the empty line that ends it. Raises BadMessage."""
     first, *lines = head.split(b"\r\n")
-    read = _remembered_request_line if len(first) <= _LONGEST_REMEMBERED else _request_line
-    method, target, authority, minor = read(first)
-    fields = Fields(_field_lines(lines))
-    if len(target) > MAX_TARGET_BYTES:
-        raise BadMessage("the request target is too long", 414)
-    host = _only(fields, "host")
-    if host is None and minor == 1:
-        raise BadMessage("there is no Host")
-    if authority is not None:
-        host = authority  # it counts, and not what stands in Host (RFC 9112 section 3.2.2)
-    length, chunked, _ = _framing(fields)
-    keep_alive = _keep_alive(fields, minor)
-    if chunked and minor == 0:
-        keep_alive = False  # RFC 9112 section 6.1: its framing is not to be trusted
-    return RequestHead(
-        method,
-        target,
-        minor,
-        fields,
-        "" if host is None else _host(host),
-        None if chunked else length or 0,
-        keep_alive,
+    try:
+        method, target, version = first.split(b" ")
+    except ValueError:
+        raise BadMessage("the request line is not METHOD TARGET VERSION") from None
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise BadMessage("the version is not HTTP/1.1")
+    line = _request_line(method, target, int(match[1]), int(match[2]))
+    return _request(line, _field_lines(lines))
+
+
+def check_request(
+    method: str, target: str, version: tuple[int, int], fields: Iterable[tuple[bytes, bytes]]
+) -> RequestHead:
+    """A request's head as aiohttp has parsed it. Raises BadMessage.
+
+    ``target`` is UTF-8 with surrogates in place of other octets; ``fields`` are names and values.
+    """
+    read = _remembered_request_line if len(target) <= _LONGEST_REMEMBERED else _request_line
+    line = read(method.encode(), target.encode("utf-8", "surrogateescape"), *version)
+    return _request(
+        line,
+        [
+            (_remembered_field if len(value) <= _LONGEST_REMEMBERED else _field)(name, value)
+            for name, value in fields
+        ],
     )
 
 
@@ -179,44 +172,57 @@ def members(value: str) -> frozenset[str]:
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
 
 
-def _request_line(line: bytes) -> tuple[str, str, bytes | None, int]:
+def _request(
+    line: tuple[str, str, bytes | None, int], lines: list[tuple[str, bytes]]
+) -> RequestHead:
+    method, target, authority, minor = line
+    if len(lines) > MAX_FIELDS:
+        raise BadMessage("there are too many header fields", 431)
+    fields = Fields(lines)
+    if len(target) > MAX_TARGET_BYTES:
+        raise BadMessage("the request target is too long", 414)
+    host = _only(fields, "host")
+    if host is None and minor == 1:
+        raise BadMessage("there is no Host field")
+    if authority is not None:
+        host = authority  # it counts, and not what stands in Host (RFC 9112 section 3.2.2)
+    length, chunked, _ = _framing(fields)
+    keep_alive = _keep_alive(fields, minor)
+    if chunked and minor == 0:
+        keep_alive = False  # RFC 9112 section 6.1: its framing is not to be trusted
+    return RequestHead(
+        method,
+        target,
+        minor,
+        fields,
+        "" if host is None else _host(host),
+        None if chunked else length or 0,
+        keep_alive,
+    )
+
+
+def _request_line(
+    method: bytes, target: bytes, major: int, minor: int
+) -> tuple[str, str, bytes | None, int]:
     """Method, target in origin form, authority if one was named, and minor version."""
-    try:
-        method_bytes, target, version = line.split(b" ")
-    except ValueError:
-        raise BadMessage("the request line is not METHOD TARGET VERSION") from None
-    minor = _minor(version)
-    method = _method(method_bytes)
+    if major != 1 or minor > 1:
+        raise BadMessage("only HTTP/1.1 and HTTP/1.0 are supported here", 505 if major else 400)
+    name = _method(method)
     authority = None
-    if not target.startswith(b"/") and not (target == b"*" and method == "OPTIONS"):
+    if not target.startswith(b"/") and not (target == b"*" and name == "OPTIONS"):
         target, authority = _of_absolute_form(target)
     if not _TARGET.fullmatch(target):
         raise BadMessage("the request target has octets that cannot stand there")
-    return method, target.decode("ascii"), authority, minor
+    return name, target.decode("ascii"), authority, minor
 
 
-@lru_cache(maxsize=16)
-def _minor(version: bytes) -> int:
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        raise BadMessage("that is not HTTP/1.1")
-    if match[1] != b"1" or match[2] not in b"01":
-        raise BadMessage("only HTTP/1.1 and HTTP/1.0 are spoken here", 505)
-    return int(match[2])
-
-
-@lru_cache(maxsize=256)
 def _method(method: bytes) -> str:
     if not _TOKEN.fullmatch(method):
         raise BadMessage("the method is not a token")
-    text = method.decode("ascii")
-    if text not in METHODS:
-        known = text.upper() in METHODS  # names are case-sensitive
-        raise BadMessage("no such method", 400 if known else 501)
-    if text in ("CONNECT", "TRACE"):
+    if method in (b"CONNECT", b"TRACE"):
         # A tunnel to anywhere, and an echo of cookies: neither is for a site's front door.
         raise BadMessage("that method is not for this server", 405)
-    return text
+    return method.decode("ascii")
 
 
 def _field_lines(lines: list[bytes]) -> list[tuple[str, bytes]]:
@@ -240,10 +246,15 @@ def _field_line(line: bytes) -> tuple[str, bytes]:
     return name.decode("ascii").lower(), line
 
 
+def _field(name: bytes, value: bytes) -> tuple[str, bytes]:
+    return _field_line(b"%b: %b" % (name, value) if value else name + b":")
+
+
 # Clients say the same of themselves with every request, and ask again for the same pages: most lines
 # have been read before.
 _LONGEST_REMEMBERED = 256
 _remembered_line = lru_cache(maxsize=4096)(_field_line)
+_remembered_field = lru_cache(maxsize=4096)(_field)
 _remembered_request_line = lru_cache(maxsize=1024)(_request_line)
 
 

@@ -72,7 +72,7 @@ class Forwarder:
         head = self._request_head(request, target or request.target, upgrade=upgrade)
         # The origin may be closing a kept connection just now. So only what may be sent a second time
         # goes over one (RFC 9110 section 9.2.2); all else would be lost, or be done twice.
-        if request.method in _IDEMPOTENT and request.body.done and not upgrade:
+        if request.method in _IDEMPOTENT and request.body_read and not upgrade:
             kept = self._connections.kept()
             if kept is not None:
                 try:
@@ -95,7 +95,7 @@ class Forwarder:
                 traceparent=request.traceparent,
             ),
         ]
-        if isinstance(request.body, Chunked):
+        if request.chunked:
             lines.append(b"Transfer-Encoding: chunked")
         if upgrade:
             lines += (b"Connection: Upgrade", b"Upgrade: websocket")
@@ -115,7 +115,7 @@ class Forwarder:
         upload = None
         asked = time.perf_counter()
         connection.write(head)
-        if not request.body.done:
+        if not request.body_read:
             # Beside the answer, which may come before the body's end.
             upload = asyncio.create_task(self._upload(request, connection), name="upload")
         try:
@@ -135,13 +135,13 @@ class Forwarder:
                 await asyncio.wait([upload])
             if not complete:
                 connection.abort()
-            elif answer.keep_alive and answer.status != 101 and request.body.done:
+            elif answer.keep_alive and answer.status != 101 and request.body_read:
                 self._connections.keep(connection)
             else:
                 connection.close(0)
 
     async def _upload(self, request: Request, connection: OriginConnection) -> None:
-        chunked = isinstance(request.body, Chunked)
+        chunked = request.chunked
         try:
             while piece := await request.receive():
                 connection.write(chunk(piece) if chunked else piece)
@@ -165,7 +165,7 @@ class Forwarder:
             now = asyncio.get_running_loop().time()
             try:
                 raw = await connection.receive_head(
-                    now + self._timeout if request.body.done else inf
+                    now + self._timeout if request.body_read else inf
                 )
                 if raw is None:
                     if kept:
@@ -210,11 +210,15 @@ class Forwarder:
             first = body.decode(connection.buffer)
         except BadMessage as error:
             raise OriginError(f"{request.target}: {error}") from error
-        await request.begin(_head(answer, lines), chunk(first) if first and chunked else first)
+        request.begin(_head(answer, lines), chunk(first) if first and chunked else first)
+        del first  # it is large, and a slow client may need long
+        await _keep_pace(request, connection)
         while piece := await self._piece(request, connection, body):
-            await request.write(chunk(piece) if chunked else piece)
+            request.write(chunk(piece) if chunked else piece)
+            await _keep_pace(request, connection)
         if chunked:
-            await request.write(last_chunk(_trailers(request, body)))
+            request.write(last_chunk(_trailers(request, body)))
+        await request.drain()
 
     async def _piece(self, request: Request, connection: OriginConnection, body: Decoder) -> bytes:
         try:
@@ -233,6 +237,13 @@ class Forwarder:
         request.keep_alive = False
         request.connection.write(_head(answer, lines) + b"\r\n")
         await tunnel(request, connection)
+
+
+async def _keep_pace(request: Request, connection: OriginConnection) -> None:
+    """Take no more from the origin than the client takes: many may read slowly at once."""
+    if request.congested:
+        connection.hold()
+        await request.drain()
 
 
 def _head(answer: ResponseHead, lines: list[tuple[str, bytes]]) -> bytes:

@@ -3,7 +3,7 @@
 import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import structlog
 
@@ -22,7 +22,6 @@ from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.request import Request
 from prerender.proxy.responses import error_response, snapshot_response, vary_line
-from prerender.proxy.server import Rest
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
@@ -84,10 +83,10 @@ class Handler:
         # Nor is it read anew who asks.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
-    def __call__(self, request: Request) -> Rest:
-        """Answer it if a fresh snapshot is at hand; otherwise what has to be awaited for its answer.
+    async def __call__(self, request: Request) -> None:
+        """Answer a request.
 
-        That raises BadMessage and CutShort, after which the connection cannot be used.
+        Raises BadMessage and CutShort, after which the connection cannot be used.
         """
         began = time.perf_counter()
         user_agent, crawler = self._client(request.headers)
@@ -95,31 +94,7 @@ class Handler:
         remote = self._clients.address_of(request)
         trace = self._trace(request)
         course = Course(began, remote, user_agent, crawler, trace=trace, decision=decision)
-        try:
-            if isinstance(decision, Render) and self._answer_at_once(request, course, decision):
-                return None
-        except Exception:
-            if request.started:
-                raise
-            # It will happen again, where such things are seen to.
-        return partial(self._see_to, request, course)
-
-    def _answer_at_once(self, request: Request, course: Course, decision: Render) -> bool:
-        if self._verify is not None if decision.by_user_agent else self._opt_out is not None:
-            return False
-        course.target = self._target_of(request, decision)
-        snapshots = self._markdown if decision.markdown else self._snapshots
-        answer = course.answer = snapshots.fresh(course.target)
-        if answer is None:
-            return False
-        vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
-        request.answer_at_once(snapshot_response(request, answer, vary))
-        self._records(course.record(request))
-        return True
-
-    async def _see_to(self, request: Request, course: Course) -> None:
-        """Answer a request that takes some waiting."""
-        CURRENT.set(course.trace)
+        CURRENT.set(trace)
         try:
             await self._answer(request, course)
         except (BadMessage, CutShort, CancelledError) as error:
@@ -141,6 +116,8 @@ class Handler:
             await request.answer(error_response(PrerenderError()))
         finally:
             self._records(course.record(request))
+            # Its traceback holds this frame, and with it all that was on its way.
+            course.error = None
 
     async def considered(self, request: Request) -> Course:
         """What would be done with a request, as far as it is decided here. Nothing is."""
@@ -223,7 +200,8 @@ class Handler:
         target = course.target = self._target_of(request, decision)
         try:
             snapshots = self._markdown if decision.markdown else self._snapshots
-            course.answer = answer = await snapshots.snapshot(target)
+            answer = snapshots.fresh(target) or await snapshots.snapshot(target)
+            course.answer = answer
         except NotRenderable as reason:
             # An image, an error of the origin: its own answer, for the pretty URL.
             course.detail = str(reason)

@@ -22,7 +22,7 @@ from yarl import URL
 from prerender.http import headers
 from prerender.proxy.request import Request
 from prerender.proxy.responses import WholeResponse
-from prerender.proxy.server import Handler, Rest
+from prerender.proxy.server import Handler
 from prerender.snapshots.snapshot import Target
 
 MOST_AT_ONCE = 10_000
@@ -219,10 +219,10 @@ class KeyFile:
         self._body = key.encode()
         self._handler = handler
 
-    def __call__(self, request: Request) -> Rest:
-        """Answer it, or what has to be awaited for its answer."""
+    async def __call__(self, request: Request) -> None:
+        """Answer it."""
         if request.target != self._target or request.method not in ("GET", "HEAD"):
-            return self._handler(request)
+            await self._handler(request)
+            return
         fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: max-age=3600\r\n"
-        request.answer_at_once(WholeResponse(200, fields, self._body))
-        return None
+        await request.answer(WholeResponse(200, fields, self._body))

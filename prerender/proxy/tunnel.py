@@ -25,7 +25,7 @@ def is_upgrade(request: Request) -> bool:
         "upgrade" in request.headers
         and request.method == "GET"
         and request.minor == 1
-        and request.body.done
+        and request.body_read
         and request.headers.get("upgrade").lower() == "websocket"
         and "upgrade" in members(request.headers.get("connection"))
     )
@@ -112,7 +112,8 @@ class _Direction:
 
 async def tunnel(request: Request, origin: Connection) -> None:
     """Pass bytes until either side ends, then close the other one."""
-    client = request.connection
+    http = request.connection
+    client = http.take_over()
     for side in (client, origin):
         side.notice_death()
     directions = (
@@ -129,9 +130,9 @@ async def tunnel(request: Request, origin: Connection) -> None:
             direction.leave()
         asyncio.get_running_loop().call_later(_CLOSE_SECONDS, client.close, _CLOSE_SECONDS)
 
-    client.on_drain = going_away
+    http.on_drain = going_away
     try:
-        if client.draining:
+        if http.draining:
             going_away()
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

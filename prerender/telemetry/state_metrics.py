@@ -25,7 +25,7 @@ class Listener(Protocol):
     """The public listener."""
 
     @property
-    def connections(self) -> Collection[ClientConnection]:
+    def clients(self) -> Collection[ClientConnection]:
         """Those that are open."""
 
     @property
@@ -63,12 +63,12 @@ class StateMetrics(Collector):
 
     def _of_clients(self) -> Iterable[Metric]:
         server = self._server
-        busy = sum(connection.busy for connection in server.connections)
+        busy = sum(client.busy for client in server.clients)
         yield gauge(
             "prerender_client_connections",
             "Open connections of clients; busy ones have a request that is being answered.",
             ("state",),
-            {("busy",): busy, ("idle",): len(server.connections) - busy},
+            {("busy",): busy, ("idle",): len(server.clients) - busy},
         )
         yield counter(
             "prerender_bad_requests",

@@ -200,7 +200,7 @@ async def test_only_who_knows_the_token_is_told(start_proxy: StartProxy) -> None
         ({}, 400, f"url: give a URL of {PUBLIC}, or what follows the host"),
         ({"url": "https://other.example/"}, 400, f"url: give a URL of {PUBLIC}, or"),
         ({"url": f"{PUBLIC}.evil.example/"}, 400, f"url: give a URL of {PUBLIC}, or"),
-        ({"url": "/", "method": "FOO"}, 501, "no such request would be answered"),
+        ({"url": "/", "method": "TRACE"}, 405, "no such request would be answered"),
         ({"url": "/", "method": "GET / HTTP/1.1\r\nA:"}, 400, "no such request would be"),
         ({"url": "/", "header": "no name"}, 400, "no such request would be answered"),
         ({"url": "/", "remote": "example.com"}, 400, "remote: give the address of a client"),

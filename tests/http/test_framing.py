@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from prerender.http.body import Chunked, CutShort, Sized, UntilClose, chunk, last_chunk
 from prerender.http.head import (
-    METHODS,
     BadMessage,
     members,
     parse_fields,
@@ -22,7 +21,7 @@ LINES = st.lists(st.builds(lambda name, value: name + b":" + value, TOKEN, VALUE
 SPECIAL = (b"host", b"content-length", b"transfer-encoding", b"connection")
 
 
-@given(LINES, st.sampled_from(sorted(METHODS - {"CONNECT", "TRACE"})))
+@given(LINES, st.sampled_from(["GET", "POST", "M-SEARCH", "OWN"]))
 def test_a_head_keeps_its_lines(lines: list[bytes], method: str) -> None:
     lines = [line for line in lines if line.partition(b":")[0].lower() not in SPECIAL]
     head = parse_request(b"\r\n".join([f"{method} /a? HTTP/1.1".encode(), *lines, b"Host: a"]))

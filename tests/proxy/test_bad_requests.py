@@ -119,7 +119,6 @@ LINES = {
     "space before": request(line=b" GET / HTTP/1.1"),
     "version with a sign": request(line=b"GET / HTTP/+1.1"),
     "long version": request(line=b"GET / HTTP/1.10"),
-    "lower-case method": request(line=b"get / HTTP/1.1"),
     "bad method": request(line=b"G{T / HTTP/1.1"),
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(1, 200)) + b"\r\n\r\n",
 }
@@ -147,6 +146,7 @@ CHUNKS = {
 }
 OTHER_STATUS = {
     "unknown method": (501, request(line=b"FOO / HTTP/1.1")),
+    "lower-case method": (501, request(line=b"get / HTTP/1.1")),
     "known codings": (501, request(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n")),
     "HTTP/2.0": (505, request(line=b"GET / HTTP/2.0")),
     "HTTP/1.2": (505, request(line=b"GET / HTTP/1.2")),

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import pytest
 
 from prerender.http.connection import Sweeper
+from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
 from prerender.proxy.responses import WholeResponse
-from prerender.proxy.server import Limits, Rest, Server
+from prerender.proxy.server import Server
 from tests.support import raw
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -24,10 +24,7 @@ class Site:
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    def __call__(self, request: Request) -> Rest:
-        return partial(self.answer, request)
-
-    async def answer(self, request: Request) -> None:
+    async def __call__(self, request: Request) -> None:
         self.asked.set()
         await self.go_on.wait()
         await request.answer(WholeResponse(200, b"X: y\r\n", b"ok"))
@@ -40,7 +37,7 @@ async def serving(site: Site) -> AsyncIterator[Server]:
         await server.listen("127.0.0.1", 0, 100)
         yield server
         await server.close(0)
-        assert server.connections == set()
+        assert server.clients == set()
 
 
 async def test_what_is_under_way_is_finished() -> None:
@@ -73,7 +70,7 @@ async def test_a_request_that_is_on_its_way_is_answered() -> None:
     site = Site()
     site.go_on.set()
     async with serving(site) as server, raw.client(server.port) as client:
-        while not server.connections:
+        while not server.clients:
             await asyncio.sleep(0)
         closing = asyncio.create_task(server.close(5))
         await asyncio.sleep(0)

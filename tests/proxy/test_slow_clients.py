@@ -1,16 +1,22 @@
 """Clients that take their time are cut by timeouts of ours, and never stand in another one's way."""
 
 import asyncio
-from contextlib import AsyncExitStack
-from functools import partial
+import os
+import shlex
+import sys
+import tracemalloc
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import psutil
 import pytest
+from aiohttp import ClientSession
 
 from prerender.http.connection import Sweeper
+from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
 from prerender.proxy.responses import WholeResponse
-from prerender.proxy.server import Limits, Rest, Server
+from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
 from tests.support import raw
 
@@ -31,6 +37,24 @@ async def test_a_first_request_is_due_soon(start_forwarding: StartForwarding) ->
     port = await start_forwarding("http://127.0.0.1:9", header_timeout=0.3)
     async with raw.client(port) as client:
         assert await client.rest() == b""
+
+
+async def test_empty_lines_put_off_nothing(start_forwarding: StartForwarding) -> None:
+    """A client that sends CRLF now and then is cut as if it had sent nothing."""
+    async with raw.origin(raw.answering(raw.OK)) as origin:
+        port = await start_forwarding(origin.url, header_timeout=0.4, idle_timeout=0.4)
+        for begun in (b"", GET):
+            async with raw.client(port) as client:
+                await client.send(begun)
+                if begun:
+                    await client.answer()
+                answering = asyncio.create_task(client.rest())
+                async with asyncio.timeout(raw.SECONDS):
+                    while not answering.done():
+                        client.writer.write(b"\r\n")
+                        await asyncio.sleep(0.05)
+                with suppress(ConnectionError):
+                    assert await answering == b""
 
 
 async def test_a_head_that_comes_byte_by_byte(start_forwarding: StartForwarding) -> None:
@@ -157,8 +181,8 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
     """A snapshot that is waiting to be taken is not there once for each client."""
     body = bytes(20_000_000)
 
-    def handler(request: Request) -> Rest:
-        return partial(request.answer, WholeResponse(200, b"X: y\r\n", body))
+    async def handler(request: Request) -> None:
+        await request.answer(WholeResponse(200, b"X: y\r\n", body))
 
     with Sweeper() as sweeper:
         server = Server(handler, Limits(head=5, body=5, write=1, idle=5), sweeper)
@@ -174,6 +198,72 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
                 await client.until(b"\r\n\r\n")
             assert psutil.Process().memory_info().rss - before < 60_000_000
             async with asyncio.timeout(raw.SECONDS):
-                while server.connections:  # none of them takes anything
+                while server.clients:  # none of them takes anything
                     await asyncio.sleep(0.05)
         await server.close(0)
+
+
+async def test_slow_readers_of_a_forwarded_file(start_forwarding: StartForwarding) -> None:
+    """What they have not taken stays with the origin, and nothing of it when they have left."""
+    body = b"HTTP/1.1 200 OK\r\nContent-Length: 20000000\r\n\r\n" + bytes(20_000_000)
+
+    def held() -> int:
+        """What is in the write queues of the proxy and in its buffers."""
+        found = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(inclusive=True, filename_pattern="*/prerender/*")]
+        )
+        return sum(trace.size for trace in found.traces)
+
+    async with raw.origin(raw.ending_with(body)) as origin:
+        port = await start_forwarding(origin.url)
+        tracemalloc.start()
+        try:
+            before = held()
+            async with AsyncExitStack() as stack:
+                for _ in range(20):
+                    client = await stack.enter_async_context(raw.client(port, limit=1000))
+                    await client.send(GET)
+                    await client.until(b"\r\n\r\n")
+                await asyncio.sleep(0.5)
+                assert held() - before < 20 * 100_000
+            async with asyncio.timeout(raw.SECONDS):
+                while held() - before > 500_000:
+                    await asyncio.sleep(0.1)
+        finally:
+            tracemalloc.stop()
+
+
+async def test_without_descriptors_clients_wait(tmp_path: Path) -> None:
+    """And the owner is answered."""
+    public, admin = raw.free_ports(2)
+    environ = {
+        "PRERENDER_ORIGIN_URL": "http://127.0.0.1:9",
+        "PRERENDER_SERVER_PORT": str(public),
+        "PRERENDER_ADMIN_PORT": str(admin),
+        "PRERENDER_BROWSER_PATH": "/nonexistent/chromium",
+        "PRERENDER_SERVER_HEADER_TIMEOUT": "3s",
+    }
+    log = tmp_path / "log"
+    prerender = f"{shlex.quote(sys.executable)} -m prerender serve 2>{shlex.quote(str(log))}"
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f"ulimit -n 256; ulimit -Hn 256; exec {prerender}"), env=os.environ | environ
+    )
+    try:
+        async with asyncio.timeout(30):
+            while not await raw.accepts(public):
+                await asyncio.sleep(0.05)
+        clients = [await asyncio.open_connection("127.0.0.1", public) for _ in range(300)]
+        async with ClientSession() as session:
+            for _ in range(3):
+                async with session.get(f"http://127.0.0.1:{admin}/healthz") as answer:
+                    assert answer.status == 200
+        reader, writer = clients[-1]
+        writer.write(CLOSE)
+        async with asyncio.timeout(raw.SECONDS):
+            assert (await reader.read()).startswith(b"HTTP/1.1 502 ")
+        for _, writer in clients:
+            writer.close()
+    finally:
+        process.terminate()
+        await process.wait()
+    assert log.read_text().count("short of file descriptors") == 1

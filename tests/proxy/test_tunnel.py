@@ -182,12 +182,15 @@ async def test_what_is_no_websocket_is_no_upgrade(start_forwarding: StartForward
         port = await start_forwarding(origin.url)
         async with raw.client(port) as client:
             for changed in (
-                HANDSHAKE.replace(b"WebSocket\r\n", b"h2c\r\n"),
                 HANDSHAKE.replace(b"keep-alive, Upgrade", b"keep-alive"),
                 HANDSHAKE.replace(b"GET", b"POST"),
             ):
                 await client.send(changed)
                 assert (await client.answer()).endswith(b"ok")
+        # Another protocol than WebSocket ends the connection: aiohttp loses what comes behind.
+        other = await raw.ask(port, HANDSHAKE.replace(b"WebSocket\r\n", b"h2c\r\n") + HANDSHAKE)
+        assert other.count(b"HTTP/1.1 200 OK") == 1
+        assert other.endswith(b"\r\nConnection: close\r\n\r\nok")
     assert all(not r.values("upgrade") and not r.values("connection") for r in origin.requests)
 
 

@@ -1,0 +1,210 @@
+"""Two parsers read each request, aiohttp's and ours, and must end it at the same place.
+
+Requests are mutated, given to a connection of the public listener cut into pieces, and read once more
+by our own parser alone. Whatever comes: no hang, no crash, only well-formed responses, and nothing is
+handed on that the other parser reads in another way.
+"""
+
+import asyncio
+import random
+import re
+from typing import Any
+
+import pytest
+
+from prerender.http.body import Chunked, Sized
+from prerender.http.connection import Sweeper
+from prerender.http.head import BadMessage, parse_request
+from prerender.proxy.client_connection import Limits
+from prerender.proxy.request import Request
+from prerender.proxy.responses import WholeResponse
+from prerender.proxy.server import Server
+from tests.proxy import test_bad_requests, test_second_hops
+
+Read = tuple[str, str, bytes]
+
+AFTER = b"GET /after HTTP/1.1\r\nHost: a\r\n\r\n"
+SEEDS = [
+    *(request.data for request in test_second_hops.REQUESTS.values()),
+    *(data for data in test_bad_requests.FRAMING.values() if len(data) < 1000),
+    *(data for data in test_bad_requests.CHUNKS.values() if len(data) < 1000),
+]
+# What means something to a parser.
+TOKENS = (
+    b"\r\n", b"\n", b"\r", b" ", b"\t", b"\0", b":", b";", b",", b"\x0b", b"\xa0", b"0", b"3", b"f",
+    b"-", b"+", b"\r\n\r\n", b"0\r\n\r\n", b"3\r\nabc\r\n",
+    b"Content-Length: 3\r\n", b"Content-Length: 0\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: identity\r\n", b"Transfer-Encoding:\r\n ",
+    b"Connection: Upgrade\r\nUpgrade: h2c\r\n", b"Connection: close\r\n", b"Expect: 100-continue\r\n",
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\n", b"HTTP/1.0", b"HTTP/1.1", b"Host: b\r\n", AFTER,
+)  # fmt: skip
+_STATUS_LINE = re.compile(rb"HTTP/1\.1 (200 OK|4\d\d [A-Za-z -]+|50[15] [A-Za-z ]+)\r\n")
+
+
+class Wire(asyncio.Transport):
+    """A transport in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = self.aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+
+class Site:
+    """Keeps what is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Read] = []
+
+    async def __call__(self, request: Request) -> None:
+        body = b""
+        while piece := await request.receive():
+            body += piece
+        self.asked.append((request.method, request.target, body))
+        await request.answer(WholeResponse(200, b"X: y\r\n", b"ok"))
+
+
+def mutated(chance: random.Random) -> bytes:
+    """A request that has been changed at some places, and perhaps another one behind it."""
+    data = chance.choice(SEEDS)
+    if chance.random() < 0.3:
+        data += chance.choice(SEEDS)
+    for _ in range(chance.choice((0, 1, 1, 1, 2, 3))):
+        at = chance.randrange(len(data))
+        match chance.randrange(5):
+            case 0:
+                data = data[:at] + chance.choice(TOKENS) + data[at:]
+            case 1:
+                data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
+            case 2:
+                data = data[:at] + data[at + chance.randrange(1, 8) :]
+            case 3:
+                data = data[:at] + data[max(0, at - chance.randrange(1, 40)) :]
+            case 4:
+                lines = data.split(b"\r\n")
+                chance.shuffle(lines) if chance.random() < 0.1 else lines.reverse()
+                data = b"\r\n".join([data.split(b"\r\n")[0], *lines])
+        data = data or b"\r\n"
+    return data + AFTER
+
+
+def read_alone(data: bytes) -> list[Read]:
+    """What our own parser reads, up to what it refuses or to what ends the connection."""
+    read: list[Read] = []
+    buffer = bytearray(data)
+    try:
+        while True:
+            buffer = buffer.lstrip(b"\r\n")
+            head, end, rest = bytes(buffer).partition(b"\r\n\r\n")
+            if not end:
+                return read
+            request = parse_request(head)
+            buffer = bytearray(rest)
+            body = Chunked() if request.body_bytes is None else Sized(request.body_bytes)
+            content = b""
+            while not body.done:
+                before = len(buffer)
+                content += body.decode(buffer)
+                if len(buffer) == before and not body.done:
+                    return read
+            read.append((request.method, request.target, content))
+    except BadMessage:
+        return read
+
+
+async def ask(data: bytes, server: Server, cuts: list[int]) -> Wire:
+    """Give bytes to a connection in pieces, until nothing more happens."""
+    wire = Wire()
+    connection = server()
+    connection.connection_made(wire)
+    for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+        if not wire.closed and data[start:end]:
+            connection.data_received(data[start:end])
+        await asyncio.sleep(0)
+    for _ in range(60):
+        await asyncio.sleep(0)
+    if not wire.closed:
+        connection.eof_received()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    connection.connection_lost(None)
+    await asyncio.sleep(0)
+    return wire
+
+
+def malformed(written: bytes) -> bool:
+    """Whether what a client got is anything but whole answers of ours."""
+    while written:
+        head, _, rest = written.partition(b"\r\n\r\n")
+        length = re.search(rb"\r\nContent-Length: (\d+)", head)
+        if not _STATUS_LINE.match(head + b"\r\n") or length is None:
+            return True
+        if len(rest) < int(length[1]):
+            return True
+        written = rest[int(length[1]) :]
+        if written and b"\r\nConnection: close" in head:
+            return True
+    return False
+
+
+async def tried(count: int, seed: int) -> int:
+    """Try so many mutated requests; how many were answered with 200."""
+    chance = random.Random(seed)
+    site = Site()
+    answered = 0
+    with Sweeper() as sweeper:
+        server = Server(site, Limits(head=5, body=5, write=5, idle=5), sweeper)
+        for _ in range(count):
+            data = mutated(chance)
+            cuts = sorted(chance.randrange(len(data)) for _ in range(chance.choice((0, 0, 1, 4))))
+            site.asked.clear()
+            wire = await ask(data, server, cuts)
+            alone = read_alone(data)
+            assert site.asked == alone[: len(site.asked)], (data, cuts)
+            assert not malformed(wire.written), (data, cuts, wire.written)
+            assert wire.written or wire.closed or not alone, (data, cuts)
+            answered += len(site.asked)
+    return answered
+
+
+async def test_mutated_requests() -> None:
+    assert await tried(5_000, seed=18) > 1_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+async def test_many_mutated_requests() -> None:
+    assert await tried(100_000, seed=1618) > 20_000
