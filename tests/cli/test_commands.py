@@ -21,18 +21,13 @@ from aiohttp import ClientSession, web
 from prerender import __version__
 from prerender.cli import main
 from tests.conftest import StartOrigin, StartProxy, pages
+from tests.support import raw
 from tests.support.programs import QUIET, Ended, at_terminal, ended, run, started
 
 PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
   state.textContent = "größe " + decodeURIComponent(location.hash);
 </script>"""
 URL_HELP = "URL: give the absolute URL of a page, http or https, without user and password"
-
-
-@pytest.fixture
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 @pytest.fixture
@@ -109,8 +104,8 @@ async def test_render_of_an_empty_page(start_origin: StartOrigin) -> None:
     assert failed == Ended(1, b"", f"prerender: {origin.url}/: empty\n")
 
 
-async def test_render_of_a_site_that_is_not_there(unused_port: int) -> None:
-    url = f"http://127.0.0.1:{unused_port}/"
+async def test_render_of_a_site_that_is_not_there() -> None:
+    url = f"http://127.0.0.1:{raw.free_port()}/"
     failed = await run("render", url)
     assert (failed.status, failed.out) == (1, b"")
     assert failed.err.startswith(f"prerender: {url}: the site's server failed: ")
@@ -224,9 +219,9 @@ async def test_serve_until_it_is_told_to_stop(
         assert left_behind(children, Path(folder)) == []
 
 
-async def test_serve_while_nobody_reads_its_log(client: ClientSession, unused_port: int) -> None:
+async def test_serve_while_nobody_reads_its_log(client: ClientSession) -> None:
     environ = {
-        "PRERENDER_ORIGIN": f"http://127.0.0.1:{unused_port}",
+        "PRERENDER_ORIGIN": f"http://127.0.0.1:{raw.free_port()}",
         "PRERENDER_SERVER_PORT": "0",
         "PRERENDER_ADMIN_PORT": "0",
         "PRERENDER_LOG_FORMAT": "json",

@@ -1,8 +1,12 @@
 """A worse snapshot does not replace a better one."""
 
+import asyncio
+import re
+
 from aiohttp import web
 
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy
+from tests.support import raw
 
 GOOD = f"<p>{'a whole page of text ' * 20}</p>"
 
@@ -29,10 +33,10 @@ class _Changing:
 
 async def _next_render(proxy: Proxy) -> Reply:
     """The first answer that is not from the cache: the time to live is short."""
-    while True:
-        answer = await proxy.crawl("/")
-        if "; hit;" not in answer.headers["Cache-Status"]:
-            return answer
+    async with asyncio.timeout(raw.SECONDS):
+        while "; hit;" in (answer := await proxy.crawl("/")).headers["Cache-Status"]:
+            pass
+    return answer
 
 
 async def test_failed_requests_of_the_page(
@@ -80,7 +84,8 @@ async def test_pages_that_have_shrunk(start_origin: StartOrigin, start_proxy: St
     assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=shrunken"
     # Until it is looked at again, what was kept is shown at once.
     again = await proxy.crawl("/")
-    assert again.headers["Cache-Status"] == "prerender; hit; ttl=-1; detail=stale-if-error"
+    status = again.headers["Cache-Status"]
+    assert re.fullmatch(r"prerender; hit; ttl=-\d+; detail=stale-if-error", status)
     assert again.headers["Cache-Control"] == "no-cache"
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,8 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from tests.support import raw
+
 SECONDS = 20.0
 
 
@@ -20,9 +21,7 @@ class RedisServer:
     """``client`` talks to it without what is under test."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = raw.free_port()
         self.socket = folder / "redis.sock"
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._options = options

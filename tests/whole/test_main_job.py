@@ -6,6 +6,7 @@ from aiohttp import web
 
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import raw
+from tests.support.renders import until
 
 SHOP = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Shop</title>
@@ -111,8 +112,7 @@ async def test_one_leader_leaving_does_not_stop_the_render(
     proxy = await start_proxy(origin.url)
     leader = asyncio.create_task(proxy.crawl("/#!/1"))
     follower = asyncio.create_task(proxy.crawl("/#!/1"))
-    while not origin.requests:
-        await asyncio.sleep(0)
+    await until(lambda: origin.requests)
     leader.cancel()
     assert "stays" in (await follower).text
     assert origin.count("/") == 1
