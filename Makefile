@@ -24,7 +24,8 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 # A process for each CPU; one that has nothing left takes tests of another one.
-PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal
+PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal \
+	--durations 5 --durations-min 10
 TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm wrk
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
