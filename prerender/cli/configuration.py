@@ -1,6 +1,7 @@
 """``prerender config``: the settings in force, and where each comes from."""
 
 import argparse
+from importlib.resources import files
 
 from prerender.cli import options as common
 from prerender.cli import terminal
@@ -13,13 +14,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--check", action="store_true", help="only tell whether they are right")
     common.add_json(parser)
-    common.add_config(parser)
+    parser.add_argument(
+        "--example",
+        action="store_true",
+        help="print a file with all settings, their help and defaults",
+    )
+    common.add_settings(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the settings. Raises ConfigError when something is wrong with them."""
-    settings, sources = load_with_sources(options.config)
+    if options.example:
+        return 0 if terminal.write(example()) else FAILED
+    settings, sources = load_with_sources(options.config, overrides=common.overrides_of(options))
     if options.check:
         return 0
     if options.json:
@@ -27,3 +35,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         written = terminal.write(show.as_toml(settings, sources))
     return 0 if written else FAILED
+
+
+def example() -> bytes:
+    """The file with all settings and their defaults."""
+    return (files("prerender.config") / "config.example.toml").read_bytes()

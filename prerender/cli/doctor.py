@@ -19,13 +19,13 @@ _PLAIN = "\x1b[0m"
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_json(parser)
-    common.add_config(parser)
+    common.add_settings(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Look, and print a line each; 1 if there is a problem."""
-    settings = load(options.config)
+    settings = load(options.config, overrides=common.overrides_of(options))
     common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
     lines = common.run(_lines(settings, json=options.json))
     if options.json:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from yarl import URL
 
 from prerender.config import Settings, load
@@ -19,12 +19,60 @@ from prerender.telemetry import logs
 from prerender.urls.addresses import pretty_of
 
 T = TypeVar("T")
+# The settings that matter first, but for the admin token, which others on the machine could read.
+_SETTINGS = (
+    ("--site", "site", "url", "URL"),
+    ("--host", "server", "host", "ADDRESS"),
+    ("--port", "server", "port", "PORT"),
+    ("--preset", "triggers", "preset", "NAME"),
+    ("--cache", "cache", "url", "URL"),
+    ("--ttl", "cache", "ttl", "DURATION"),
+    ("--stale", "cache", "stale", "DURATION"),
+    ("--pages", "browser", "pages", "N"),
+)
 _ORIGINS = ("PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL")
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """``--config FILE``."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """``ORIGIN``, ``--config FILE`` and the settings that matter first, as options."""
+    parser.add_argument(
+        "origin", nargs="?", metavar="ORIGIN", help="the site's own server: [origin] url"
+    )
+    add_config(parser)
+    for option, section, key, value in _SETTINGS:
+        model = Settings.model_fields[section].annotation
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        help_text = f"{model.model_fields[key].description} [{section}] {key}"
+        parser.add_argument(option, metavar=value, help=help_text.replace("%", "%%"))
+
+
+def overrides_of(options: argparse.Namespace) -> dict[str, dict[str, object]]:
+    """The settings that are given as options; what names a site needs no scheme."""
+    given: dict[str, dict[str, object]] = {}
+    if options.origin is not None:
+        given["origin"] = {"url": with_scheme(options.origin)}
+    for option, section, key, _ in _SETTINGS:
+        if (value := getattr(options, option[2:])) is not None:
+            value = with_scheme(value) if option == "--site" else value
+            given.setdefault(section, {})[key] = value
+    return given
+
+
+def with_scheme(url: str) -> str:
+    """A URL as people write it: https unless it names a port or this machine."""
+    if "://" in url or not re.match(r"[\w.:\[-]", url, re.ASCII) or url.startswith("mailto:"):
+        return url
+    if url.startswith(":"):
+        url = f"127.0.0.1{url}"
+    host = re.split(r"[/?#]", url, maxsplit=1)[0]
+    local = host == "localhost" or re.fullmatch(r"[\d.]+", host, re.ASCII)
+    return f"http://{url}" if local or re.search(r":\d+$", host, re.ASCII) else f"https://{url}"
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

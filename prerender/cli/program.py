@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from importlib import import_module
 
 from prerender import __version__
@@ -10,20 +10,50 @@ from prerender.cli import terminal
 from prerender.cli.terminal import FAILED, INTERRUPTED, USAGE
 from prerender.errors import ConfigError, PrerenderError
 
-# By name: the module, which has add(parser) and leaves its run(options) there, and what the command
-# does. Only the module of the command that is asked for is imported: some take more than a second.
+# By name: the module, which has add(parser) and leaves its run(options) there, what the command does,
+# and examples. Only the module of the command that is asked for is imported: some take a second.
 _COMMANDS = {
-    "serve": ("serve", "run the proxy"),
-    "render": ("render", "print the snapshot of one page and exit"),
-    "purge": ("purge", "remove snapshots from a running proxy"),
-    "check": ("check", "look at a site as crawlers do, and compare it with what people see"),
-    "warm": ("warm", "fill the cache of running proxies"),
-    "export": ("export", "write snapshots to files"),
-    "import": ("import_", "load exported snapshots into a running proxy"),
-    "sitemap": ("sitemap", "make a sitemap of what a crawl finds"),
-    "config": ("configuration", "print the settings in force"),
-    "doctor": ("doctor", "check that everything the proxy needs is there"),
-}
+    "serve": ("serve", "run the proxy", (
+        "prerender serve http://127.0.0.1:3000 --site https://www.example.com --preset crawlers",
+        "prerender serve --config /etc/prerender.toml",
+    )),
+    "render": ("render", "print the snapshot of one page and exit", (
+        "prerender render 'https://www.example.com/#!/items/3'",
+        "prerender render localhost:3000/about --json",
+        "prerender render www.example.com --markdown --output page.md --screenshot page.png",
+    )),
+    "purge": ("purge", "remove snapshots from a running proxy", (
+        "prerender purge --url https://www.example.com/#!/items/3",
+        "prerender purge --tag lamps --soft",
+    )),
+    "check": ("check", "look at a site as crawlers do, and compare it with what people see", (
+        "prerender check https://www.example.com/",
+        "prerender check https://www.example.com/sitemap.xml --via http://127.0.0.1:8080",
+    )),
+    "warm": ("warm", "fill the cache of running proxies", (
+        "prerender warm https://www.example.com/sitemap.xml",
+    )),
+    "export": ("export", "write snapshots to files", (
+        "prerender export https://www.example.com/sitemap.xml --to /srv/snapshots",
+    )),
+    "import": ("import_", "load exported snapshots into a running proxy", (
+        "prerender import /srv/snapshots --config /etc/prerender.toml",
+    )),
+    "sitemap": ("sitemap", "make a sitemap of what a crawl finds", (
+        "prerender sitemap https://www.example.com/ --to public",
+    )),
+    "config": ("configuration", "print the settings in force", (
+        "prerender config --config /etc/prerender.toml",
+        "prerender config --example > /etc/prerender.toml",
+    )),
+    "doctor": ("doctor", "check that everything the proxy needs is there", (
+        "prerender doctor http://127.0.0.1:3000",
+    )),
+    "completion": ("completion", "print a script that completes commands in a shell", (
+        "prerender completion bash > /etc/bash_completion.d/prerender",
+        "prerender completion zsh > \"${fpath[1]}/_prerender\"",
+    )),
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         arguments = sys.argv[1:]
     try:
-        options = _parser(arguments).parse_args(arguments)
+        # No option of the program itself takes a value, so the first other word is the command.
+        asked = next((word for word in arguments if not word.startswith("-")), "")
+        options = _parser((asked,)).parse_args(arguments)
         status: int = options.run(options)
     except ConfigError as error:
         terminal.say(_problems(options.command, error.problems))
@@ -57,17 +89,27 @@ def _problems(command: str, problems: Sequence[str]) -> str:
     )
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def whole_parser() -> argparse.ArgumentParser:
+    """With the arguments of all commands: what completes them has to know all."""
+    return _parser(_COMMANDS)
+
+
+def _parser(asked: Container[str]) -> argparse.ArgumentParser:
+    """The commands, of which only those that are ``asked`` for know their arguments."""
     parser = argparse.ArgumentParser(
         prog="prerender",
         description="Answers crawlers with HTML snapshots of JavaScript pages.",
     )
     parser.add_argument("--version", action="version", version=f"prerender {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    # No option of the program itself takes a value, so this is the command.
-    asked = next((word for word in arguments if not word.startswith("-")), "")
-    for name, (module, what) in _COMMANDS.items():
-        command = commands.add_parser(name, help=what, description=f"{what[:1].upper()}{what[1:]}.")
-        if name == asked:
+    for name, (module, what, examples) in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=what,
+            description=f"{what[:1].upper()}{what[1:]}.",
+            epilog="\n  ".join(("examples:", *examples)).replace("%", "%%"),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name in asked:
             import_module(f"prerender.cli.{module}").add(command)
     return parser

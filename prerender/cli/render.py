@@ -1,6 +1,8 @@
-"""``prerender render URL``: prints one snapshot."""
+"""``prerender render URL``: prints one snapshot, in one form or another."""
 
 import argparse
+from dataclasses import asdict
+from pathlib import Path
 
 from prerender.cli import options as common
 from prerender.cli import terminal
@@ -8,39 +10,93 @@ from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
 from prerender.rendering import opening
-from prerender.snapshots.snapshot import Snapshot, Target
+from prerender.snapshots.markdown.convert import markdown_of
+from prerender.snapshots.snapshot import Answer, Target
 from prerender.urls.addresses import pretty_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("url", help="the page's URL, pretty (#!) or ugly")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--markdown", action="store_true", help="as Markdown")
+    forms.add_argument(
+        "--json", action="store_true", help="as JSON, with all that is known of the render"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write it to a file")
+    parser.add_argument(
+        "--screenshot", type=Path, metavar="FILE", help="write a picture of the page (PNG) too"
+    )
     common.add_config(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Render a page and print it."""
-    site = common.site_of(options.url)
+    url = common.with_scheme(options.url)
+    site = common.site_of(url)
     settings = common.settings_for_site(site, options.config, {"browser": {"pages": 1}})
-    target = Target.of(settings.public_url, pretty_of(options.url))
+    target = Target.of(settings.public_url, pretty_of(url))
     common.quiet_logs(settings.log)
     try:
-        snapshot = common.run(_snapshot(settings, target))
+        answer, picture = common.run(_rendered(settings, target, pictured=bool(options.screenshot)))
     except ConfigError:
         raise
     except PrerenderError as error:
         terminal.say(f"prerender: {failure(target, error)}")
         return FAILED
-    if snapshot.status != 200:
+    snapshot = answer.snapshot
+    if snapshot.status != 200 and not options.json:
         headers = "".join(f", {name}: {value}" for name, value in snapshot.headers)
         terminal.say(f"prerender: {target.url}: status {snapshot.status}{headers}")
-    return 0 if terminal.write(snapshot.body) else FAILED
+    if options.screenshot is not None:
+        _write(options.screenshot, picture)
+    if options.json:
+        result: bytes | str = terminal.as_json(_told(target, answer))
+    else:
+        result = markdown_of(snapshot.body, target.url) if options.markdown else snapshot.body
+    if options.output is not None:
+        _write(options.output, result if isinstance(result, bytes) else result.encode())
+        return 0
+    return 0 if terminal.write(result) else FAILED
 
 
-async def _snapshot(settings: Settings, target: Target) -> Snapshot:
-    async with opening.rendering(settings) as rendering:
-        return (await rendering.renderer.snapshot(target)).snapshot
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise PrerenderError(f"{file}: cannot be written: {error.strerror}") from error
+
+
+async def _rendered(settings: Settings, target: Target, *, pictured: bool) -> tuple[Answer, bytes]:
+    async with opening.rendering(settings) as parts:
+        answer = await parts.renderer.snapshot(target)
+        picture = b""
+        if pictured:
+            viewer = opening.viewer_of(settings, parts)
+            picture = (await viewer.user(target, answer.snapshot.etag)).png
+        return answer, picture
+
+
+def _told(target: Target, answer: Answer) -> dict[str, object]:
+    snapshot, timings = answer.snapshot, answer.timings
+    return {
+        "url": target.url,
+        "status": snapshot.status,
+        "headers": [list(header) for header in snapshot.headers],
+        "title": snapshot.title,
+        "etag": snapshot.etag,
+        "tags": list(snapshot.tags),
+        **asdict(snapshot.facts),
+        "phases": {
+            "queue": timings.queue,
+            "document": timings.document,
+            "settle": timings.settle,
+            "serialize": timings.serialize,
+        },
+        "requests": [fetch._asdict() for fetch in timings.fetches],
+        "html": snapshot.body.decode("utf-8", "replace"),
+    }
 
 
 def failure(target: Target, error: PrerenderError) -> str:

@@ -16,13 +16,13 @@ from prerender.telemetry import logs
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    common.add_config(parser)
+    common.add_settings(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until it is told to stop."""
-    settings = load(options.config)
+    settings = load(options.config, overrides=common.overrides_of(options))
     logs.configure(settings.log)
 
     async def until_stopped() -> None:

@@ -45,7 +45,12 @@ def write(data: bytes | str) -> bool:
 
 def write_json(value: object) -> bool:
     """Print a result for programs; False if it cannot be written."""
-    return write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    return write(as_json(value))
+
+
+def as_json(value: object) -> str:
+    """A result for programs."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def counted(number: int, noun: str) -> str:

@@ -20,6 +20,7 @@ from aiohttp import ClientSession, web
 
 from prerender import __version__
 from prerender.cli import main
+from prerender.cli.options import with_scheme
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import raw
 from tests.support.programs import QUIET, Ended, at_terminal, ended, run, started
@@ -126,7 +127,6 @@ async def test_render_without_chromium(start_origin: StartOrigin) -> None:
     "url",
     [
         "",
-        "www.example.com",
         "ftp://www.example.com/",
         "mailto:me@example.com",
         "http://",
@@ -310,7 +310,7 @@ def test_questions(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
     assert said in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["paint"], ["render"], ["serve", "--port", "80"]])
+@pytest.mark.parametrize("arguments", [[], ["paint"], ["render"], ["serve", "--prot", "80"]])
 def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended_with:
         main(arguments)
@@ -351,3 +351,74 @@ async def test_progress_is_shown_in_a_terminal_without_a_size(start_origin: Star
         await terminal.rest()
     assert b"page" in terminal.shown
     assert re.search(rb"\d+/\d+ \[", terminal.shown)
+
+
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        ("www.example.com", "https://www.example.com"),
+        ("www.example.com/#!/a?b=c:1", "https://www.example.com/#!/a?b=c:1"),
+        ("www.example.com:8443/a", "http://www.example.com:8443/a"),
+        ("localhost/a", "http://localhost/a"),
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("[::1]:3000", "http://[::1]:3000"),
+        (":3000", "http://127.0.0.1:3000"),
+        ("http://a.example", "http://a.example"),
+        ("mailto:me@example.com", "mailto:me@example.com"),
+        ("", ""),
+        ("\n", "\n"),
+    ],
+)
+def test_urls_as_people_write_them(written: str, url: str) -> None:
+    assert with_scheme(written) == url
+
+
+async def test_render_in_other_forms(start_origin: StartOrigin, tmp_path: Path) -> None:
+    html = (
+        "<title>Lamps</title><h1>Lamps</h1><p id=p>wait<script>p.textContent = 'of steel'</script>"
+    )
+    origin = await pages(start_origin, {"/": html})
+    bare = origin.url.removeprefix("http://")
+    told = json.loads((await run("render", bare, "--json")).out)
+    assert (told["url"], told["status"], told["title"]) == (f"{origin.url}/", 200, "Lamps")
+    assert (told["settled"], told["partial"]) == ("nothing pending", False)
+    assert "of steel" in told["html"]
+    assert told["requests"][0]["url"] == f"{origin.url}/"
+    assert told["phases"]["settle"] > 0
+    page, picture = tmp_path / "page.md", tmp_path / "page.png"
+    files = ("--output", str(page), "--screenshot", str(picture))
+    assert await run("render", bare, "--markdown", *files) == Ended(0, b"", "")
+    assert "# Lamps\n\nof steel" in page.read_text("utf-8")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    failed = await run("render", bare, "--output", str(tmp_path / "none/page.html"))
+    assert (failed.status, failed.out) == (1, b"")
+    assert failed.err.endswith("page.html: cannot be written: No such file or directory\n")
+
+
+def test_settings_as_options(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--site", "www.example.com", "--port", "8090", "--preset", "crawlers", "--ttl", "1d"]
+    assert main(["config", "127.0.0.1:3000", *options, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["origin"]["url"]["value"] == "http://127.0.0.1:3000"
+    assert told["site"]["url"]["value"] == "https://www.example.com"
+    assert told["cache"]["ttl"] == {"value": 86400, "source": "the command line"}
+    assert told["server"]["port"]["value"] == 8090
+    assert main(["serve", "127.0.0.1:3000", "--port", "x"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("prerender serve: [server] port (from the command line): 'x': give a ")
+
+
+def test_an_example_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--example"]) == 0
+    root = Path(__file__).parents[2]
+    assert capsys.readouterr().out == (root / "config.example.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("serve", "doctor", "--preset", "--soft", "--screenshot"):
+        assert word in script
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
