@@ -26,7 +26,7 @@ PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 # A process for each CPU; one that has nothing left takes tests of another one.
 PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal \
 	--durations 5 --durations-min 10
-TEST_PROGRAMS := headless-shell nginx redis-server systemd-analyze node npm wrk
+TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
 .PHONY: run test test-long test-programs lint image image-test bench dist docs install frameworks clean

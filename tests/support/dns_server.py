@@ -33,12 +33,16 @@ class NameServer(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.DatagramTransport", transport)
 
+    def find(self, name: str) -> Sequence[str] | str | None:
+        """What is known of a name."""
+        return self.records.get(name)
+
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         message = dns.message.from_wire(data)
         question = message.question[0]
         name = question.name.to_text()
         self.questions.append(name)
-        found = self.records.get(name)
+        found = self.find(name)
         if self.silent or found == SILENT:
             return
         answer = dns.message.make_response(message, recursion_available=True)

@@ -1,0 +1,219 @@
+"""The program that runs inside the network of canaries. It prints what was touched, as JSON.
+
+``python -m tests.gateway.canaries.inside CERTIFICATE control|short|'https public'|...``
+"""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, web
+
+from prerender import app
+from prerender.config.settings import Log
+from prerender.telemetry import logs
+from tests.conftest import settings_for
+from tests.gateway.canaries import network, tls
+from tests.gateway.canaries.names import PRIVATE_DOMAIN, PUBLIC_HOST, Names
+from tests.gateway.canaries.network import ORIGIN, PRIVATE, PUBLIC, SITE, Capture, Packet
+from tests.gateway.canaries.site import LEAVING, PORTS, page, redirector, site
+from tests.gateway.canaries.targets import RTC_HOSTS, targets
+from tests.support.plain_browser import plain_browser
+
+ORIGIN_PORT = 3000
+# Above are ports of clients, to which answers go.
+FIRST_EPHEMERAL_PORT = 32768
+SECONDS = 120
+READ_SECONDS = 10
+# Of all targets, to how many each leg of a page leads in a long run.
+EACH = 20
+# Of real time, for what a browser sends when the page has done all it does.
+LATE_SECONDS = 2.0
+BLOCKED = re.compile(
+    r'^prerender_gateway_requests_total{verdict="blocked"} ([0-9.]+)$', re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The pages of the site, the legs that have touched a canary, and the names that were asked for."""
+
+    pages: dict[str, str]
+    touched: set[str]
+    asked: set[str]
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def question(self, name: str) -> None:
+        """Somebody has asked for an address."""
+        self.asked.add(name)
+        if name.endswith(f".{PRIVATE_DOMAIN}"):
+            self.touched.add(name.partition(".")[0])
+
+    async def canary(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Somebody has connected to a private address."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.connections.add(task)
+        task.add_done_callback(self.connections.discard)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                line = await reader.readline()
+        except (TimeoutError, ValueError, OSError):
+            line = b""
+        if found := re.match(rb"[A-Z]+ (?:https?://[^/]+)?/([\w-]+)", line):
+            self.touched.add(found[1].decode())
+        head = "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\n"
+        allow = "Access-Control-Allow-Headers: *\r\n"
+        writer.write(f"{head}{allow}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        writer.close()
+
+
+@asynccontextmanager
+async def servers(certificate: Path) -> AsyncIterator[Servers]:
+    """Name server, the site at its public address and as an origin, a public third party, canaries."""
+    served = Servers({}, set(), set())
+    secure = tls.server_context(certificate)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(Names.serving(served.question))
+        for application, address, port in [
+            (site(served.pages), SITE, 443),
+            (site(served.pages), ORIGIN, ORIGIN_PORT),
+            (redirector(), PUBLIC, 80),
+            (redirector(), PUBLIC, 443),
+        ]:
+            runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            context = secure if port == 443 else None
+            await web.TCPSite(runner, address, port, ssl_context=context).start()
+        # Attackers' packets are seen without them; these tell which leg it was.
+        for port in (80, 443, *PORTS.values()):
+            context = secure if port == 443 else None
+            canary = await asyncio.start_server(served.canary, PRIVATE["10/8"], port, ssl=context)
+            stack.callback(canary.close)
+        yield served
+        await asyncio.gather(*served.connections)
+
+
+async def control(certificate: Path, served: Servers) -> dict[str, Any]:
+    """What an ordinary browser touches with the same page: directly, and by a redirect."""
+    flags = (
+        f"--ignore-certificate-errors-spki-list={tls.spki_sha256(certificate)}",
+        "--short-reporting-delay",
+        # Chromium's own guard of local networks.
+        "--disable-features=LocalNetworkAccessChecks",
+    )
+    results: dict[str, Any] = {}
+    direct = f"https://LEG.{PRIVATE_DOMAIN}/LEG"
+    kinds = {"direct": direct, "redirected": f"https://{PUBLIC_HOST}/302?{direct}"}
+    with Capture() as capture:
+        for kind, target in kinds.items():
+            served.touched.clear()
+            served.pages["/"] = page([target], [PRIVATE["10/8"]])
+            async with plain_browser(*flags) as devtools:
+                url = "https://www.example.com"
+                opened = await devtools.call("Target.createTarget", url=f"{url}/")
+                tab = await devtools.attach(opened["targetId"])
+                async with asyncio.timeout(SECONDS):
+                    while await tab.evaluate("globalThis.out?.textContent") != "tried":
+                        await asyncio.sleep(0.05)
+                legs = (await tab.evaluate("document.body.dataset.legs")).split()
+                for name in LEAVING:
+                    leaving = f"{url}/leave/{name}?{target.replace('LEG', name)}"
+                    await devtools.call("Target.createTarget", url=leaving)
+                await asyncio.sleep(LATE_SECONDS)
+            results[kind] = sorted(served.touched)
+    ports = {packet.port for packet in capture.packets if packet.address == PRIVATE["10/8"]}
+    results["webrtc"] = sorted(name for name, port in PORTS.items() if port in ports)
+    results["left"] = sorted(capture.leaving)
+    results["legs"] = sorted([*legs, *LEAVING])
+    return results
+
+
+async def guarded(
+    served: Servers, scheme: str, third_parties: str, shifts: range, each: int
+) -> dict[str, Any]:
+    """What is touched while the proxy renders the page with each of the shifts."""
+    led = targets(scheme)
+    served.asked.clear()
+    paths = []
+    for shift in shifts:
+        served.pages[f"/{shift}"] = page(led, RTC_HOSTS, each, shift)
+        paths.append(f"/{shift}?_escaped_fragment_=")
+    for number, name in enumerate(LEAVING):
+        target = led[(shifts.start + number * 7) % len(led)].replace("LEG", name)
+        paths.append(f"/leave/{name}?{target}&_escaped_fragment_=")
+    settings = settings_for(
+        f"http://origin.internal:{ORIGIN_PORT}",
+        {
+            "site": {"url": f"{scheme}://www.example.com"},
+            "network": {
+                "third_parties": third_parties,
+                "allow": [PUBLIC_HOST],
+                "max_requests": 100_000,
+                "max_bytes": 1024**3,
+            },
+            "render": {"timeout": SECONDS},
+            "browser": {"pages": 1, "sandbox": "off"},
+            "log": {"level": "error"},
+        },
+    )
+    answers = {}
+    with Capture() as capture:
+        async with app.serving(settings) as running, ClientSession() as client:
+            url = f"http://127.0.0.1:{running.public_port}"
+            for path in paths:
+                async with client.get(f"{url}{path}", allow_redirects=False) as answer:
+                    answers[path] = (answer.status, ">tried<" in await answer.text())
+            async with asyncio.timeout(SECONDS):
+                while "1 idle" not in repr(running.pool):
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(LATE_SECONDS)
+            metrics = f"http://127.0.0.1:{running.admin_port}/metrics"
+            async with client.get(metrics) as answer:
+                blocked = BLOCKED.search(await answer.text())
+    return {
+        "scheme": scheme,
+        "third_parties": third_parties,
+        "answers": answers,
+        "blocked": float(blocked[1]) if blocked else 0.0,
+        "asked": sorted(served.asked),
+        "touched": sorted(packet for packet in capture.packets if _is_canary(packet)),
+        "left": sorted(packet for packet in capture.leaving if packet.protocol in ("TCP", "UDP")),
+    }
+
+
+def _is_canary(packet: Packet) -> bool:
+    if packet.port >= FIRST_EPHEMERAL_PORT or packet == Packet("TCP", ORIGIN, ORIGIN_PORT):
+        return False
+    # What closed ports answer.
+    return packet.address in PRIVATE.values() and packet.protocol in ("TCP", "UDP")
+
+
+async def main(certificate: Path, what: str) -> None:
+    """Make the network, and try there what is asked for."""
+    network.make()
+    logs.configure(Log(level="error"))
+    async with servers(certificate) as served:
+        if what == "control":
+            results: Any = await control(certificate, served)
+        elif what == "short":
+            results = [
+                await guarded(served, "https", "public", range(1), 1),
+                await guarded(served, "http", "listed", range(1, 2), 1),
+            ]
+        else:
+            scheme, third_parties = what.split()
+            shifts = range(0, len(targets(scheme)), EACH)
+            results = [await guarded(served, scheme, third_parties, shifts, EACH)]
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

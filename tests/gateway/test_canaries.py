@@ -1,0 +1,109 @@
+"""The browser reaches nothing but the origin and the public Internet.
+
+In a network of the test's own every private address is one of this machine, and each packet to one of
+them is seen. A page makes requests in every way that pages have, to all kinds of addresses, directly
+and by redirects. The control shows that these packets are seen: an ordinary browser sends them.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.canaries import network, tls
+from tests.gateway.canaries.names import DOMAINS, PUBLIC_HOST
+from tests.gateway.canaries.site import PORTS
+from tests.support.commands import ROOT
+
+PROBLEM = network.problem()
+pytestmark = pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)
+# What chromium-headless-shell does not have, or does for no other site, by the names in page.html.
+NOT_THERE = {
+    *("ad-auction", "attribution", "background-fetch", "css-filter", "early-hints", "fenced-frame"),
+    *("header-dns-prefetch", "header-preconnect", "header-source-map", "header-speculation"),
+    *("header-stylesheet", "link-dns-prefetch", "link-icon", "link-manifest", "link-preconnect"),
+    *("link-prerender", "media-session", "network-errors", "notification", "payment"),
+    *("report-to", "reporting-endpoints", "scheme-chrome", "scheme-devtools", "scheme-file"),
+    *("scheme-filesystem", "scheme-ftp", "scheme-gopher", "scheme-x-custom"),
+    *("shared-storage-worklet", "source-map", "svg-use", "tcp-socket", "udp-socket", "view-source"),
+    *("xml-entity", "xml-stylesheet", "xslt-document"),
+}
+# What fails on a redirect, or drops the query string in which the redirector finds where to.
+NOT_REDIRECTED = {
+    *(
+        "alt-svc",
+        "form-window",
+        "report-uri",
+        "service-worker-import",
+        "sign-in",
+        "speculation-prefetch",
+    ),
+    *("speculation-prerender", "websocket", "websocket-stream", "webtransport", "worker-socket"),
+}
+MULTICAST_DNS = ["UDP", "224.0.0.251", 5353]
+
+
+async def inside(tmp_path: Path, what: str, seconds: float) -> Any:
+    """What the program says that runs in the network (canaries/inside.py)."""
+    certificate = tmp_path / "certificate.pem"
+    tls.write(certificate, ["www.example.com", PUBLIC_HOST])
+    process = await asyncio.create_subprocess_exec(
+        *(*network.INSIDE, sys.executable, "-m", "tests.gateway.canaries.inside"),
+        *(str(certificate), what),
+        cwd=ROOT,
+        env=os.environ | {"SSL_CERT_FILE": str(certificate)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+def nothing_was_touched(run: dict[str, Any]) -> None:
+    assert run["touched"] == []
+    assert run["left"] == []
+    tried = [path for path, (_, tried) in run["answers"].items() if tried]
+    assert len(tried) == sum(path[1].isdigit() for path in run["answers"])
+    # The ways to leave make redirects, which are the crawler's business.
+    leaving = {status for path, (status, _) in run["answers"].items() if path not in tried}
+    assert leaving <= {302, 307}
+    assert run["blocked"] > 50 * len(tried)
+    if run["third_parties"] == "listed":
+        private = [name for name in DOMAINS if name not in (PUBLIC_HOST, "origin.internal")]
+        assert not [name for name in run["asked"] if name.endswith(tuple(private))]
+
+
+@pytest.mark.timeout(300)
+async def test_an_ordinary_browser_touches_them(tmp_path: Path) -> None:
+    control = await inside(tmp_path, "control", 120)
+    assert set(control["legs"]) - set(control["direct"]) == NOT_THERE
+    missing = set(control["direct"]) - set(control["redirected"])
+    assert missing <= NOT_REDIRECTED
+    assert set(control["webrtc"]) == set(PORTS)
+    assert MULTICAST_DNS in control["left"]
+
+
+@pytest.mark.timeout(300)
+async def test_no_page_touches_them(tmp_path: Path) -> None:
+    for run in await inside(tmp_path, "short", 240):
+        nothing_was_touched(run)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("scheme", ["https", "http"])
+@pytest.mark.parametrize("third_parties", ["public", "listed"])
+async def test_no_page_touches_any_of_them(tmp_path: Path, scheme: str, third_parties: str) -> None:
+    """Each way crossed with each address and each redirect."""
+    (run,) = await inside(tmp_path, f"{scheme} {third_parties}", 3600)
+    nothing_was_touched(run)
