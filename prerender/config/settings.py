@@ -69,6 +69,19 @@ SECRET_PARAMETERS = (
 )  # fmt: skip
 
 
+# The settings that matter first, in the order in which they are shown everywhere.
+FIRST = (
+    ("origin", "url"),
+    ("site", "url"),
+    ("triggers", "preset"),
+    ("cache", "url"),
+    ("cache", "ttl"),
+    ("cache", "stale"),
+    ("browser", "pages"),
+    ("admin", "token"),
+)
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -361,8 +374,9 @@ class Render(_Section):
     budget: PositiveDuration = Field(10, description="Virtual time that a page's timers may use.")
     patience: PositiveDuration = Field(
         4,
-        description="How long a request of the page may be silent and still be waited for; "
-        "raise it for slow interfaces. Programs that the page is made of are waited for in any case.",
+        description="How long a request of the page may be silent and still be waited for. A page "
+        "whose API answers later than this is shown without that answer: raise it for slow APIs. "
+        "Scripts and styles that the page is made of are waited for in any case.",
     )
     max_bytes: Size = Field(
         20 * 1024**2, description="Maximum size of a snapshot, and of the origin's document."

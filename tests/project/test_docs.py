@@ -24,6 +24,7 @@ import pytest
 
 from examples.hashbang.origin import make_app
 from prerender.config import load
+from prerender.config.settings import FIRST
 from tests.conftest import StartOrigin, StartProxy
 from tests.support import raw
 from tests.support.commands import ROOT
@@ -262,3 +263,12 @@ def test_indented_settings(block: str, tmp_path: Path) -> None:
 async def test_indented_commands(page: Path, reader: Reader) -> None:
     for command in calls(page):
         await reader.run(command)
+
+
+def test_the_settings_that_matter_first_stand_first() -> None:
+    """In the same order in the README and in the page of all settings, and named in the example."""
+    names = [f"PRERENDER_{section}_{key}".upper() for section, key in FIRST]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert re.findall(r"^\| `(PRERENDER_\w+)`", readme, re.MULTILINE)[: len(names)] == names
+    page = (DOCS / "configuration.md").read_text("utf-8")
+    assert re.findall(r"^\| `\[(\w+)\] (\w+)`", page, re.MULTILINE) == list(FIRST)
