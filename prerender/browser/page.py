@@ -341,7 +341,7 @@ class Page:
         return context
 
     async def _serialize(
-        self, frame_id: str, options: SerializeOptions, sheets: list[Any]
+        self, frame_id: str, options: SerializeOptions, sheets: list[Any] | None
     ) -> dict[str, Any]:
         context = await self._world(frame_id)
         found: dict[str, Any] = await self._session.evaluate(
@@ -364,15 +364,15 @@ class Page:
             return ()
         return tuple(text for text in complaints if isinstance(text, str))
 
-    async def _sheets(self) -> list[Any]:
-        """The linked style sheets that scripts have changed, or none if the page plays tricks."""
+    async def _sheets(self) -> list[Any] | None:
+        """The style sheets that scripts have touched, or None if the page plays tricks."""
         try:
             sheets = await self._session.evaluate(probe.SHEETS)
         except CommandFailed:
-            return []
+            return None
         if not isinstance(sheets, list):
-            return []
-        return [one for one in sheets if isinstance(one, list) and len(one) == 2]
+            return None
+        return [one for one in sheets if _is_sheet(one)]
 
     @property
     def _cleaning_seconds(self) -> float:
@@ -468,6 +468,13 @@ class Page:
             if self._reloads <= MAX_RELOADS:
                 return
         departure.set_result(url)
+
+
+def _is_sheet(answer: object) -> bool:
+    match answer:
+        case [int(), str() | None]:
+            return True
+    return False
 
 
 def _storage_origins(visit: Visit) -> set[str]:

@@ -40,7 +40,7 @@ SCRIPT = "".join(
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
 # What the page's scripts complained of.
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
-# The linked style sheets that they have changed: [place in document.styleSheets, rules in force].
+# The style sheets that they have touched: [place in document.styleSheets, rules in force or null].
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 
 

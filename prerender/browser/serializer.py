@@ -2,7 +2,7 @@
 
 It is evaluated in an isolated world, whose built-ins the page cannot have replaced. Its parts
 (scripts/serialize/) are pieces of one function, in this order, which takes ``SerializeOptions`` and
-the linked style sheets that scripts have changed (probe/sheets.js). A long text comes in pieces: the
+the style sheets that scripts have touched (probe/sheets.js). A long text comes in pieces: the
 first in the answer, the others in ``globalThis.moreHtml``.
 """
 

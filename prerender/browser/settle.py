@@ -97,7 +97,7 @@ class Settler:
     """Settles one page once. The caller sets the wall-clock limit around ``settle``.
 
     ``resized``: the window has been given another size. ``complaints``: the page's scripts have
-    complained of something, or nobody knows. ``touched_sheets``: so it is with linked style sheets.
+    complained of something, or nobody knows. ``touched_sheets``: they have touched style sheets.
     """
 
     def __init__(

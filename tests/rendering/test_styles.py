@@ -9,7 +9,7 @@ from aiohttp import web
 
 from prerender.browser.devtools import Session
 from prerender.urls.ajax_crawling import pretty_to_ugly
-from tests.conftest import Proxy, proxied
+from tests.conftest import Proxy, StartOrigin, StartProxy, pages, proxied
 from tests.support.plain_browser import plain_browser
 
 SECONDS = 30.0
@@ -127,3 +127,26 @@ async def test_what_no_script_has_changed_stays_as_it_was_written(proxy: Proxy) 
         '<link id="l" rel="alternate stylesheet" title="other" href="/d/a.css">'
         in (await proxy.crawl(f"/{number}")).text
     )
+
+
+HOSTILE = {
+    "no array": "({})",
+    "odd entries": "[5, [0], ['x', 'y'], [0, {}], [0, 1, 2], [99, null], [0.5, null]]",
+    "other rules": "[[0, '</style><b>mine</b>']]",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_pages_that_speak_for_the_probe(
+    name: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """They get what they say in their own snapshot, and nothing breaks."""
+    page = f"""{STYLE}<p>text</p><script>
+      s.sheet.insertRule("p {{ color: red }}", 0);
+      globalThis[Symbol.for("prerender.probe")].sheets = () => {HOSTILE[name]};</script>"""
+    origin = await pages(start_origin, {"/": page})
+    proxy = await start_proxy(origin.url)
+    answer = await proxy.crawl("/")
+    assert answer.status == 200
+    assert "<p>text</p>" in answer.text
+    assert "<b>" not in answer.text

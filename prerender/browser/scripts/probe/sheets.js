@@ -1,14 +1,15 @@
-// ---- Linked style sheets that scripts change: what they say is in no text of the page, and what they said
-// before is not to be had afterwards. All ways to change one begin with these.
-const linkedSheets = newMap(); // sheet -> its rules before it was touched
+// ---- Style sheets that scripts may have changed. What they say then is in no text of the page; and what a
+// linked one said before is not to be had afterwards. All ways to change one begin with these.
+const touchedSheets = newMap(); // sheet -> the rules of a linked one before it was touched, or null
 const rulesOf = Object.getOwnPropertyDescriptor(prototypeOf("CSSStyleSheet"), "cssRules").get;
 const { from: listed } = Array;
 const sheetText = (sheet) => listed(call(rulesOf, sheet, []), (rule) => rule.cssText).join("\n");
 const touch = (sheet) => {
   let top = sheet;
   while (top?.parentStyleSheet) top = top.parentStyleSheet;
-  if (top?.ownerNode?.localName !== "link" || linkedSheets.has(top)) return;
-  try { linkedSheets.set(top, sheetText(top)); } catch { /* of another site: nobody can change it */ }
+  if (!top?.ownerNode || touchedSheets.has(top)) return;
+  const isLinked = top.ownerNode.localName === "link";
+  try { touchedSheets.set(top, isLinked ? sheetText(top) : null); } catch { /* another site's */ }
 };
 for (const method of ["insertRule", "deleteRule", "addRule", "removeRule"]) {
   patch(prototypeOf("CSSStyleSheet"), method, (original) => function (...given) {
@@ -19,13 +20,15 @@ for (const method of ["insertRule", "deleteRule", "addRule", "removeRule"]) {
 for (const property of ["cssRules", "rules"]) {
   hide(prototypeOf("CSSStyleSheet"), property, (rules, sheet) => { touch(sheet); return rules; });
 }
-// [place in document.styleSheets, rules in force] of those that say something else now.
+// [place in document.styleSheets, rules in force] of linked sheets that say something else now, and
+// [place, null] of others that may.
 const restyled = () => {
   const found = [];
   listed(document.styleSheets).forEach((sheet, place) => {
-    if (!linkedSheets.has(sheet)) return;
-    const text = sheetText(sheet);
-    if (text !== linkedSheets.get(sheet)) found[found.length] = [place, text];
+    if (!touchedSheets.has(sheet)) return;
+    const before = touchedSheets.get(sheet);
+    const text = before === null ? null : sheetText(sheet);
+    if (text === null || text !== before) found[found.length] = [place, text];
   });
   return found;
 };

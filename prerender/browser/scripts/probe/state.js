@@ -25,7 +25,7 @@ const state = () => {
     unseen: waitingToBeSeen().size + (scrollY === 0 && listensToScrolling() ? 1 : 0),
     mutations: (mutations += count.takeRecords().length),
     errors: errors.length,
-    sheets: linkedSheets.size,
+    sheets: touchedSheets.size,
   };
   for (const frame of within) {
     for (const at of frame.timers) due[pending++] = at;

@@ -8,11 +8,20 @@ const sheetText = (sheet) => {
 // A string in a rule must not end the element.
 const asContent = (css) => css.replace(/<(?=\/style)/gi, "\\3c ");
 
+// What scripts have touched, as the probe tells: owner -> rules in force of a linked sheet, null for others.
+// Without its word everything may have been touched.
+const touched = new Map(
+  (sheets ?? []).map(([place, text]) => [document.styleSheets[place]?.ownerNode, text]),
+);
+// The probe knows the document's own sheets; reading rules costs too much to do it without need.
+const mayDiffer = (style) =>
+  sheets === null || touched.has(style) || style.getRootNode() !== document;
+
 const parsed = inert.createElement("style");
 inert.head.append(parsed);
 // A browser's own text of a rule is not always what was written, so the text stays if it says the same.
 const styleText = (style) => {
-  const rules = style.sheet && sheetText(style.sheet);
+  const rules = style.sheet && mayDiffer(style) ? sheetText(style.sheet) : null;
   if (rules === null) return null;
   parsed.textContent = style.textContent;
   return sheetText(parsed.sheet) === rules ? null : asContent(rules);
@@ -34,11 +43,6 @@ const moved = (css, base) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole,
   return `url("${own ? url.href.slice(url.origin.length) : url.href}")`;
 });
 
-// [place in document.styleSheets, rules in force], as the probe tells of linked sheets.
-const restyled = new Map(
-  sheets.map(([place, text]) => [document.styleSheets[place]?.ownerNode, text]),
-);
-
 // Whether a sheet applies may have been decided by script too.
 const copySheetState = (from, to) => {
   const { sheet } = from;
@@ -46,7 +50,8 @@ const copySheetState = (from, to) => {
   const { mediaText } = sheet.media;
   if (matchMedia(from.media || "all").media !== (mediaText || "all")) to.setAttribute("media", mediaText);
   if (sheet.disabled) to.setAttribute("media", "not all");
-  if (restyled.has(from)) to.replaceWith(styleOf(moved(restyled.get(from), from.href), sheet));
+  const rules = from.localName === "link" ? touched.get(from) : null;
+  if (typeof rules === "string") to.replaceWith(styleOf(moved(rules, from.href), sheet));
 };
 
 const adopted = (root) => {
