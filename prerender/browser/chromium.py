@@ -90,6 +90,8 @@ _FLAGS = (
     "--no-pings",
     "--no-proxy-server",
     "--password-store=basic",
+    # A new tab is in the process that its context has already.
+    "--renderer-process-limit=1",
     # WebRTC would open sockets of its own, past the gateway.
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     f"--disable-features={','.join(_DISABLED_FEATURES)}",

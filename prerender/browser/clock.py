@@ -1,4 +1,4 @@
-"""The virtual clock of one page.
+"""The virtual clock of a process, and so of the pages in it, which come one after the other.
 
 While it stands still, none of the page's timers run; while it runs, they fire as fast as the CPU
 allows. It runs for budgets, one after the other: Chromium never forgets a budget, so one that was
@@ -27,11 +27,15 @@ _CATCH_UP_SECONDS = 0.05
 class VirtualClock:
     """Give it budgets with ``start``. The caller sets a deadline: a page can hold its clock."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
+        self._session: Session
         self._budget: asyncio.Future[None] | None = None
         self._first_start = 0.0
         self._granted_seconds = 0.0
+
+    def attach(self, session: Session) -> None:
+        """From now on the clock is run by this page."""
+        self._session = session
         session.on("Emulation.virtualTimeBudgetExpired", self._expired)
 
     @property
@@ -72,6 +76,11 @@ class VirtualClock:
     async def advance(self) -> None:
         """Go on with the budget under way, whatever the network does."""
         await self._set_policy("advance")
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether an interrupted render has left something of its budget."""
+        return self._budget is not None and not self._budget.done()
 
     async def finish(self) -> None:
         """Run what an interrupted render left of its budget. Only for a page that is blank."""

@@ -1,14 +1,13 @@
 """What a page takes itself for: the kind of device, its window, and the languages of its user.
 
-A page is one of them for a render and may be another one for the next, so what differs is set before
-each render that is not like the last. The page's number travels in the user agent all the while.
+The page's number travels in the user agent.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from prerender.browser.devtools import DevTools, Session
+from prerender.browser.devtools import Session
 from prerender.gateway.gateway import number_user_agent
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -37,47 +36,18 @@ DESKTOP = Window(1280, 1024)
 MOBILE = Window(412, 823, 1.75, mobile=True)
 
 
-class Device:
-    """The device that page ``number`` is on."""
+def window_of(variant: Variant) -> Window:
+    """The window that a variant is rendered in."""
+    return MOBILE if variant.device == "mobile" else DESKTOP
 
-    def __init__(self, devtools: DevTools, session: Session, number: int) -> None:
-        self._devtools = devtools
-        self._session = session
-        self._number = number
-        self._user_agent = ""
-        self.variant = ORDINARY
 
-    async def open(self) -> None:
-        """Make a new page an ordinary one."""
-        version = await self._devtools.call("Browser.getVersion")
-        self._user_agent = version["userAgent"]
-        await self._name(ORDINARY)
-
-    def window_of(self, variant: Variant) -> Window:
-        """The window that a variant is rendered in."""
-        return MOBILE if variant.device == "mobile" else DESKTOP
-
-    async def become(self, variant: Variant) -> None:
-        """Make a page, which has been cleaned and so has an ordinary window, the one for a variant."""
-        mobile = variant.device == "mobile"
-        if variant != self.variant:
-            await self._name(variant)
-            await self._session.call(
-                "Emulation.setTouchEmulationEnabled", enabled=mobile, maxTouchPoints=5
-            )
-            # Dates and numbers in the language too; none is the browser's own.
-            await self._session.call("Emulation.setLocaleOverride", locale=variant.language)
-            self.variant = variant
-        if mobile:
-            await self._session.call(
-                "Emulation.setDeviceMetricsOverride", **MOBILE.metrics(MOBILE.height)
-            )
-
-    async def _name(self, variant: Variant) -> None:
-        await self._session.call(
-            "Emulation.setUserAgentOverride",
-            **user_agent_override(self._user_agent, self._number, variant),
-        )
+async def become(session: Session, variant: Variant) -> None:
+    """Make a new page the one for a variant, but for its user agent."""
+    # Dates and numbers in the language too; none is the browser's own.
+    await session.call("Emulation.setLocaleOverride", locale=variant.language)
+    if variant.device == "mobile":
+        await session.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=5)
+        await session.call("Emulation.setDeviceMetricsOverride", **MOBILE.metrics(MOBILE.height))
 
 
 def user_agent_override(

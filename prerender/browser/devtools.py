@@ -216,7 +216,12 @@ class Session(_Emitter, CDPSession):  # type: ignore[misc]
         super().__init__(devtools, "page", session_id, devtools._loop)
         self._devtools = devtools
         self._waiting: set[asyncio.Future[Any]] = set()
-        self.gone = False
+        self.ended = asyncio.Event()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the page is."""
+        return self.ended.is_set()
 
     def send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
         """Send a command to the page."""
@@ -260,7 +265,7 @@ class Session(_Emitter, CDPSession):  # type: ignore[misc]
 
     def crash(self) -> None:
         """The page's process died, or the session ended. Nothing that waits will be answered."""
-        self.gone = True
+        self.ended.set()
         _fail(list(self._waiting), "the page is gone")
 
     def _track(self, future: asyncio.Future[Any], what: str) -> None:

@@ -1,11 +1,11 @@
-"""One reused page (a tab) of the browser, in a browser context of its own.
+"""A page: a tab of the browser for one render, which navigates, settles and serialises.
 
-A page renders one target at a time: navigate, settle, serialise. Between renders it is cleaned: what
-one render leaves (cookies, storage of every origin it touched, service workers) the next one never
-sees. A page that timed out, crashed or could not be cleaned is thrown away by the pool.
+Its browser context and process are used again for the next page, once nothing of this one is left in
+them (context.py). After a timeout or a crash they are not, nor when something may be left.
 """
 
 import asyncio
+import itertools
 import json
 import time
 from base64 import b64decode
@@ -16,11 +16,10 @@ import structlog
 
 from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
-from prerender.browser.clock import VirtualClock
-from prerender.browser.device import DESKTOP, Device
+from prerender.browser.context import BLANK, Context
+from prerender.browser.device import become, user_agent_override, window_of
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
-from prerender.browser.fair_share import FLOOD, MOST_FRAMES, PageProcess
-from prerender.browser.navigations import NavigationAllowance
+from prerender.browser.fair_share import FLOOD, MOST_FRAMES
 from prerender.browser.rendered import (
     Departed,
     Look,
@@ -34,31 +33,26 @@ from prerender.errors import BrowserGone, PageOverLimit, RenderError, RenderTime
 from prerender.gateway.visit import PAGE_STATUSES, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
-# A page is replaced after so many renders: what leaks in it must not add up.
+# A context is replaced after so many renders: what leaks in it must not add up.
 RENDERS = 500
 # Virtual time runs ahead of the real clock and cannot be set back. From the first of these on a
-# page's Date is put right; in workers it cannot be, so beyond the second the page is replaced.
+# page's Date is put right; in workers it cannot be, so beyond the second the context is replaced.
 CORRECTED_LEAD_SECONDS = 1.0
 LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
-BLANK = "about:blank"
 # Of a picture, in CSS pixels.
 HIGHEST_PICTURE = 6000
 _STATUS_AND_TEXT = """[
   performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
   document.body ? document.body.innerText.slice(0, 200000) : "",
 ]"""
-# Chromium collects garbage when a page is idle, by the page's clock: which stands still then. Left to
-# itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
-_COLLECT_EVERY_RENDERS = 10
 _WORLD = "prerender"
-# After the limit of a render, what is there is serialised and the page cleaned in this time.
+# After the limit of a render, what is there is serialised and the context cleared in this time.
 _LAST_SECONDS = 2.0
 _STOP_SECONDS = 0.5
-_CLEAN_SECONDS = 5.0
-# What clearDataForOrigin is asked to clear. "all" takes five times as long, and the rest of it
-# (shader cache, interest groups) cannot be seen by a page. local_storage clears sessionStorage too.
-_STORAGE = "local_storage,indexeddb,cache_storage,service_workers,file_systems"
+_RENEW_SECONDS = 5.0
+# No two pages have the same, in no pool: what an old page still sends must not pass for a new one's.
+_numbers = itertools.count(1)
 
 READ_SCRIPT = (files("prerender.browser") / "scripts" / "read.js").read_text("utf-8")
 
@@ -68,48 +62,39 @@ log = structlog.get_logger(__name__)
 class Page:
     """Make it with ``await Page.open(...)``. ``number`` names it to the gateway."""
 
-    def __init__(
-        self, devtools: DevTools, session: Session, context_id: str, target_id: str, number: int
-    ) -> None:
-        self.devtools = devtools
+    def __init__(self, context: Context, session: Session, target_id: str) -> None:
+        self.devtools = context.devtools
+        self.context = context
         self._session = session
-        self._context_id = context_id
         self._target_id = target_id
+        self._clock = context.clock
         self._departure: asyncio.Future[str] | None = None
         self._url = ""
         self._reloads = 0
-        self._clock = VirtualClock(session)
-        self._lead_script = ""
-        self._device = Device(devtools, session, number)
-        self._navigations = NavigationAllowance(session, target_id)
         self._visit: Visit | None = None
         self._free_at = 0.0
-        self._resized = False
         self._frames = 0
         self._over_limit = ""
-        self.process: PageProcess | None = None
-        self.number = number
-        self.renders = 0
+        self.number = next(_numbers)
         self.broken = False
 
     def __repr__(self) -> str:
         state = " broken" if self.broken else ""
-        return f"<Page {self.number}, {self.renders} renders{state}>"
+        return f"<Page {self.number}, {self.context.tabs} in its context{state}>"
 
     @classmethod
-    async def open(cls, devtools: DevTools, number: int) -> "Page":
-        """A blank page in a new browser context. Raises BrowserGone or CommandFailed."""
-        context = await devtools.call("Target.createBrowserContext", disposeOnDetach=True)
-        context_id = context["browserContextId"]
-        target = await devtools.call(
-            "Target.createTarget",
-            url=BLANK,
-            browserContextId=context_id,
-            width=DESKTOP.width,
-            height=DESKTOP.height,
-        )
-        session = await devtools.attach(target["targetId"])
-        page = cls(devtools, session, context_id, target["targetId"], number)
+    async def open(cls, devtools: DevTools) -> "Page":
+        """A page in a new browser context. Raises BrowserGone or CommandFailed."""
+        context = await Context.open(devtools)
+        try:
+            return await cls._open(context)
+        except BaseException:
+            await context.close()
+            raise
+
+    @classmethod
+    async def _open(cls, context: Context) -> "Page":
+        page = cls(context, *await context.tab())
         await page._prepare()
         return page
 
@@ -119,23 +104,30 @@ class Page:
         session.on("Page.javascriptDialogOpening", self._dismiss)
         session.on("Page.frameRequestedNavigation", self._navigation_requested)
         session.on("Page.frameAttached", self._frame_attached)
+        self._clock.attach(session)
         await asyncio.gather(
             session.call("Page.enable"),
             session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
-            self._device.open(),
-            self.devtools.call(
-                "Browser.setDownloadBehavior", behavior="deny", browserContextId=self._context_id
-            ),
+            self._name(ORDINARY),
         )
+
+    async def _name(self, variant: Variant) -> None:
+        override = user_agent_override(self.context.user_agent, self.number, variant)
+        await self._session.call("Emulation.setUserAgentOverride", **override)
+
+    async def _become(self, variant: Variant) -> None:
+        if variant != ORDINARY:
+            await self._name(variant)
+            await become(self._session, variant)
 
     @property
     def worn(self) -> bool:
-        """Whether the page should be replaced by a new one."""
+        """Whether its context should not be used for another page."""
+        process = self.context.process
         return (
-            self.renders >= RENDERS
+            self.context.tabs >= RENDERS
             or self._clock.lead_seconds > LEAD_SECONDS
-            or self._navigations.is_used_up
-            or (self.process is not None and self.process.gives_way)
+            or (process is not None and process.gives_way)
         )
 
     async def render(
@@ -155,21 +147,18 @@ class Page:
         long a request of the page may be silent. Raises RenderTimeout when there is nothing to show
         at the limit, and BrowserGone.
         """
-        self.renders += 1
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         self._visit = visit
         self._url, self._reloads = url.partition("#")[0], 0
-        self._frames = 0
-        if self.process is not None:
-            self.process.begin()
+        if self.context.process is not None:
+            self.context.process.begin()
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
-        window = self._device.window_of(variant)
+        window = window_of(variant)
         settler = Settler(self._session, self._clock, visit, budget, patience, window=window)
         try:
             async with asyncio.timeout(timeout):
-                if variant != ORDINARY or self._device.variant != ORDINARY:
-                    await self._device.become(variant)
+                await self._become(variant)
                 await self._clock.catch_up()
                 frame_id = await self._navigate(url, timeout)
                 settled = await self._settle(settler)
@@ -189,7 +178,6 @@ class Page:
             raise
         finally:
             self._departure = None
-            self._resized = settler.resized or window != DESKTOP
         started = time.monotonic()
         errors = await self._errors() if settler.complaints else ()
         sheets = await self._sheets() if settler.touched_sheets else []
@@ -231,10 +219,9 @@ class Page:
         """
         self.broken = True
         session = self._session
-        window = self._device.window_of(variant)
+        window = window_of(variant)
         self._departure = asyncio.get_running_loop().create_future()
-        if variant != ORDINARY or self._device.variant != ORDINARY:
-            await self._device.become(variant)
+        await self._become(variant)
         await self._clock.catch_up()
         if not scripts:
             await session.call("Emulation.setScriptExecutionDisabled", value=True)
@@ -265,24 +252,19 @@ class Page:
         The caller sets a limit. Raises RenderError.
         """
         session = self._session
-        self.renders += 1
         self._visit = visit
         self._departure = asyncio.get_running_loop().create_future()
         try:
             await self._clock.catch_up()
             await session.call("Emulation.setScriptExecutionDisabled", value=True)
             await self._navigate(url, COMMAND_SECONDS)
-            settler = Settler(session, self._clock, visit, budget, patience)
-            await self._settle(settler)
-            self._resized = settler.resized
-            found = await self.announced()
-            await session.call("Emulation.setScriptExecutionDisabled", value=False)
+            await self._settle(Settler(session, self._clock, visit, budget, patience))
+            return await self.announced()
         except BaseException:
             self.broken = True
             raise
         finally:
             self._departure = None
-        return found
 
     async def announced(self) -> tuple[Announcement, ...]:
         """What a screen reader says of the page as it stands. Raises RenderError."""
@@ -291,10 +273,9 @@ class Page:
 
     async def _navigate(self, url: str, timeout: float) -> str:
         if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:
-            added = await self._session.call(
+            await self._session.call(
                 "Page.addScriptToEvaluateOnNewDocument", source=probe.lead(lead)
             )
-            self._lead_script = added["identifier"]
         answer = await self._session.call("Page.navigate", timeout, url=url)
         if error := answer.get("errorText"):
             raise RenderError(f"{url}: {error}")
@@ -375,51 +356,39 @@ class Page:
         return [one for one in sheets if _is_sheet(one)]
 
     @property
-    def _cleaning_seconds(self) -> float:
-        """How long cleaning may take: a render that took long leaves less, but always a second."""
-        return min(_CLEAN_SECONDS, max(1.0, self._free_at - time.monotonic()))
+    def _renewing_seconds(self) -> float:
+        """How long renewing may take: a render that took long leaves less, but always a second."""
+        return min(_RENEW_SECONDS, max(1.0, self._free_at - time.monotonic()))
 
-    async def clean(self) -> None:
-        """Make the page as good as new. Raises RenderError when it cannot be trusted any more."""
-        origins = _storage_origins(self._visit) if self._visit else ()
+    async def renew(self) -> "Page":
+        """The next page, in the same context, with nothing of this one.
+
+        Raises BrowserGone when the context cannot be trusted any more.
+        """
         try:
-            async with asyncio.timeout(self._cleaning_seconds):
-                if self._lead_script:
-                    await self._session.call(
-                        "Page.removeScriptToEvaluateOnNewDocument", identifier=self._lead_script
-                    )
-                    self._lead_script = ""
-                await self._session.call("Page.navigate", url=BLANK)
-                if self._resized:
-                    await self._session.call("Emulation.clearDeviceMetricsOverride")
-                await asyncio.gather(
-                    self._clock.finish(),
-                    self.devtools.call("Storage.clearCookies", browserContextId=self._context_id),
-                    *(
-                        self._session.call(
-                            "Storage.clearDataForOrigin", origin=origin, storageTypes=_STORAGE
-                        )
-                        for origin in origins
-                    ),
-                )
-                if self.renders % _COLLECT_EVERY_RENDERS == 0:
-                    await self._session.call("HeapProfiler.collectGarbage")
+            async with asyncio.timeout(self._renewing_seconds):
+                await self._leave()
+                if self._visit and (reason := self._visit.remembered):
+                    raise RenderError(reason)
+                await self.context.clear()
+                return await self._open(self.context)
         except (TimeoutError, RenderError) as error:
             self.broken = True
-            raise BrowserGone(f"the page could not be cleaned: {error!r}") from error
+            raise BrowserGone(f"the context cannot be used again: {error!r}") from error
+
+    async def _leave(self) -> None:
+        """Close the tab, and wait until it is gone. None of its scripts runs any more."""
+        await self._session.call("Emulation.setScriptExecutionDisabled", value=True)
+        if self._clock.has_budget:
+            await self._session.call("Page.navigate", url=BLANK)
+            await self._clock.finish()
+        await self.devtools.call("Target.closeTarget", targetId=self._target_id)
+        await self._session.ended.wait()
 
     async def close(self) -> None:
         """Close the page with its context. Errors do not matter: it may be gone already."""
         self.kill()
-        try:
-            await self.devtools.call(
-                "Target.disposeBrowserContext", 2.0, browserContextId=self._context_id
-            )
-        except RenderError as error:
-            log.debug("page not closed", page=repr(self), error=str(error))
-        if self.process is not None:
-            self.process.close()
-            self.process = None
+        await self.context.close()
 
     def _crashed(self, _: dict[str, Any]) -> None:
         """Its process died; if it is idle, the pool must not lend it any more."""
@@ -427,8 +396,8 @@ class Page:
 
     def weigh(self) -> None:
         """See that the page leaves the others their share; to be called often while it renders."""
-        if self.process is not None:
-            self.process.weigh()
+        if self.context.process is not None:
+            self.context.process.weigh()
         visit = self._visit
         if self._frames > MOST_FRAMES:
             self._end(f"more than {MOST_FRAMES} frames")
@@ -444,8 +413,8 @@ class Page:
     def kill(self) -> None:
         """End the page at once, whatever it or the browser is doing."""
         self.broken = True
-        if self.process is not None:
-            self.process.kill()
+        if self.context.process is not None:
+            self.context.process.kill()
 
     def _frame_attached(self, _: dict[str, Any]) -> None:
         self._frames += 1
@@ -475,10 +444,3 @@ def _is_sheet(answer: object) -> bool:
         case [int(), str() | None]:
             return True
     return False
-
-
-def _storage_origins(visit: Visit) -> set[str]:
-    """The origins whose storage a render may have used: those of every request it made."""
-    # Taken from the text: a page may ask for names that cannot be decoded ("http://xn--a/").
-    asked = {"/".join(exchange.url.split("/", 3)[:3]) for exchange in visit.exchanges}
-    return asked | {str(visit.public.origin())}

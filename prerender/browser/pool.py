@@ -77,7 +77,6 @@ class Pool:
         self._returned = asyncio.Event()
         self._problem = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._last_number = 0
         self._supervisor = Supervisor(self, launch, limits)
 
     def __repr__(self) -> str:
@@ -173,7 +172,8 @@ class Pool:
             self._queue.leave(place)
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 # Handed over in the moment in which the caller stopped waiting.
-                self._put_back(turn.result())
+                page = turn.result()
+                self._put_back(page, page)
             if isinstance(error, TimeoutError):
                 raise PoolBusy(f"no page came free in {timeout:.1f} s") from None
             raise
@@ -201,23 +201,23 @@ class Pool:
         stock = self._busy.get(page)
         if stock is None:
             return  # its browser is gone
+        following = None
         if stock is self._stock and not page.broken and not page.worn:
             try:
-                await page.clean()
+                following = await page.renew()
             except RenderError as error:
                 log.info("page thrown away", page=repr(page), reason=str(error))
             except Exception:
-                page.broken = True
-                log.exception("page not cleaned", page=repr(page))
-        if stock is not self._stock or page.broken or page.worn:
+                log.exception("page not renewed", page=repr(page))
+        if stock is not self._stock or following is None:
             await self._replace(page, stock)
         else:
-            self._put_back(page)
+            self._put_back(page, following)
 
-    def _put_back(self, page: Page) -> None:
-        """A clean page is free again."""
+    def _put_back(self, page: Page, following: Page) -> None:
+        """A page has come back, and the one that follows it can be lent."""
         if stock := self._free(page):
-            stock.idle.append(page)
+            stock.idle.append(following)
         self._lend()
 
     async def _replace(self, page: Page, stock: _Stock) -> None:
@@ -244,8 +244,7 @@ class Pool:
             if devtools.closed.is_set():
                 return
             try:
-                page = await self._make_page(stock)
-                await self._try_out(page)
+                page = await self._try_out(await self._make_page(stock))
                 # Before the page is lent, its browser's processes have to be known.
                 await stock.browser.look()
             except Exception as error:
@@ -259,13 +258,12 @@ class Pool:
 
     async def _make_page(self, stock: _Stock) -> Page:
         async with stock.making:
-            self._last_number += 1
             before = stock.browser.page_processes()
-            page = await Page.open(stock.browser.devtools, self._last_number)
+            page = await Page.open(stock.browser.devtools)
             new = stock.browser.page_processes() - before
             with suppress(OSError, ValueError):
                 (pid,) = new
-                page.process = PageProcess(pid)
+                page.context.process = PageProcess(pid)
         return page
 
     async def _weigh(self) -> None:

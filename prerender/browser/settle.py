@@ -96,8 +96,8 @@ class _Patience:
 class Settler:
     """Settles one page once. The caller sets the wall-clock limit around ``settle``.
 
-    ``resized``: the window has been given another size. ``complaints``: the page's scripts have
-    complained of something, or nobody knows. ``touched_sheets``: they have touched style sheets.
+    ``complaints``: the page's scripts have complained of something, or nobody knows.
+    ``touched_sheets``: they have touched style sheets.
     """
 
     def __init__(
@@ -135,7 +135,6 @@ class Settler:
         self._window_height = window.height
         self._showings = 0
         self._grows_with_window = False
-        self.resized = False
         self.complaints = True
         self.touched_sheets = True
 
@@ -221,7 +220,6 @@ class Settler:
 
     async def _resize(self, height: int) -> None:
         self._window_height = height
-        self.resized = True
         await self._session.call(
             "Emulation.setDeviceMetricsOverride", **self._window.metrics(height)
         )

@@ -16,7 +16,7 @@ from prerender.errors import RenderError
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Document
 
-Trial = Callable[[Page], Coroutine[Any, Any, None]]
+Trial = Callable[[Page], Coroutine[Any, Any, Page]]
 
 _SECONDS = 20.0
 _EXPECTED = "it works"
@@ -27,19 +27,19 @@ _PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
 
 
 def trial(gateway: Gateway, public: URL) -> Trial:
-    """What tries a new page out. Raises RenderError when the page does not work."""
+    """What tries a new page out, and gives the next one. Raises RenderError when it does not work."""
     headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
     # The site's own host, so that the connection is there for the first crawler; but browsers refuse
     # some ports, and that would be the site's fault and not the browser's.
     url = f"{public.origin() if public.is_default_port() else 'http://trial.invalid'}/"
 
-    async def run(page: Page) -> None:
+    async def run(page: Page) -> Page:
         with gateway.visit(page.number, Document(200, headers, _PAGE.encode())) as visit:
             rendered = await page.render(
                 url, visit, timeout=_SECONDS, budget=1, patience=1, options=SerializeOptions()
             )
         if not isinstance(rendered, Rendered) or _EXPECTED not in rendered.html:
             raise RenderError("a page of our own was not rendered")
-        await page.clean()
+        return await page.renew()
 
     return run

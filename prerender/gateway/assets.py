@@ -132,7 +132,7 @@ class Assets:
         async with self._egress.ask(ask, ask.headers) as response:
             if ask.request.method in _UNSAFE and response.status < 400:
                 self.store.forget(ask.url)  # RFC 9111 section 4.4
-            return await self._stream(ask, response, personal=True)
+            return await self._stream(ask, response)
 
     async def _fetch(
         self, ask: Ask, stored: Stored | None, told: asyncio.Future[Stored | None] | None
@@ -156,8 +156,7 @@ class Assets:
                 if on is None or not self.store.has_room_for(response.content_length or 0):
                     if told:
                         told.set_result(None)
-                    personal = caching.is_personal(response.headers)
-                    return await self._stream(ask, response, personal=personal, on=on)
+                    return await self._stream(ask, response)
                 kept = await self._read(ask, response, on)
         if told:
             told.set_result(kept)
@@ -191,13 +190,10 @@ class Assets:
         self.store.put(ask.url, kept)
         return kept
 
-    async def _stream(
-        self, ask: Ask, response: ClientResponse, *, personal: bool, on: Terms | None = None
-    ) -> StreamResponse:
+    async def _stream(self, ask: Ask, response: ClientResponse) -> StreamResponse:
         headers = fields.end_to_end(response.headers)
         self._egress.publish(ask, headers)
-        if on is None or on.lifetime <= 0:
-            caching.forbid_reuse(headers, personal=personal)
+        caching.forbid_memory(headers)
         exchange = ask.exchange
         exchange.status = response.status
         if response.content_type == "text/event-stream":
@@ -215,8 +211,7 @@ def _give(ask: Ask, stored: Stored) -> Plain:
     headers.popall("Content-Length", None)
     if stored.lifetime > 0:
         headers["Age"] = str(int(stored.age(time.monotonic())))
-    else:
-        caching.forbid_reuse(headers, personal=False)
+    caching.forbid_memory(headers)
     if _is_held_already(ask, stored):
         ask.exchange.status = 304
         return Plain(status=304, headers=headers)

@@ -18,6 +18,7 @@ from prerender.gateway import websocket
 from prerender.gateway.address_policy import Forbidden, Guard
 from prerender.gateway.upstream import Upstream, send
 from prerender.gateway.visit import Exchange, Visit
+from prerender.http import caching
 from prerender.http import headers as fields
 from prerender.urls.hosts import normalized
 
@@ -75,6 +76,8 @@ class Egress:
     async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:
         """Send a request with these header fields. Raises Forbidden and OriginError."""
         async with self._send(ask, headers.copy()) as response:
+            if caching.asks_for_password(response.status, response.headers):
+                ask.visit.remembered = "the browser may know a password"
             yield response
 
     def _send(

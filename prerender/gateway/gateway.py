@@ -35,6 +35,7 @@ from prerender.gateway.plain import Plain
 from prerender.gateway.stubs import stand_in
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
+from prerender.http import caching
 from prerender.http import headers as fields
 from prerender.http.trace_context import CURRENT
 
@@ -149,6 +150,7 @@ class Gateway:
             yield visit
         finally:
             del self._visits[page_number]
+            visit.end()
 
     async def _handle(self, request: BaseRequest) -> StreamResponse:
         if (owner := self._owner(request)) != "ours":
@@ -156,6 +158,8 @@ class Gateway:
                 log.warning("a process of another user was refused", host=request.host)
             return _refusal()
         visit, user_agent = self._whose(request)
+        if visit is None:
+            return _too_late(request)
         target = fields.origin_form(request.raw_path)
         url = f"{request.scheme}://{request.host}{target}"
         wanted = destination(request.method, request.headers, target)
@@ -207,25 +211,34 @@ class Gateway:
             return "nobody"  # it has left already
         return self._peers.whose(*map(request.transport.get_extra_info, ("peername", "sockname")))
 
-    def _whose(self, request: BaseRequest) -> tuple[Visit, str]:
+    def _whose(self, request: BaseRequest) -> tuple[Visit | None, str]:
         """The visit that a request belongs to, and its User-Agent without the number.
 
-        Requests of shared workers carry no number, and those of a page that has just been taken
-        away come too late: they get a visit of their own that nobody looks at.
+        None: the visit is over. Shared and service workers have no number: their requests get a visit
+        that nobody looks at, and end with the worker, whose context is not used for another page.
         """
         user_agent = request.headers.get("User-Agent", "")
-        match = _PAGE_NUMBER.search(user_agent)
-        visit = self._visits.get(int(match[2])) if match else None
-        if visit is None:
-            visit = Visit(self._public, None, self._rules.limits, traffic=self.traffic)
-        return visit, _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
+        name = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
+        if (match := _PAGE_NUMBER.search(user_agent)) is None:
+            return Visit(self._public, None, self._rules.limits, traffic=self.traffic), name
+        visit = self._visits.get(int(match[2]))
+        if visit is not None and request.transport is not None:
+            visit.comes_by(request.transport)
+        return visit, name
 
 
 def _handed_over(document: Document) -> Plain:
     headers = document.headers.copy()
-    # Every navigation has to come here, where the next document waits.
-    headers["Cache-Control"] = "no-store"
+    caching.forbid_memory(headers)
     return Plain(status=document.status, headers=headers, body=document.body)
+
+
+def _too_late(request: BaseRequest) -> Plain:
+    """What a page still sends when its visit is over: a beacon, a fetch that outlives it."""
+    log.debug("request of a visit that is over", host=request.host, target=request.raw_path)
+    refusal = _refusal()
+    refusal.force_close()
+    return refusal
 
 
 def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:

@@ -128,6 +128,19 @@ class Visit:
     requests: int = 0
     received_bytes: int = 0
     document_url: str = ""
+    # What the browser keeps of the visit and nobody can clear, or ''.
+    remembered: str = ""
+    _connections: set[asyncio.Transport] = field(default_factory=set)
+
+    def comes_by(self, connection: asyncio.Transport) -> None:
+        """Requests of the visit come by this connection, and it ends with the visit."""
+        self._connections.add(connection)
+
+    def end(self) -> None:
+        """Cut what is under way: it can neither send nor set anything any more."""
+        for connection in self._connections:
+            connection.abort()
+        self._connections.clear()
 
     def take_document(self, url: str) -> Document | None:
         """The document, once: a reload or a frame of the same URL is a request of its own."""

@@ -47,6 +47,21 @@ _ASSET = re.compile(
     re.IGNORECASE,
 )
 _DIRECTIVE = re.compile(r'([^\s=,;"]+)(?:=("(?:[^"\\]|\\.)*"|[^\s,;]*))?')
+# What a browser keeps of a response beyond the page and its storage: which hints the origin wants,
+# that it is asked by TLS, where it is too, where to send reports, its dictionaries and sign-ins.
+_REMEMBERED = (
+    "Accept-CH",
+    "Alt-Svc",
+    "Critical-CH",
+    "NEL",
+    "Report-To",
+    "Reporting-Endpoints",
+    "Secure-Session-Registration",
+    "Set-Login",
+    "Strict-Transport-Security",
+    "Use-As-Dictionary",
+)
+_PASSWORD_SCHEMES = re.compile(r"\b(?:basic|digest|negotiate|ntlm)\b", re.IGNORECASE)
 _LONGEST_SECONDS = 2**31  # section 1.2.2
 # Those of the answer that a 304 belongs to stay (section 3.2).
 _NOT_REFRESHED = frozenset({"content-encoding", "content-length", "content-range", "content-type"})
@@ -160,12 +175,17 @@ def refreshed(old: Stored, response: Headers, wall: float, now: float) -> Stored
     return replace(old, headers=headers, lifetime=on.lifetime, born=now - on.age)
 
 
-def forbid_reuse(headers: CIMultiDict[str], *, personal: bool) -> None:
-    """Keep the browser's own cache from using an answer again unasked: pages are used for one render
-    after another, and each has to see what a new visitor would."""
-    headers["Cache-Control"] = "no-store" if personal else "no-cache"
-    headers.popall("Expires", None)
-    headers.popall("Pragma", None)
+def forbid_memory(headers: CIMultiDict[str]) -> None:
+    """Keep the browser from remembering a response: each visit has to be a new visitor's."""
+    for name in _REMEMBERED:
+        headers.popall(name, None)
+    said = [*headers.popall("Cache-Control", ()), "no-store"]
+    headers["Cache-Control"] = ", ".join(dict.fromkeys(said))
+
+
+def asks_for_password(status: int, headers: Headers) -> bool:
+    """Whether a response makes the browser remember a name and a password (RFC 9110 section 11.6.1)."""
+    return status == 401 and bool(_PASSWORD_SCHEMES.search(_line(headers, "WWW-Authenticate")))
 
 
 def _lifetime(said: dict[str, str], response: Headers, now: float) -> float:

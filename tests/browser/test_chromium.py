@@ -29,9 +29,9 @@ from yarl import URL
 from prerender import rendering
 from prerender.browser import chromium, guardian
 from prerender.browser.chromium import Chromium
+from prerender.browser.context import BLANK, NOWHERE, STORAGE
 from prerender.browser.device import user_agent_override
 from prerender.browser.devtools import CommandFailed, Session
-from prerender.browser.page import _STORAGE, BLANK
 from prerender.errors import BrowserGone
 from prerender.gateway.address_policy import Guard
 from prerender.gateway.gateway import Gateway
@@ -519,6 +519,11 @@ async def test_contract_virtual_time_waits_for_the_network(page: Opened) -> None
     """A policy without a budget goes on with the one under way."""
     session = page.session
     await page.show("<title>quiet</title>")
+    with page.gateway.visit(NUMBER, None):
+        await _wait_for_the_network(session)
+
+
+async def _wait_for_the_network(session: Session) -> None:
     await session.evaluate("void fetch('/hang')")
     expired = session.expect("Emulation.virtualTimeBudgetExpired")
     await session.call(
@@ -577,12 +582,58 @@ async def test_contract_storage(page: Opened) -> None:
     assert stored == "seen=1,1,1,true,1,1,1"
     await page.session.call("Page.navigate", url=BLANK)
     await page.browser.devtools.call("Storage.clearCookies", browserContextId=page.context_id)
-    await page.session.call(
-        "Storage.clearDataForOrigin", origin=str(SITE.origin()), storageTypes=_STORAGE
-    )
+    await page.session.call("Storage.clearDataForOrigin", origin="*", storageTypes=STORAGE)
     await page.show("<title>looks</title>")
     left = await page.session.evaluate(look, awaitPromise=True)
     assert left == ",undefined,undefined,false,0,0,0"
+
+
+async def test_contract_tabs(page: Opened) -> None:
+    """A tab that has gone nowhere has no history, and its page the same process as the last one's."""
+    devtools = page.browser.devtools
+    await page.show("<script>name = 'kept'</script>")
+    await page.session.call("Emulation.setScriptExecutionDisabled", value=True)
+    processes_before = await _renderers(page)
+    keeper = page.session
+    tab = await devtools.call("Target.createTarget", url=NOWHERE, browserContextId=page.context_id)
+    page.target_id, page.session = tab["targetId"], await devtools.attach(tab["targetId"])
+    await page.session.call("Page.enable")
+    version = await devtools.call("Browser.getVersion")
+    override = user_agent_override(version["userAgent"], NUMBER)
+    await page.session.call("Emulation.setUserAgentOverride", **override)
+    await page.show("")
+    assert await page.session.evaluate("[history.length, name]") == [1, ""]
+    assert await _renderers(page) == processes_before
+    await devtools.call("Target.closeTarget", targetId=page.target_id)
+    await asyncio.wait_for(page.session.ended.wait(), 10)
+    assert not keeper.gone
+
+
+async def _renderers(page: Opened) -> list[int]:
+    found = await page.browser.devtools.call("SystemInfo.getProcessInfo")
+    return sorted(one["id"] for one in found["processInfo"] if one["type"] == "renderer")
+
+
+async def test_contract_service_workers_are_told(page: Opened) -> None:
+    told: list[dict[str, Any]] = []
+    page.session.on("ServiceWorker.workerRegistrationUpdated", told.append)
+    await page.session.call("ServiceWorker.enable")
+    await page.show("")
+    with page.gateway.visit(NUMBER, None):
+        await page.session.evaluate("void navigator.serviceWorker.register('/hang')")
+        async with asyncio.timeout(10):
+            while not any(one["registrations"] for one in told):
+                await asyncio.sleep(0.01)
+
+
+async def test_contract_cookies(page: Opened) -> None:
+    context = {"browserContextId": page.context_id}
+    devtools = page.browser.devtools
+    await page.show("<script>document.cookie = 'seen=1'</script>")
+    found = await devtools.call("Storage.getCookies", **context)
+    assert [cookie["name"] for cookie in found["cookies"]] == ["seen"]
+    await devtools.call("Storage.clearCookies", **context)
+    assert (await devtools.call("Storage.getCookies", **context))["cookies"] == []
 
 
 async def test_contract_downloads_are_denied(page: Opened, folder: Path) -> None:
@@ -590,7 +641,8 @@ async def test_contract_downloads_are_denied(page: Opened, folder: Path) -> None
         "Browser.setDownloadBehavior", behavior="deny", browserContextId=page.context_id
     )
     before = names_in(Path.cwd())
-    answer = await page.session.call("Page.navigate", url=f"{SITE}/download")
+    with page.gateway.visit(NUMBER, None):
+        answer = await page.session.call("Page.navigate", url=f"{SITE}/download")
     assert answer["errorText"] == "net::ERR_ABORTED"
     assert names_in(Path.cwd()) == before
 
@@ -643,7 +695,7 @@ async def test_contract_a_crash_is_told(page: Opened) -> None:
 def test_the_contract_is_complete() -> None:
     """Every command and event that the code names has its test here."""
     name = re.compile(
-        r'"((?:Browser|Emulation|HeapProfiler|Inspector|Network|Page|Runtime|Storage|Target)\.\w+)"'
+        r'"((?:Browser|Emulation|HeapProfiler|Inspector|Network|Page|Runtime|ServiceWorker|Storage|Target)\.\w+)"'
     )
     sources = Path(inspect.getfile(rendering)).parent.glob("*.py")
     used = {found for source in sources for found in name.findall(source.read_text())}

@@ -1,11 +1,12 @@
 """A gateway, and a client that speaks to it as the browser does, without one."""
 
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
-from aiohttp import ClientSession, DummyCookieJar
+from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
@@ -44,6 +45,8 @@ class PlainClient:
     def __init__(self, gateway: Gateway, client: ClientSession) -> None:
         self.gateway = gateway
         self.client = client
+        self._visits: dict[int, ExitStack] = {}
+        self._requests: Counter[int] = Counter()
 
     @classmethod
     @asynccontextmanager
@@ -59,7 +62,11 @@ class PlainClient:
             open_session(Guard.only(URL(origin)), 1, 5) as own,
             open_session(rules.guard, 1, 5, resolver) as third_parties,
             Gateway.open(public, Upstream(own, URL(origin)), third_parties, rules) as gateway,
-            ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as client,
+            ClientSession(
+                connector=TCPConnector(force_close=True),  # connections end with their visit
+                cookie_jar=DummyCookieJar(),
+                auto_decompress=False,
+            ) as client,
         ):
             yield cls(gateway, client)
 
@@ -73,12 +80,29 @@ class PlainClient:
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Reply:
-        """A request of a page, by its number; redirects are not followed."""
+        """A request of a page, by its number; redirects are not followed.
+
+        The page is rendering, if only for this request.
+        """
         sent = {"Host": host, "User-Agent": USER_AGENT.format(page), **(headers or {})}
         url = URL(f"http://127.0.0.1:{self.gateway.plain_port}{path}", encoded=True)
         options = {**options, "headers": sent, "allow_redirects": False}
-        async with self.client.request(method, url, **options) as response:
-            return Reply(response.status, response.headers, await response.read())
+        with self._visiting(page):
+            async with self.client.request(method, url, **options) as response:
+                return Reply(response.status, response.headers, await response.read())
+
+    @contextmanager
+    def _visiting(self, page: int) -> Iterator[None]:
+        if page not in self.gateway._visits:
+            self._visits[page] = ExitStack()
+            self._visits[page].enter_context(self.gateway.visit(page, None))
+        self._requests[page] += 1
+        try:
+            yield
+        finally:
+            self._requests[page] -= 1
+            if not self._requests[page] and (visit := self._visits.pop(page, None)):
+                visit.close()
 
     def socket_url(self, path: str) -> str:
         return f"ws://127.0.0.1:{self.gateway.plain_port}{path}"

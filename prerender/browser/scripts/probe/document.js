@@ -45,3 +45,6 @@ const forEachFrame = (visit) => {
     }
   }
 };
+
+// A window that has been to one page only may close itself. This one is not a visitor's.
+if (globalThis === top) patch(globalThis, "close", () => () => {});
