@@ -85,7 +85,7 @@ def nothing_was_touched(run: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(300)
 async def test_an_ordinary_browser_touches_them(tmp_path: Path) -> None:
-    control = await inside(tmp_path, "control", 120)
+    control = await inside(tmp_path, "control", 240)
     assert set(control["legs"]) - set(control["direct"]) == NOT_THERE
     missing = set(control["direct"]) - set(control["redirected"])
     assert missing <= NOT_REDIRECTED

@@ -24,6 +24,7 @@ async def plain_browser(*flags: str) -> AsyncIterator[DevTools]:
             *("--headless", "--no-sandbox", "--no-first-run", "--remote-debugging-pipe"),
             *(f"--user-data-dir={folder}", *flags),
             stdin=its.fileno(),
+            stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )

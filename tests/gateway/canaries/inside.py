@@ -8,8 +8,8 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ ORIGIN_PORT = 3000
 FIRST_EPHEMERAL_PORT = 32768
 SECONDS = 120
 READ_SECONDS = 10
+STATE = "globalThis.out?.textContent"
 # Of all targets, to how many each leg of a page leads in a long run.
 EACH = 20
 # Of real time, for what a browser sends when the page has done all it does.
@@ -47,7 +48,6 @@ class Servers:
     pages: dict[str, str]
     touched: set[str]
     asked: set[str]
-    connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     def question(self, name: str) -> None:
         """Somebody has asked for an address."""
@@ -56,11 +56,7 @@ class Servers:
             self.touched.add(name.partition(".")[0])
 
     async def canary(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody has connected to a private address."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.connections.add(task)
-        task.add_done_callback(self.connections.discard)
+        """Somebody has connected to a private address, to ask something by HTTP."""
         try:
             async with asyncio.timeout(READ_SECONDS):
                 line = await reader.readline()
@@ -71,6 +67,12 @@ class Servers:
         head = "HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\n"
         allow = "Access-Control-Allow-Headers: *\r\n"
         writer.write(f"{head}{allow}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        writer.close()
+
+    async def wait(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Somebody has connected by WebRTC. Chromium crashes when the other side closes first."""
+        with suppress(OSError):
+            await reader.read()
         writer.close()
 
 
@@ -92,13 +94,16 @@ async def servers(certificate: Path) -> AsyncIterator[Servers]:
             stack.push_async_callback(runner.cleanup)
             context = secure if port == 443 else None
             await web.TCPSite(runner, address, port, ssl_context=context).start()
-        # Attackers' packets are seen without them; these tell which leg it was.
-        for port in (80, 443, *PORTS.values()):
-            context = secure if port == 443 else None
-            canary = await asyncio.start_server(served.canary, PRIVATE["10/8"], port, ssl=context)
-            stack.callback(canary.close)
+        # Packets are seen without them, but not by which leg they were sent.
+        host = PRIVATE["10/8"]
+        plain = await asyncio.start_server(served.canary, host, 80)
+        stack.callback(plain.close)
+        over_tls = await asyncio.start_server(served.canary, host, 443, ssl=secure)
+        stack.callback(over_tls.close)
+        for port in PORTS.values():
+            waiting = await asyncio.start_server(served.wait, host, port)
+            stack.callback(waiting.close)
         yield served
-        await asyncio.gather(*served.connections)
 
 
 async def control(certificate: Path, served: Servers) -> dict[str, Any]:
@@ -118,15 +123,15 @@ async def control(certificate: Path, served: Servers) -> dict[str, Any]:
             served.pages["/"] = page([target], [PRIVATE["10/8"]])
             async with plain_browser(*flags) as devtools:
                 url = "https://www.example.com"
-                opened = await devtools.call("Target.createTarget", url=f"{url}/")
+                opened = await devtools.call("Target.createTarget", SECONDS, url=f"{url}/")
                 tab = await devtools.attach(opened["targetId"])
                 async with asyncio.timeout(SECONDS):
-                    while await tab.evaluate("globalThis.out?.textContent") != "tried":
+                    while await tab.evaluate(STATE, SECONDS) != "tried":
                         await asyncio.sleep(0.05)
-                legs = (await tab.evaluate("document.body.dataset.legs")).split()
+                legs = (await tab.evaluate("document.body.dataset.legs", SECONDS)).split()
                 for name in LEAVING:
                     leaving = f"{url}/leave/{name}?{target.replace('LEG', name)}"
-                    await devtools.call("Target.createTarget", url=leaving)
+                    await devtools.call("Target.createTarget", SECONDS, url=leaving)
                 await asyncio.sleep(LATE_SECONDS)
             results[kind] = sorted(served.touched)
     ports = {packet.port for packet in capture.packets if packet.address == PRIVATE["10/8"]}
