@@ -8,6 +8,7 @@
 # make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
 #               make bench QUICK=1 only shows that they run
 # make dist     wheel and sdist, into dist/
+# make lock     requirements.lock anew: what the image installs, with hashes (needs uv)
 # make docs     the documentation as a site, into build/docs/
 # make install  .venv with the package and all that its developers need
 # make frameworks  build tests/sites/frameworks/built anew (needs Node and the npm registry)
@@ -29,7 +30,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal \
 TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
-.PHONY: run test test-long test-programs lint image image-test bench dist docs install frameworks clean
+.PHONY: lock run test test-long test-programs lint image image-test bench dist docs install frameworks clean
 
 run: .venv/run.stamp
 	@scripts/system-packages chromium
@@ -53,7 +54,7 @@ lint: .venv/dev.stamp
 
 bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	@scripts/system-packages $(TEST_PROGRAMS)
-	$(PIP) install --editable '.[bench]'
+	$(PIP) install --group bench
 	.venv/bin/python benchmarks/everything.py --node-modules benchmarks/rivals/node_modules \
 		$(if $(QUICK),--quick,--write)
 
@@ -64,6 +65,10 @@ benchmarks/rivals/node_modules: benchmarks/rivals/package.json
 
 dist: .venv/dev.stamp
 	.venv/bin/python -m hatchling build
+
+lock:
+	uv pip compile pyproject.toml --extra otel --universal --python-version 3.11 --generate-hashes \
+		--custom-compile-command 'make lock' --no-annotate --upgrade --output-file requirements.lock
 
 docs: .venv/dev.stamp
 	.venv/bin/python scripts/settings-page > docs/configuration.md
@@ -95,7 +100,8 @@ frameworks:
 # What the developers need includes what the proxy needs.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
 	@echo 'Installing what the developers need into .venv; the first time this takes minutes ...'
-	$(PIP) install --editable '.[dev]'
+	$(PIP) install --upgrade 'pip>=25.1'
+	$(PIP) install --editable . --group dev
 	@touch .venv/run.stamp $@
 
 # The last thing that is made of a virtual environment: an unfinished one is made again.

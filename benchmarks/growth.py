@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/growth.py [--quick] [--plots FOLDER]
 
-Needs wrk, nginx, redis-server and Chromium; for plots `pip install .[bench]`. Snapshots are not all
-rendered: one is, and the store is filled with copies of it under other keys.
+Needs wrk, nginx, redis-server and Chromium; for plots `pip install --group bench`.
+Snapshots are not all rendered: one is, and the store is filled with copies of it under other keys.
 """
 
 import argparse

@@ -3,10 +3,12 @@
 import asyncio
 import email.parser
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from aiohttp import ClientSession
+from packaging.requirements import Requirement
 
 from prerender import __version__
 from tests.conftest import StartOrigin, StartProxy, pages
@@ -194,3 +197,32 @@ def test_a_python_that_is_none_is_said_in_one_line(bare_path: str) -> None:
     done = packages(bare_path, "python", PYTHON="/nonexistent")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "PYTHON=/nonexistent: is not Python 3.11 or newer\n"
+
+
+def test_what_is_locked_is_what_is_asked_for() -> None:
+    """requirements.lock has every dependency in a version of its range, with hashes: else make lock."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["otel"]]
+    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    for requirement in map(Requirement, asked):
+        assert requirement.specifier.contains(locked[requirement.name.lower()]), requirement
+    entries = re.split(r"^(?=[\w.-]+==)", lock, flags=re.MULTILINE)[1:]
+    assert len(entries) == len(locked)
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert "--require-hashes --requirement requirements.lock" in (ROOT / "Dockerfile").read_text()
+
+
+def test_the_wheel_is_typed_and_has_the_settings(distributions: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(distributions[1]) as wheel:
+        names = set(wheel.namelist())
+        assert {"prerender/py.typed", "prerender/config/config.example.toml"} <= names
+        (metadata,) = (name for name in names if name.endswith("/METADATA"))
+        text = wheel.read(metadata).decode()
+    for line in (
+        "Author: the prerender-proxy authors",
+        "Classifier: Typing :: Typed",
+        "Keywords: ",
+    ):
+        assert line in text
+    assert "Provides-Extra: dev" not in text
