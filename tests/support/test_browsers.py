@@ -1,0 +1,31 @@
+"""The browsers that tests share: they are lent again, and never with anything of the last test."""
+
+from aiohttp import web
+
+from tests.conftest import StartOrigin, pages, settings_for
+from tests.support.browsers import Browsers
+from tests.support.renders import PUBLIC, target
+
+SITE = {"site": {"url": str(PUBLIC)}}
+
+
+async def test_one_after_the_other(start_origin: StartOrigin, browsers: Browsers) -> None:
+    settings = settings_for((await pages(start_origin, {})).url, SITE)
+    async with browsers.lend(settings) as first:
+        pass
+    async with browsers.lend(settings) as again, browsers.lend(settings) as beside:
+        assert again.pool is first.pool
+        assert beside.pool is not first.pool
+
+
+async def test_what_keeps_something_is_not_lent_again(
+    start_origin: StartOrigin, browsers: Browsers
+) -> None:
+    kept = web.Response(
+        text="", content_type="text/javascript", headers={"Cache-Control": "max-age=60"}
+    )
+    origin = await pages(start_origin, {"/": "<script src=/kept.js></script>a", "/kept.js": kept})
+    async with browsers.lend(settings_for(origin.url, SITE)) as first:
+        assert (await first.renderer.snapshot(target())).snapshot.status == 200
+    async with browsers.lend(settings_for(origin.url, SITE)) as other:
+        assert other.pool is not first.pool
