@@ -17,8 +17,8 @@ _STEPS = ((2.0, 12), (5.0, 19))
 _MANY_THREADS = 60
 _LAST_NICENESS = 19
 _TICKS = os.sysconf("SC_CLK_TCK")
-# An ordinary page has a few frames. Each costs the browser a few milliseconds.
-MOST_FRAMES = 500
+# An ordinary page has a few frames. Each costs the browser's own process a few milliseconds.
+MOST_FRAMES = 200
 # Requests beyond [network] max_requests are refused; so many times as many are a flood.
 FLOOD = 3
 

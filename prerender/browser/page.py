@@ -399,9 +399,7 @@ class Page:
         if self.context.process is not None:
             self.context.process.weigh()
         visit = self._visit
-        if self._frames > MOST_FRAMES:
-            self._end(f"more than {MOST_FRAMES} frames")
-        elif visit is not None and visit.requests > FLOOD * visit.limits.max_requests:
+        if visit is not None and visit.requests > FLOOD * visit.limits.max_requests:
             self._end(f"more than {FLOOD} times max_requests = {visit.limits.max_requests}")
 
     def _end(self, reason: str) -> None:
@@ -418,6 +416,9 @@ class Page:
 
     def _frame_attached(self, _: dict[str, Any]) -> None:
         self._frames += 1
+        if self._frames > MOST_FRAMES:
+            # At once: what waits in the browser to be done for the page is dropped with it.
+            self._end(f"more than {MOST_FRAMES} frames")
 
     def _dismiss(self, params: dict[str, Any]) -> None:
         """Answer a dialog at once: the page stands still until somebody does."""

@@ -19,6 +19,7 @@ _PARTS = (
     "conversations",
     "history",
     "dialogs",
+    "console",
     "layout",
     "shadow",
     "sheets",

@@ -14,6 +14,7 @@ SHORT = {
     "chaos.py": "--seconds 2 --pages 1 --clients 1",
     "forwarding.py": "--seconds 1 --rounds 1",
     "listing.py": "--snapshots 100",
+    "neighbours.py": "--only endless-script --renders 3 --at-once 2",
     "proxy_under_renders.py": "--seconds 1 --rounds 1 --crawlers 1",
     "scaling_out.py": "--urls 12 --proxies 1 --at-once 2",
     "shared_assets.py": "--states 2 --pages 1",

@@ -1,4 +1,8 @@
-"""Pages that take more than their share, each in one way. MEMORY_BOMBS take gigabytes."""
+"""Pages that take more than their share, each in one way.
+
+GREEDY take CPU time, the browser, its network, or the proxy; MEMORY_BOMBS take gigabytes. Their origin
+answers every other path with a few bytes.
+"""
 
 _PAGE = "<!DOCTYPE html><title>Hostile</title><body><p>hostile<script>{}</script>"
 _WORKER = "const work = (code) => new Worker(URL.createObjectURL(new Blob([code])));"
@@ -8,6 +12,109 @@ _FILL = "const kept = []; for (;;) try { kept.push(new Uint8Array(1e7).fill(1)) 
 def _page(script: str) -> str:
     return _PAGE.format(script)
 
+
+_FRAME = "const f = document.createElement('iframe');"
+
+GREEDY = {
+    # The browser's own process.
+    "push-state-loop": _page("for (let i = 0;; i++) history.pushState(i, '', '#' + i)"),
+    "replace-state-loop": _page("for (let i = 0;; i++) history.replaceState(i, '', '#' + i)"),
+    "hash-loop": _page("for (let i = 0;; i++) location.hash = i"),
+    "history-loop": _page(
+        "for (let i = 0; i < 50; i++) history.pushState(i, '', '?' + i);"
+        " setInterval(() => { history.back(); history.forward() })"
+    ),
+    "reload-loop": _page("setInterval(() => location.reload())"),
+    "frames-5000": _page("document.body.innerHTML += '<iframe></iframe>'.repeat(5000)"),
+    "frames-recursive": _page(
+        f"for (let i = 0; i < 4; i++) {{ {_FRAME} f.src = location.pathname + '?' + Math.random();"
+        " document.body.append(f) }"
+    ),
+    "frames-added-and-removed": _page(
+        f"setInterval(() => {{ for (let i = 0; i < 20; i++) {{ {_FRAME}"
+        " document.body.append(f); f.remove() } })"
+    ),
+    "frames-of-blobs": _page(
+        f"for (let i = 0; i < 130; i++) {{ {_FRAME} f.src = URL.createObjectURL(new Blob("
+        "['<p>x<script>setInterval(() => document.body.append(1), 1)<' + '/script>'],"
+        " { type: 'text/html' })); document.body.append(f) }"
+    ),
+    "frames-of-srcdoc": _page(
+        f"for (let i = 0; i < 130; i++) {{ {_FRAME} f.srcdoc ="
+        " '<p>x<script>setInterval(() => document.body.append(1), 1)<' + '/script>';"
+        " document.body.append(f) }"
+    ),
+    "windows": _page("setInterval(() => { for (let i = 0; i < 50; i++) open('/small?' + i) })"),
+    "dialogs": _page("for (let i = 0; i < 1000; i++) { alert(i); confirm(i); prompt(i) }"),
+    "console": _page("for (;;) console.log('x'.repeat(1000))"),
+    "broadcasts": _page(
+        "const a = new BroadcastChannel('x'), b = new BroadcastChannel('x'), m = 'x'.repeat(1e4);"
+        " a.onmessage = () => { b.postMessage(m); b.postMessage(m) };"
+        " b.onmessage = () => a.postMessage(m); a.postMessage(m)"
+    ),
+    "cookies": _page("for (let i = 0;; i++) document.cookie = `a${i % 100}=${'x'.repeat(3000)}`"),
+    "titles": _page("for (let i = 0;; i++) document.title = i"),
+    # The network, and the proxy.
+    "requests-10000": _page("for (let i = 0; i < 10000; i++) fetch('/data?' + i).catch(() => {})"),
+    "requests-of-a-worker": _page(
+        f"{_WORKER} work(`setInterval(() => {{ for (let i = 0; i < 100; i++)"
+        " fetch('${location.origin}/data?' + Math.random()).catch(() => {}) })`)"
+    ),
+    "sockets": _page(
+        "setInterval(() => { for (let i = 0; i < 50; i++) new WebSocket('ws://' + location.host) })"
+    ),
+    # The CPUs.
+    "endless-script": _page("for (;;);"),
+    "endless-script-in-a-frame": _page(
+        f"{_FRAME} f.srcdoc = '<script>setTimeout(() => {{ for (;;); }}, 5)<' + '/script>';"
+        " document.body.append(f)"
+    ),
+    "endless-getter": _page(
+        "Object.defineProperty(window, 'prerenderReady', { get() { for (;;); } })"
+    ),
+    "workers-200": _page(f"{_WORKER} for (let i = 0; i < 200; i++) work('for (;;);')"),
+    "workers-that-speak": _page(
+        f"{_WORKER} for (let i = 0; i < 200; i++) work('setInterval(() => {{ const t = Date.now() + 50;"
+        " while (Date.now() < t); postMessage(1) })')"
+    ),
+    "shared-workers": _page(
+        "for (let i = 0; i < 50; i++)"
+        " new SharedWorker(URL.createObjectURL(new Blob(['for (;;);'])), String(i))"
+    ),
+    "worklet": _page(
+        "new OfflineAudioContext(1, 44100, 44100).audioWorklet.addModule("
+        "URL.createObjectURL(new Blob(['for (;;);'], { type: 'text/javascript' })))"
+    ),
+    "regular-expression": _page("/^(a+)+$/.test('a'.repeat(40) + 'b')"),
+    "mutations": _page(
+        "(function more() { for (let i = 0; i < 2000; i++) document.body.append("
+        "document.createElement('p')); if (document.body.childNodes.length > 20000)"
+        " document.body.textContent = ''; setTimeout(more) })()"
+    ),
+    "mutation-observer": _page(
+        "new MutationObserver(() => document.body.append('x')).observe(document.body,"
+        " { childList: true }); document.body.append('x')"
+    ),
+    "messages": _page(
+        "onmessage = () => { postMessage('x'.repeat(1e4), '*') };"
+        " for (let i = 0; i < 1000; i++) postMessage(1, '*')"
+    ),
+    "timers": _page("(function more() { setTimeout(more); setTimeout(more) })()"),
+    "layout": _page(
+        "document.body.innerHTML = '<div style=\"float: left\">x</div>'.repeat(20000);"
+        " setInterval(() => { for (let i = 0; i < 200; i++) { document.body.style.width ="
+        " 500 + i + 'px'; document.body.offsetHeight } })"
+    ),
+    "canvas": _page(
+        "setInterval(() => { for (let i = 0; i < 20; i++) { const e = document.createElement('canvas');"
+        " e.width = e.height = 2000; e.getContext('2d').fillRect(0, 0, 2000, 2000); e.toDataURL() } })"
+    ),
+    "elements-million": _page("document.body.innerHTML = '<div><p>text</p></div>'.repeat(5e5)"),
+    "elements-deep": _page(
+        "let at = document.body; for (let i = 0; i < 2e5; i++) {"
+        " const e = document.createElement('div'); at.append(e); at = e }"
+    ),
+}
 
 MEMORY_BOMBS = {
     "arrays": _page(_FILL),

@@ -1,0 +1,68 @@
+"""One bad page costs nobody else an answer. benchmarks/neighbours.py says what it costs in time."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import StartOrigin, StartProxy
+from tests.sites.hostile import GREEDY
+
+# One for each thing that pages share. make test-long has all of them.
+SHORT = ("hash-loop", "frames-5000", "workers-200", "requests-10000", "console", "dialogs")
+NEIGHBOUR = """<p id="out">waiting</p><script>
+  fetch("/data").then((answer) => answer.text()).then((text) => {
+    setTimeout(() => { out.textContent = `complete ${text}${location.search}`; }, 100);
+  });
+</script>"""
+
+
+async def answer(request: web.Request) -> web.Response:
+    """The hostile pages, their neighbour, and data."""
+    if request.path == "/data":
+        return web.Response(text="with data")
+    html = GREEDY.get(request.path[1:], NEIGHBOUR)
+    return web.Response(text=html, content_type="text/html")
+
+
+async def neighbours(
+    start_origin: StartOrigin, start_proxy: StartProxy, name: str, count: int
+) -> None:
+    """Render one page again and again, and others beside it."""
+    application = web.Application()
+    application.add_routes([web.get("/{path:.*}", answer)])
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"browser": {"pages": 4}})
+
+    async def again_and_again() -> None:
+        number = 0
+        while True:
+            number += 1
+            await proxy.crawl(f"/{name}?{number}")
+
+    async def beside(lane: int) -> None:
+        for number in range(count // 3):
+            page = await proxy.crawl(f"/?{lane}-{number}")
+            assert page.status == 200, page.text
+            assert f">complete with data?{lane}-{number}<" in page.text
+            assert "stored" in page.headers["Cache-Status"]
+
+    hostile = asyncio.create_task(again_and_again())
+    try:
+        await asyncio.gather(*(beside(lane) for lane in range(3)))
+    finally:
+        hostile.cancel()
+        await asyncio.wait([hostile])
+
+
+@pytest.mark.parametrize("name", SHORT)
+async def test_neighbours(start_origin: StartOrigin, start_proxy: StartProxy, name: str) -> None:
+    await neighbours(start_origin, start_proxy, name, 9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", GREEDY)
+async def test_neighbours_of_every_page(
+    start_origin: StartOrigin, start_proxy: StartProxy, name: str
+) -> None:
+    await neighbours(start_origin, start_proxy, name, 30)

@@ -1,0 +1,94 @@
+"""``[render] timeout`` is the limit, for the render and for whoever waits, whatever a page does."""
+
+import asyncio
+import time
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import Proxy, StartOrigin, StartProxy
+from tests.sites.hostile import GREEDY
+
+TIMEOUT = 2.0
+# What comes after the limit: the last words of a page, and its cleaning or its end.
+AFTER = 1.0
+# Each kind of place that can hold a render up. make test-long has all of GREEDY.
+SHORT = (
+    "endless-script",
+    "endless-getter",
+    "workers-200",
+    "frames-of-blobs",
+    "mutations",
+    "dialogs",
+)
+
+
+class Lag:
+    """How late this process is, at most: a limit cannot be kept by one that gets no CPU."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    async def run(self) -> None:
+        while True:
+            asked = time.monotonic()
+            await asyncio.sleep(0.01)
+            self.seconds = max(self.seconds, time.monotonic() - asked - 0.01)
+
+
+@pytest.fixture
+async def proxy(start_origin: StartOrigin, start_proxy: StartProxy) -> Proxy:
+    async def answer(request: web.Request) -> web.Response:
+        html = GREEDY.get(request.path[1:], "<p>fine")
+        return web.Response(text=html, content_type="text/html")
+
+    async def slow(_: web.Request) -> web.Response:
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    application = web.Application()
+    application.add_routes([web.get("/slow", slow), web.get("/{path:.*}", answer)])
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"browser": {"pages": 2}, "render": {"timeout": TIMEOUT}})
+    await all_pages_idle(proxy)
+    return proxy
+
+
+async def all_pages_idle(proxy: Proxy) -> None:
+    async with asyncio.timeout(60):
+        while proxy.running.pool.state.idle < 2:
+            await asyncio.sleep(0.01)
+
+
+async def keeps_the_limit(proxy: Proxy, path: str) -> None:
+    lag = Lag()
+    watching = asyncio.create_task(lag.run())
+    pool, started = proxy.running.pool, time.monotonic()
+    answer = await proxy.crawl(path)
+    answered = time.monotonic() - started
+    while pool.state.busy:
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - started < 60
+    freed = time.monotonic() - started
+    watching.cancel()
+    assert answer.status in (200, 503, 504)
+    assert answered - lag.seconds < TIMEOUT + AFTER, f"answered after {answered:.1f} s"
+    assert freed - lag.seconds < TIMEOUT + AFTER, f"page free after {freed:.1f} s"
+    # The pages that follow are whole.
+    await all_pages_idle(proxy)
+    assert "<p>fine" in (await proxy.crawl("/fine")).text
+
+
+@pytest.mark.parametrize("name", SHORT)
+async def test_of_a_render(proxy: Proxy, name: str) -> None:
+    await keeps_the_limit(proxy, f"/{name}")
+
+
+async def test_of_a_document(proxy: Proxy) -> None:
+    await keeps_the_limit(proxy, "/slow")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", GREEDY)
+async def test_of_every_page(proxy: Proxy, name: str) -> None:
+    await keeps_the_limit(proxy, f"/{name}")
