@@ -245,21 +245,25 @@ class Page:
         return Look(b64decode(picture["data"]), str(text), await self.announced())
 
     async def listen(
-        self, url: str, visit: Visit, *, budget: float, patience: float
+        self, url: str, visit: Visit, *, timeout: float, budget: float, patience: float
     ) -> tuple[Announcement, ...]:
         """Open ``url`` without the page's scripts, and tell what a screen reader says of it.
 
-        The caller sets a limit. Raises RenderError.
+        Raises RenderTimeout after ``timeout`` seconds, and RenderError.
         """
         session = self._session
         self._visit = visit
         self._departure = asyncio.get_running_loop().create_future()
         try:
-            await self._clock.catch_up()
-            await session.call("Emulation.setScriptExecutionDisabled", value=True)
-            await self._navigate(url, COMMAND_SECONDS)
-            await self._settle(Settler(session, self._clock, visit, budget, patience))
-            return await self.announced()
+            async with asyncio.timeout(timeout):
+                await self._clock.catch_up()
+                await session.call("Emulation.setScriptExecutionDisabled", value=True)
+                await self._navigate(url, COMMAND_SECONDS)
+                await self._settle(Settler(session, self._clock, visit, budget, patience))
+                return await self.announced()
+        except TimeoutError:
+            self.broken = True
+            raise RenderTimeout(f"{url}: does not come to rest") from None
         except BaseException:
             self.broken = True
             raise

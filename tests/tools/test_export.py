@@ -64,6 +64,8 @@ async def site(start_origin: StartOrigin) -> Site:
             return web.Response(text="posted")
         if request.path == "/none":
             raise web.HTTPNotFound
+        if request.path == "/moved":
+            raise web.HTTPMovedPermanently("/")
         headers = {"X-Robots-Tag": "max-snippet:50, $x"} if request.path == "/tagged" else {}
         if request.path == "/private":
             headers = {"Cache-Control": "private"}
@@ -237,10 +239,11 @@ async def imported(proxy: Proxy, site: Site, export: Path, *more: str) -> dict[s
 
 async def test_what_cannot_be_exported_is_told(site: Site, tmp_path: Path) -> None:
     export = tmp_path / "export"
-    urls = [f"{site.url}{path}" for path in ("/#!/a", "/none", "/private")]
+    urls = [f"{site.url}{path}" for path in ("/#!/a", "/none", "/private", "/moved#!/a")]
     told = await exported(site, export, *urls, "http://other.example/")
     assert told["pages"] == 1
     assert {failure["url"]: failure["reason"] for failure in told["failures"]} == {
+        f"{site.url}/moved#!/a": f"status 301 to {site.url}/#!/a: list that instead",
         f"{site.url}/none": "media type text/plain",
         f"{site.url}/private": "its Cache-Control says that it must not be stored",
     }

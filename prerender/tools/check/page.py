@@ -152,7 +152,7 @@ async def _listened(url: str, answer: Fetched, look: Look, pages: Pages, report:
         return
     try:
         missing = lost(look.announced, await pages.person.listen(url, answer))
-    except (RenderError, TimeoutError) as error:
+    except RenderError as error:
         report.add("no-look", f"no browser could open the snapshot: {error}")
         return
     if missing:

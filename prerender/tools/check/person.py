@@ -1,7 +1,9 @@
 """What a person sees of a page: a browser opens its pretty URL on the site itself, and reads."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from multidict import CIMultiDict
 
@@ -14,7 +16,8 @@ from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Document
 from prerender.tools.crawler import Fetched
 
-_ATTEMPTS = 2
+T = TypeVar("T")
+_PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,11 @@ class Person:
 
     async def look(self, url: str) -> Look:
         """Open a URL and read it when it has settled. Raises RenderError."""
-        attempt = 1
-        while True:
-            try:
-                return await self._look(url)
-            except BrowserGone:
-                if attempt == _ATTEMPTS:
-                    raise
-                attempt += 1
-                await asyncio.sleep(0.2)
+        return await _twice(lambda: self._look(url))
+
+    async def listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
+        """What a screen reader says of an answer for the page at ``url``. Raises RenderError."""
+        return await _twice(lambda: self._listen(url, answer))
 
     async def _look(self, url: str) -> Look:
         limits = self._limits
@@ -71,14 +70,25 @@ class Person:
                 seen = await page.read()
                 return Look(seen.url, status, seen, await page.announced())
 
-    async def listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
-        """What a screen reader says of an answer for the page at ``url``. Raises RenderError."""
+    async def _listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
         limits = self._limits
         headers = CIMultiDict({"Content-Type": answer.headers.get("Content-Type", "text/html")})
         document = Document(200, headers, answer.body)
         async with self._pool.place() as place, self._pool.page(place, limits.timeout) as page:
             with self._gateway.visit(page.number, document) as visit:
-                async with asyncio.timeout(limits.timeout):
-                    return await page.listen(
-                        url, visit, budget=limits.budget, patience=limits.patience
-                    )
+                return await page.listen(
+                    url,
+                    visit,
+                    timeout=limits.timeout,
+                    budget=limits.budget,
+                    patience=limits.patience,
+                )
+
+
+async def _twice(do: Callable[[], Awaitable[T]]) -> T:
+    """What it gives; once more if the browser is lost meanwhile."""
+    try:
+        return await do()
+    except BrowserGone:
+        await asyncio.sleep(_PAUSE_SECONDS)
+        return await do()

@@ -49,6 +49,7 @@ class Turns:
                 )
             finally:
                 mine.waiting -= 1
+                self._changed.notify_all()  # one who gives up keeps nobody waiting
             mine.running += 1
         try:
             yield

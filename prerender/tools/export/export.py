@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from urllib.parse import urljoin
 
 from yarl import URL
 
@@ -62,7 +63,7 @@ class Export:
         reason = ""
         try:
             snapshot, made = await self._rendered(target)
-            reason = self._refused(snapshot)
+            reason = self._refused(target, snapshot)
             lasting = not snapshot.facts.partial and snapshot.status < 500
         except (RenderError, OriginError, NotRenderable) as error:
             reason = " ".join(str(error).split())
@@ -95,10 +96,10 @@ class Export:
                 return snapshot, made
         raise AssertionError("the last attempt returns or raises")
 
-    def _refused(self, snapshot: Snapshot) -> str:
+    def _refused(self, target: Target, snapshot: Snapshot) -> str:
         """Why a snapshot is not exported, or ''."""
         if snapshot.status // 100 == 3:
-            location = dict(snapshot.headers).get("Location", "")
+            location = urljoin(target.url, dict(snapshot.headers).get("Location", ""))
             return f"status {snapshot.status} to {location}: list that instead"
         if snapshot.status not in _EXPORTED:
             return f"status {snapshot.status}"
