@@ -133,11 +133,12 @@ async def _pages_socket(browser: PlainClient, host: str, path: str) -> AsyncIter
     """The status that a page's WebSocket gets."""
     headers = {"Host": host, "User-Agent": USER_AGENT.format(1)}
     async with asyncio.timeout(10):
-        try:
-            async with browser.client.ws_connect(browser.socket_url(path), headers=headers):
-                yield 101
-        except WSServerHandshakeError as refused:
-            yield refused.status
+        with browser.gateway.visit(1, None):
+            try:
+                async with browser.client.ws_connect(browser.socket_url(path), headers=headers):
+                    yield 101
+            except WSServerHandshakeError as refused:
+                yield refused.status
 
 
 @pytest.mark.parametrize("code", REDIRECTS)
