@@ -3,9 +3,11 @@
 Both are this process's own and forgotten with it. People's requests are not here.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+from cachetools import LRUCache
 
 from prerender.telemetry.records import RenderRecord, RequestRecord
 
@@ -37,7 +39,7 @@ class Recent:
     def __init__(self) -> None:
         self._count = 0
         self.requests: deque[tuple[int, RequestRecord]] = deque(maxlen=_MOST_REQUESTS)
-        self._pages: OrderedDict[str, PageRenders] = OrderedDict()
+        self._pages: LRUCache[str, PageRenders] = LRUCache(_MOST_PAGES)
 
     def request(self, record: RequestRecord) -> None:
         """Keep a request of a crawler. Called for every request: well under a microsecond."""
@@ -60,9 +62,6 @@ class Recent:
             return
         target = record.page
         page = self._pages.setdefault(target.key, PageRenders(target.key, target.url))
-        self._pages.move_to_end(target.key)
-        if len(self._pages) > _MOST_PAGES:
-            self._pages.popitem(last=False)
         page.renders += 1
         page.seconds += record.seconds
         page.slowest_seconds = max(page.slowest_seconds, record.seconds)

@@ -8,7 +8,6 @@ impostor's own, and silence must not help. Whoever was genuine an hour ago still
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +18,7 @@ import dns.exception
 import dns.nameserver
 import dns.resolver
 import structlog
+from cachetools import LRUCache
 
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.user_agents import words_of
@@ -109,7 +109,7 @@ class Verifier:
         self._names = names
         self._clock = clock
         self._identity = lru_cache(maxsize=1024)(self._combined)
-        self._known: OrderedDict[tuple[Address, Identity], _Verdict] = OrderedDict()
+        self._known: LRUCache[tuple[Address, Identity], _Verdict] = LRUCache(MOST_KNOWN)
         self._lookups: Coalesced[bool] = Coalesced()
 
     async def is_genuine(self, user_agent: str, address: Address | None) -> bool:
@@ -126,7 +126,6 @@ class Verifier:
         key = (address, identity)
         known = self._known.get(key)
         if known is not None and now < known.look_again:
-            self._known.move_to_end(key)
             return known.genuine
         if any(address in ranges for ranges in identity.ranges):
             return self._remember(key, _Verdict(True, now, now + KNOWN_SECONDS))
@@ -157,9 +156,6 @@ class Verifier:
 
     def _remember(self, key: tuple[Address, Identity], verdict: _Verdict) -> bool:
         self._known[key] = verdict
-        self._known.move_to_end(key)
-        if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
         return verdict.genuine
 
     def _combined(self, user_agent: str) -> Identity | None:

@@ -6,12 +6,12 @@ may be kept is decided in http/caching.py. Several pages that want an asset at o
 
 import asyncio
 import time
-from collections import OrderedDict
 from functools import partial
 from http import HTTPStatus
 
 from aiohttp import ClientError, ClientResponse
 from aiohttp.web import StreamResponse
+from cachetools import LRUCache
 
 from prerender.errors import OriginError
 from prerender.gateway.egress import Ask, Egress
@@ -42,13 +42,17 @@ class AssetStore:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._variants: OrderedDict[str, list[Stored]] = OrderedDict()
-        self.size_bytes = 0
+        self._variants: LRUCache[str, list[Stored]] = LRUCache(max_bytes, getsizeof=_size)
 
     def __repr__(self) -> str:
         return (
             f"<AssetStore {len(self._variants)} URLs, {self.size_bytes} of {self._max_bytes} bytes>"
         )
+
+    @property
+    def size_bytes(self) -> int:
+        """What all kept answers take."""
+        return int(self._variants.currsize)
 
     def __contains__(self, url: str) -> bool:
         return url in self._variants
@@ -61,7 +65,6 @@ class AssetStore:
         """The kept answer to a request, fresh or not."""
         for stored in self._variants.get(url, ()):
             if stored.answers(request):
-                self._variants.move_to_end(url)
                 return stored
         return None
 
@@ -69,20 +72,13 @@ class AssetStore:
         """Keep an answer in place of the one that was selected by the same fields."""
         if not self.has_room_for(len(stored.body)):
             return
-        others = [it for it in self._remove(url) if it.selecting != stored.selecting]
-        self._variants[url] = variants = [stored, *others][:_MOST_VARIANTS]
-        self.size_bytes += _size(variants)
-        while self.size_bytes > self._max_bytes:
-            self._remove(next(iter(self._variants)))
+        known = self._variants.pop(url, [])
+        others = [it for it in known if it.selecting != stored.selecting]
+        self._variants[url] = [stored, *others][:_MOST_VARIANTS]
 
     def forget(self, url: str) -> None:
         """Drop what is kept of a URL."""
-        self._remove(url)
-
-    def _remove(self, url: str) -> list[Stored]:
-        variants = self._variants.pop(url, [])
-        self.size_bytes -= _size(variants)
-        return variants
+        self._variants.pop(url, None)
 
 
 def _size(variants: list[Stored]) -> int:

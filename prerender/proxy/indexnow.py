@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import structlog
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from cachetools import LRUCache
 from yarl import URL
 
 from prerender.http import headers
@@ -63,8 +64,8 @@ class IndexNow:
         self._same_page = same_page
         # By URL: when it may be told of.
         self._waiting: OrderedDict[str, float] = OrderedDict()
-        self._told: OrderedDict[str, float] = OrderedDict()
-        self._etags: OrderedDict[str, str] = OrderedDict()
+        self._told: LRUCache[str, float] = LRUCache(_MOST_REMEMBERED)
+        self._etags: LRUCache[str, str] = LRUCache(_MOST_REMEMBERED)
         self._changed = asyncio.Event()
         self._failures = 0
 
@@ -100,8 +101,6 @@ class IndexNow:
         """
         before = before or self._etags.get(target.key, "")
         self._etags[target.key] = etag
-        self._etags.move_to_end(target.key)
-        _shorten(self._etags, _MOST_REMEMBERED)
         if before and before != etag:
             self._wait_for_turn(quote(target.url, string.punctuation, errors="surrogateescape"))
 
@@ -114,7 +113,8 @@ class IndexNow:
         now = time.monotonic()
         due = max(now, self._told.get(url, -self._same_page) + self._same_page)
         self._waiting.setdefault(url, due)
-        if _shorten(self._waiting, _MOST_WAITING):
+        if len(self._waiting) > _MOST_WAITING:
+            self._waiting.popitem(last=False)
             log.warning("too many changed pages for IndexNow, the oldest are left out")
         self._changed.set()
 
@@ -150,8 +150,6 @@ class IndexNow:
         for url in urls:
             self._waiting.pop(url, None)
             self._told[url] = now
-            self._told.move_to_end(url)
-        _shorten(self._told, _MOST_REMEMBERED)
         pause: float | None = 0.0
         try:
             pause = await self._send(urls)
@@ -201,14 +199,6 @@ class IndexNow:
                     await self._tell(urls)
             except TimeoutError:
                 log.warning("changed pages not told to IndexNow", count=len(urls))
-
-
-def _shorten(items: OrderedDict[str, float] | OrderedDict[str, str], most: int) -> bool:
-    """Take the oldest away beyond ``most``; whether there were any."""
-    longer = len(items) > most
-    while len(items) > most:
-        items.popitem(last=False)
-    return longer
 
 
 class KeyFile:
