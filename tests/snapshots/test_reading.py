@@ -200,6 +200,8 @@ def test_the_waterfall() -> None:
         ad.blocked, ad.reason, ad.status = True, "a tracker", 200
     under_way = visit.exchange("GET", f"{PUBLIC}/slow", "empty")
     under_way.__enter__()
+    for seconds, exchange in enumerate(visit.exchanges):
+        exchange.started += seconds
     resources = [
         Resource(f"{PUBLIC}/kept.js", "script", 200, 9, 0.0),
         Resource(f"{PUBLIC}/api", "fetch", 500, 9, 0.0),
