@@ -222,6 +222,22 @@ async def test_urls_are_pretty_in_every_url_attribute(
     assert '<a href="/p#!a&amp;b">in a shadow root</a>' in text
 
 
+async def test_a_url_in_json_does_not_end_the_script(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    page = r"""<script type="application/ld+json">
+      {"@id": "https:\/\/www.example.com\/p?_escaped_fragment_=x", "c": "\z",
+      "a": "\/<\/script><b>out<\/b>?_escaped_fragment_=y", "b": "\/c?_escaped_fragment_=<!--"}
+      </script><p>text</p>"""
+    text = await _snapshot(start_origin, start_proxy, page)
+    assert '{"@id": "https://www.example.com/p#!x"' in text
+    assert r'"/\u003c/script>\u003cb>out\u003c/b>#!y"' in text
+    assert '"/c#!%3C!--"' in text
+    assert r'"c": "\z"' in text
+    assert "<b>" not in text
+    assert "<p>text</p>" in text
+
+
 async def test_urls_of_the_internal_host_are_pretty_and_public(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

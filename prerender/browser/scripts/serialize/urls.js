@@ -25,7 +25,8 @@ const prettyJson = (text) => text.replace(/"(?:[^"\\]|\\.)*"/gs, (literal) => {
   let value;
   try { value = JSON.parse(literal); } catch { return literal; }
   const pretty = prettyWhole(value);
-  return pretty === value ? literal : JSON.stringify(pretty);
+  // What was escaped so that it does not end the element stays so.
+  return pretty === value ? literal : JSON.stringify(pretty).replaceAll("<", "\\u003c");
 });
 
 const prettify = (copy) => {
