@@ -42,6 +42,9 @@ _COMMANDS = {
     "sitemap": ("sitemap", "make a sitemap of what a crawl finds", (
         "prerender sitemap https://www.example.com/ --to public",
     )),
+    "llms": ("llms", "make llms.txt and llms-full.txt from a sitemap's pages", (
+        "prerender llms https://www.example.com/sitemap.xml --to public",
+    )),
     "config": ("configuration", "print the settings in force", (
         "prerender config --config /etc/prerender.toml",
         "prerender config --example > /etc/prerender.toml",

@@ -1,0 +1,59 @@
+"""``prerender llms SITEMAP... --to DIR``: llms.txt and llms-full.txt of a site."""
+
+import argparse
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from yarl import URL
+
+from prerender.cli import options as common
+from prerender.cli import terminal
+from prerender.cli.sources import Sources
+from prerender.cli.terminal import FAILED
+from prerender.errors import PrerenderError
+from prerender.rendering import opening
+from prerender.tools import llms
+from prerender.tools.crawler import Crawler
+from prerender.urls.addresses import site_of
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    common.add_sources(parser, follow=False)
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder for them")
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Render the pages and write the files; 1 if a page is not in them."""
+    pages = common.run(_collected(options))
+    for url, reason in pages.failures.items():
+        terminal.say(f"left out: {url}: {reason}")
+    if not pages.found:
+        raise PrerenderError(f"{', '.join(options.sources)}: no page has content to write")
+    found = list(pages.found.values())
+    try:
+        options.to.mkdir(parents=True, exist_ok=True)
+        (options.to / "llms.txt").write_text(llms.llms_txt(found), "utf-8")
+        (options.to / "llms-full.txt").write_text(llms.llms_full_txt(found), "utf-8")
+    except OSError as error:
+        raise PrerenderError(f"{options.to}: cannot be written: {error.strerror}") from error
+    pages_in = terminal.counted(len(found), "page")
+    terminal.write(f"{pages_in} in {options.to / 'llms.txt'} and {options.to / 'llms-full.txt'}\n")
+    return FAILED if pages.failures else 0
+
+
+async def _collected(options: argparse.Namespace) -> llms.Pages:
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        crawler = await stack.enter_async_context(Crawler.open())
+        listed = await Sources(crawler, progress).read(options.sources)
+        site = str(URL(listed[0].url, encoded=True).origin())
+        settings = common.settings_for_site(site, options.config)
+        common.quiet_logs(settings.log)
+        urls = [entry.url for entry in listed if site_of(entry.url) == site_of(site)]
+        progress.found(len(urls))
+        parts = await stack.enter_async_context(opening.rendering(settings))
+        concurrency = opening.page_count(settings) + 1
+        return await llms.collect(parts.renderer, site, urls, concurrency, progress.done)

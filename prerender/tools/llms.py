@@ -1,0 +1,110 @@
+"""llms.txt and llms-full.txt of a site (llmstxt.org): its pages for assistants, linked and whole."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from yarl import URL
+
+from prerender.errors import NotRenderable, OriginError, RenderError
+from prerender.snapshots.markdown.convert import markdown_of
+from prerender.snapshots.reading import read
+from prerender.snapshots.snapshot import Snapshot, Snapshots, Target
+from prerender.tools.work import work_through
+from prerender.urls.addresses import pretty_of
+
+# What convert.py puts in front of the content.
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
+_NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as the files have it; ``text`` in Markdown."""
+
+    url: str
+    title: str
+    description: str
+    text: str
+
+
+@dataclass(slots=True)
+class Pages:
+    """The pages of a site, by URL, and why others are not among them."""
+
+    found: dict[str, Page] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+async def collect(
+    snapshots: Snapshots,
+    site: str,
+    urls: Iterable[str],
+    concurrency: int,
+    told: Callable[[], None] = lambda: None,
+) -> Pages:
+    """Render pages of a site and take their content, in the order of ``urls``.
+
+    Left out are pages that are not there (200) or are kept out of indexes (robots noindex).
+    """
+    urls = list(dict.fromkeys(urls))
+    pages = Pages()
+
+    async def take(url: str) -> tuple[str, ...]:
+        target = Target.of(URL(site), pretty_of(url))
+        try:
+            snapshot = (await snapshots.snapshot(target)).snapshot
+            page = await asyncio.to_thread(_page, target.url, snapshot)
+        except (RenderError, OriginError, NotRenderable, ValueError) as error:
+            pages.failures[target.url] = " ".join(str(error).split())
+        else:
+            pages.found[url] = page
+        told()
+        return ()
+
+    await work_through(dict.fromkeys(urls), take, concurrency=concurrency)
+    pages.found = {url: pages.found[url] for url in urls if url in pages.found}
+    return pages
+
+
+def _page(url: str, snapshot: Snapshot) -> Page:
+    """Raises ValueError when a page does not belong into the files."""
+    if snapshot.status != 200:
+        raise ValueError(f"status {snapshot.status}")
+    if snapshot.facts.partial:
+        raise ValueError("it was cut off by the time limit of a render")
+    reading = read(snapshot.body, url)
+    if _NOINDEX.search(reading.robots):
+        raise ValueError("robots noindex")
+    text = _FRONT_MATTER.sub("", markdown_of(snapshot.body, url).decode("utf-8", "replace"))
+    return Page(url, _line(reading.title) or url, _line(reading.description), text.strip())
+
+
+def llms_txt(pages: Iterable[Page]) -> str:
+    """The links: a title, a summary and a list. Of the front page, or the first one there is."""
+    pages = list(pages)
+    fronts = (page for page in pages if URL(page.url).path_qs == "/" and "#" not in page.url)
+    front = next(fronts, pages[0])
+    lines = [f"# {front.title}", ""]
+    if front.description:
+        lines += [f"> {front.description}", ""]
+    lines += ["## Pages", ""]
+    for page in pages:
+        title = re.sub(r"([][])", r"\\\1", page.title)
+        link = f"- [{title}]({page.url})"
+        lines.append(f"{link}: {page.description}" if page.description else link)
+    return "\n".join([*lines, ""])
+
+
+def llms_full_txt(pages: Iterable[Page]) -> str:
+    """The texts of all pages, one after the other, each with its URL and a title."""
+    parts = []
+    for page in pages:
+        heading = "" if page.text.startswith("# ") else f"# {page.title}\n\n"
+        parts.append(f"Source: {page.url}\n\n{heading}{page.text}\n")
+    return "\n".join(parts)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
