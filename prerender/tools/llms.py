@@ -54,7 +54,7 @@ async def collect(
     async def take(url: str) -> tuple[str, ...]:
         target = Target.of(URL(site), pretty_of(url))
         try:
-            snapshot = (await snapshots.snapshot(target)).snapshot
+            snapshot = await _rendered(snapshots, target)
             page = await asyncio.to_thread(_page, target.url, snapshot)
         except (RenderError, OriginError, NotRenderable, ValueError) as error:
             pages.failures[target.url] = " ".join(str(error).split())
@@ -66,6 +66,17 @@ async def collect(
     await work_through(dict.fromkeys(urls), take, concurrency=concurrency)
     pages.found = {url: pages.found[url] for url in urls if url in pages.found}
     return pages
+
+
+async def _rendered(snapshots: Snapshots, target: Target) -> Snapshot:
+    """The snapshot of a page, which gets a second chance."""
+    try:
+        snapshot = (await snapshots.snapshot(target)).snapshot
+        if not snapshot.facts.partial:
+            return snapshot
+    except (RenderError, OriginError):
+        pass
+    return (await snapshots.snapshot(target)).snapshot
 
 
 def _page(url: str, snapshot: Snapshot) -> Page:

@@ -131,6 +131,21 @@ async def test_who_may_purge(start_origin: StartOrigin, start_proxy: StartProxy)
     assert origin.count("/purge") == 1
 
 
+async def test_a_webhook_of_a_cms(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    """As in docs/recipes.md: from anywhere, under the site's name, in a media type of its own."""
+    proxy = await start_proxy((await shop(start_origin)).url, SETTINGS)
+    headers = {
+        "Authorization": f"Bearer {TOKEN}",
+        "Host": "www.example.com",
+        "Content-Type": "application/vnd.contentful.management.v1+json",
+        "X-Contentful-Topic": "ContentManagement.Entry.publish",
+    }
+    data = json.dumps({"url": "/a", "prefix": "/b", "soft": True})
+    url = f"{proxy.admin_url}/purge"
+    async with proxy.client.post(url, data=data, headers=headers) as answer:
+        assert (answer.status, await answer.json()) == (200, {"purged": 2})
+
+
 async def command(*arguments: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "prerender", "purge", *arguments),
