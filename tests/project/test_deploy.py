@@ -15,7 +15,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
 
 from prerender.config import load
 from prerender.crawlers.user_agents import known_names
@@ -169,8 +169,9 @@ async def nginx(
         ("listen 80;", f"listen 127.0.0.1:{port};"),
         ("server prerender:8080;", f"server 127.0.0.1:{proxy_port};"),
         ("server origin:3000;", f"server 127.0.0.1:{site_port};"),
+        ("/var/cache/nginx/", f"{folder}/"),
     ):
-        assert site.count(name) == 1 or "origin" in name
+        assert site.count(name) == 1 or "origin" in name or "cache" in name
         site = site.replace(name, address)
     (folder / "site.conf").write_text(site)
     included = nginx_server.configuration(folder, f"  include {folder}/site.conf;")
@@ -249,6 +250,65 @@ async def test_only_crawlers_and_ugly_urls_go_to_the_proxy(
                 if not name.startswith("^"):
                     crawler = f"Mozilla/5.0 (compatible; {crawler})"
                 assert await by_the_proxy(f"{url}/", client, site, crawler), crawler
+
+
+async def until_nginx_says(
+    word: str, client: ClientSession, url: str, coding: str = "identity"
+) -> tuple[bytes, str]:
+    """Ask until nginx has come by the answer in that way; its body and its ETag."""
+    async with asyncio.timeout(raw.SECONDS):
+        while True:
+            async with client.get(url, headers={"Accept-Encoding": coding}) as answer:
+                if answer.headers["X-Cache"] == word:
+                    return await answer.read(), answer.headers["ETag"]
+            await asyncio.sleep(0.02)
+
+
+async def test_nginx_keeps_hot_snapshots(
+    start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
+) -> None:
+    page = PAGE + "<p>enough to be compressed</p>" * 100
+    content: dict[str, str | web.Response] = {"/": page}
+    site = await pages(start_origin, content)
+    proxy = await start_proxy(site.url, {"cache": {"rules": [{"path": "/never*", "ttl": "never"}]}})
+    caching = DEPLOY / "nginx/caching.conf"
+    async with in_front(tmp_path, caching, proxy, site) as (url, client):
+        ugly = f"{url}/?_escaped_fragment_="
+        first, etag = await until_nginx_says("MISS", client, ugly)
+        assert await until_nginx_says("HIT", client, ugly) == (first, etag)
+        assert await until_nginx_says("REVALIDATED", client, ugly) == (first, etag)
+        # Each content coding is kept by itself, and the crawler's own copy is revalidated.
+        _, other = await until_nginx_says("HIT", client, ugly, "gzip")
+        assert other != etag
+        conditional = {"If-None-Match": etag, "Accept-Encoding": "identity"}
+        async with client.get(ugly, headers=conditional) as answer:
+            assert answer.status == 304
+        # A purge is seen soon.
+        content["/"] = page.replace("plain", "new")
+        async with client.post(f"{proxy.admin_url}/purge", json={"all": True}) as answer:
+            assert answer.status == 200
+        async with asyncio.timeout(raw.SECONDS):
+            while b"new+" not in (await until_nginx_says("HIT", client, ugly))[0]:
+                await asyncio.sleep(0.02)
+        # Nothing else is kept: pages of the site, what must not be, errors.
+        async with client.get(f"{url}/") as answer:
+            assert "X-Cache" not in answer.headers
+        content["/never"] = PAGE
+        for target in ("/never?_escaped_fragment_=", "/missing?_escaped_fragment_="):
+            for _ in range(2):
+                async with client.get(url + target) as answer:
+                    assert answer.headers["X-Cache"] == "MISS"
+
+
+async def test_targets_of_ugly_urls_pass_as_they_are(tmp_path: Path) -> None:
+    target = "/a%2Fb//c;d?x=%7e&y=%C3%A9&_escaped_fragment_=e%26f"
+    async with raw.origin(raw.answering(raw.OK)) as behind:
+        port = raw.free_port()
+        async with nginx(tmp_path, DEPLOY / "nginx/caching.conf", port, behind.port, 9):
+            await raw.ask(
+                port, f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
+            )
+    assert behind.requests[-1].line.decode() == f"GET {target} HTTP/1.1"
 
 
 def manifests() -> Iterator[dict[str, Any]]:
