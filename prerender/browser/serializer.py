@@ -8,7 +8,7 @@ first in the answer, the others in ``globalThis.moreHtml``.
 
 from importlib.resources import files
 
-_PARTS = ("pretty", "urls", "styles", "html")
+_PARTS = ("pretty", "urls", "styles", "parsing", "html")
 _folder = files("prerender.browser") / "scripts" / "serialize"
 
 

@@ -405,3 +405,49 @@ async def test_what_differs_on_every_load_can_be_left_out_of_the_etag(
     assert first.headers["ETag"].startswith('W/"')
     assert (second.status, second.headers["ETag"]) == (304, first.headers["ETag"])
     assert (await proxy.crawl("/")).body != first.body
+
+
+ODD_CHARACTERS = """<!doctype html><html><head><title>t</title></head><body>
+<p id="text"></p><pre id="pre"></pre><textarea id="area"></textarea><div id="host"></div>
+<script>
+  const odd = "a\\0b\\ufffec\\uffffd\\ufdd0e\\u{1fffe}f\\u{10ffff}g\\ud800h\\udfffi\\u{1f600}" +
+    "j\\u0001k\\u0085l\\rm\\r\\nn";
+  text.textContent = odd;
+  text.title = odd;
+  text.append(document.createComment(odd + "--><img src=x>"), document.createComment("><b>"));
+  const template = text.appendChild(document.createElement("template"));
+  template.content.append(odd);
+  pre.textContent = "\\n\\n" + odd;
+  area.textContent = "\\nfirst";
+  host.attachShadow({mode: "open"}).append(odd);
+  const style = document.head.appendChild(document.createElement("style"));
+  style.textContent = odd;
+  const breaking = document.head.appendChild(document.createElement("style"));
+  breaking.textContent = 'p::before { content: "<\\/style><script>alert(1)<\\/script>" }';
+</script></body></html>"""
+
+
+async def test_a_snapshot_is_parsed_to_the_dom_that_it_was_made_of(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": ODD_CHARACTERS})
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    first = await proxy.crawl("/#!state")
+    text = first.body.decode()  # strictly
+    code_points = set(map(ord, text))
+    assert not [c for c in code_points if c & 0xFFFE == 0xFFFE or 0xFDD0 <= c <= 0xFDEF or not c]
+    odd = "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf\ufffdg\ufffdh\ufffdi\U0001f600j\x01k\x85l&#13;m&#13;\nn"
+    assert f'title="{odd}">{odd}<!--' in text
+    assert f"<template>{odd}</template>" in text
+    assert f'<template shadowrootmode="open">{odd}</template>' in text
+    assert f'<pre id="pre">\n\n\n{odd}</pre>' in text
+    assert '<textarea id="area">\n\nfirst</textarea>' in text
+    raw = odd.replace("&#13;\n", "\n").replace("&#13;", "\n")
+    assert f"<style>{raw}</style>" in text
+    assert 'content: "<\\/style><script>alert(1)</script>"' in text
+    assert "--><img" not in text
+    assert "<!--><b>" not in text
+    # What the parser makes of it is the same again.
+    again = await pages(start_origin, {"/": text})
+    proxy = await start_proxy(again.url, {"site": {"url": SITE}})
+    assert (await proxy.crawl("/#!state")).body.decode() == text

@@ -156,12 +156,13 @@ const html = () => {
     canonical.setAttribute("href", location.href);
     head.append(canonical);
   }
+  asParsed(root);
   let text = root.outerHTML;
   if (text.includes(TOKEN)) {
     prettify(root);
     text = root.outerHTML;
   }
-  return (doctype() + text).toWellFormed();
+  return asText(doctype() + text);
 };
 
 // What there is to read: not what stands in scripts and styles, but what stands in shadow roots.
