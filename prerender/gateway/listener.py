@@ -13,6 +13,8 @@ from prerender.gateway.plain import Plain
 # Of one header line and of the request target. Browsers percent-encode: a target of the public listener
 # may have three times its size here. And they keep 180 cookies of 4 KiB for a site, in one line.
 MAX_LINE_BYTES = 1024**2
+# Both ways. Browsers have no limit but that of bytes.
+MAX_HEADERS = 1000
 
 
 class _WithoutStackTraces(logging.Filter):
@@ -71,4 +73,5 @@ def http_server(
         keepalive_timeout=keepalive_seconds,
         max_line_size=MAX_LINE_BYTES,
         max_field_size=MAX_LINE_BYTES,
+        max_headers=MAX_HEADERS,
     )

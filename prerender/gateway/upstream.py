@@ -8,6 +8,7 @@ does not come here (proxy/forward.py).
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, cast
 
 import structlog
@@ -33,6 +34,7 @@ from prerender.gateway import websocket
 from prerender.gateway.address_policy import Guard
 from prerender.gateway.connector import CheckedConnector
 from prerender.gateway.failures import reason_of
+from prerender.gateway.listener import MAX_HEADERS
 
 _CHUNK_BYTES = 65536
 # Of one header line of an answer. Chromium takes 256 KiB for the whole head.
@@ -135,6 +137,7 @@ def open_session(
         read_bufsize=_CHUNK_BYTES,
         max_line_size=_MAX_LINE_BYTES,
         max_field_size=_MAX_LINE_BYTES,
+        max_headers=MAX_HEADERS,
     )
 
 
@@ -168,6 +171,9 @@ async def send(
     except (ClientError, OSError, ValueError) as error:
         raise OriginError(f"{method} {url.host}: {reason_of(error)}") from error
     try:
+        if response.status < HTTPStatus.OK:
+            # A 101 that nobody asked for: what follows would not be HTTP any more.
+            raise OriginError(f"{method} {url.host}: status {response.status}")
         yield response
     finally:
         # At its end the connection has gone back to the pool already, and this does nothing.

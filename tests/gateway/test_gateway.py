@@ -350,6 +350,32 @@ async def test_answers_pass_as_they_are() -> None:
     assert got["/gzip"].headers["Content-Encoding"] == "gzip"
 
 
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (
+            b"101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nHTTP/1.1 200 OK",
+            502,
+        ),
+        (b"099 Less\r\nContent-Length: 0", 502),
+        (b"200 OK\r\nX: %s\r\nContent-Length: 0" % (b"x" * 300_000), 502),
+        (b"200 OK\r\n%sContent-Length: 0" % (b"X: y\r\n" * 900), 200),
+        (b"103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0", 200),
+    ],
+    ids=["101", "99", "long", "many", "103"],
+)
+async def test_odd_answers(answer: bytes, status: int) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 " + answer + b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, PlainClient.open(f"http://127.0.0.1:{port}") as browser:
+        assert (await browser.request("www.example.com", "/")).status == status
+
+
 async def test_an_origin_that_fails() -> None:
     async with PlainClient.open("http://127.0.0.1:9") as browser:
         with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:

@@ -66,6 +66,7 @@ class PlainClient:
                 connector=TCPConnector(force_close=True),  # connections end with their visit
                 cookie_jar=DummyCookieJar(),
                 auto_decompress=False,
+                max_headers=2000,
             ) as client,
         ):
             yield cls(gateway, client)
