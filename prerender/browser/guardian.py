@@ -198,7 +198,7 @@ class _MemoryLimit:
     """
 
     def __init__(self, family: str, most_bytes: int) -> None:
-        self._family = family
+        self._family = _Family(family)
         self._most_bytes = most_bytes
         self._ending: set[int] = set()
         self._growth = _GROWTH_BYTES * len(os.sched_getaffinity(0))
@@ -218,7 +218,7 @@ class _MemoryLimit:
 
     def _look(self) -> dict[int, Memory]:
         found = {}
-        for pid in _family_members(self._family):
+        for pid in self._family.members():
             with contextlib.suppress(OSError, KeyError):
                 found[pid] = Memory.of(status_of(pid))
         return found
@@ -265,18 +265,32 @@ def status_of(pid: int) -> dict[str, str]:
         return {name: value.strip() for name, _, value in fields}
 
 
-def _family_members(family: str) -> list[int]:
-    """The processes of all sessions that a guardian of this family leads."""
-    is_ours: dict[int, bool] = {}
-    members = []
-    for pid in _all_processes():
-        with contextlib.suppress(OSError):
-            session = os.getsid(pid)
-            if session not in is_ours:
-                is_ours[session] = command_of(session)[3:6:2] == [__file__, family]
-            if is_ours[session]:
-                members.append(pid)
-    return members
+class _Family:
+    """The processes of all sessions that a guardian of one family leads."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # Sessions of others. One that has just begun may have a guardian a moment later.
+        self._others: set[int] = set()
+        self._known_others: set[int] = set()
+
+    def members(self) -> list[int]:
+        """Find them. The sessions of others are looked at twice only."""
+        is_ours: dict[int, bool] = {}
+        members = []
+        for pid in _all_processes():
+            with contextlib.suppress(OSError):
+                session = os.getsid(pid)
+                if session not in is_ours:
+                    is_ours[session] = session not in self._known_others and self._leads(session)
+                if is_ours[session]:
+                    members.append(pid)
+        others = {session for session, ours in is_ours.items() if not ours}
+        self._known_others, self._others = others & self._others, others
+        return members
+
+    def _leads(self, session: int) -> bool:
+        return session > 0 and command_of(session)[3:6:2] == [__file__, self._name]
 
 
 def command_of(pid: int) -> list[str]:
