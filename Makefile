@@ -8,7 +8,7 @@
 # make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
 #               make bench QUICK=1 only shows that they run
 # make dist     wheel and sdist, into dist/
-# make lock     requirements.lock anew: what the image installs, with hashes (needs uv)
+# make lock     requirements.lock anew: what the image installs, with hashes
 # make docs     the documentation as a site, into build/docs/
 # make install  .venv with the package and all that its developers need
 # make frameworks  build tests/sites/frameworks/built anew (needs Node and the npm registry)
@@ -66,8 +66,8 @@ benchmarks/rivals/node_modules: benchmarks/rivals/package.json
 dist: .venv/dev.stamp
 	.venv/bin/python -m hatchling build
 
-lock:
-	uv pip compile pyproject.toml --extra otel --universal --python-version 3.11 --generate-hashes \
+lock: .venv/dev.stamp
+	.venv/bin/uv pip compile pyproject.toml --extra otel --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command 'make lock' --no-annotate --upgrade --output-file requirements.lock
 
 docs: .venv/dev.stamp
