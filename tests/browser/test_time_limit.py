@@ -22,6 +22,12 @@ SHORT = (
     "dialogs",
 )
 
+LEAVING = {
+    event: f"<p>x<script>addEventListener('{event}', () => {{ for (;;); }})</script>"
+    for event in ("pagehide", "unload", "visibilitychange", "beforeunload")
+}
+PAGES = GREEDY | LEAVING
+
 
 class Lag:
     """How late this process is, at most: a limit cannot be kept by one that gets no CPU."""
@@ -39,7 +45,7 @@ class Lag:
 @pytest.fixture
 async def proxy(start_origin: StartOrigin, start_proxy: StartProxy) -> Proxy:
     async def answer(request: web.Request) -> web.Response:
-        html = GREEDY.get(request.path[1:], "<p>fine")
+        html = PAGES.get(request.path[1:], "<p>fine")
         return web.Response(text=html, content_type="text/html")
 
     async def slow(_: web.Request) -> web.Response:
@@ -86,6 +92,11 @@ async def test_of_a_render(proxy: Proxy, name: str) -> None:
 
 async def test_of_a_document(proxy: Proxy) -> None:
     await keeps_the_limit(proxy, "/slow")
+
+
+@pytest.mark.parametrize("event", LEAVING)
+async def test_of_leaving_a_page(proxy: Proxy, event: str) -> None:
+    await keeps_the_limit(proxy, f"/{event}")
 
 
 @pytest.mark.long
