@@ -124,8 +124,10 @@ async def plain_requests(client: ClientSession, url: str, side: Side) -> AsyncIt
 async def hostile(client: ClientSession, url: str, name: str) -> AsyncIterator[None]:
     """Somebody who asks for a hostile page again and again."""
 
+    ended = False
+
     async def again_and_again() -> None:
-        while True:
+        while not ended:
             try:
                 await crawl(client, url, f"/{name}")
             except ClientError as error:
@@ -134,8 +136,9 @@ async def hostile(client: ClientSession, url: str, name: str) -> AsyncIterator[N
     asking = asyncio.create_task(again_and_again())
     await asyncio.sleep(0.5)  # it has begun
     yield
-    asking.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
+    # A render that has begun goes on without its client: nothing of it is left for what comes next.
+    ended = True
+    await asking
 
 
 async def measure(
@@ -146,8 +149,8 @@ async def measure(
     async with AsyncExitStack() as stack:
         if name:
             await stack.enter_async_context(hostile(client, url, name))
-        await stack.enter_async_context(plain_requests(client, url, side))
-        await render(client, url, options, side)
+        async with plain_requests(client, url, side):
+            await render(client, url, options, side)
     return side
 
 
