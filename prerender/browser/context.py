@@ -23,11 +23,8 @@ BLANK = "about:blank"
 # A tab that opens here goes nowhere: its first page is the first of its history, as after a blank
 # one it would not be.
 NOWHERE = "nowhere:"
-# Everything but cookies, which have a command of their own.
-STORAGE = (
-    "local_storage,indexeddb,cache_storage,service_workers,file_systems,storage_buckets,"
-    "shared_storage,interest_groups"
-)
+# Named kinds would be cleared sooner, but then storage buckets stay, empty.
+STORAGE = "all"
 # Chromium collects garbage when a page is idle, by the page's clock: which stands still then. Left to
 # itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
 _COLLECT_EVERY_TABS = 10

@@ -1,0 +1,357 @@
+"""Nothing of one render is seen by the next.
+
+Pages write every kind of state that outlives a page, at every moment at which they can
+(isolation/writer.html). Another page then says all that it can see, and what its requests carried
+(isolation/observer.html). It has to be what a new browser gives, to the byte.
+"""
+
+import asyncio
+import html
+import itertools
+import json
+import random
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from prerender.browser.context import Context
+from prerender.browser.page import Page
+from prerender.gateway.gateway import Gateway
+from prerender.gateway.visit import Visit
+from prerender.http import caching
+from tests.conftest import Proxy, StartOrigin, StartProxy, pages
+
+_FOLDER = Path(__file__).parent / "isolation"
+MOMENTS = (
+    "load",
+    "interval",
+    "microtasks",
+    "pagehide",
+    "unload",
+    "beforeunload",
+    "visibilitychange",
+    "freeze",
+    "late",
+    "many",
+    "many-while-leaving",
+    "worker",
+    "busy-worker",
+    "shared-worker",
+    "service-worker",
+    "late-service-worker",
+    "password",
+)
+# Headers of requests by which a browser would tell that it has been here.
+_TELLING = re.compile(
+    r"cookie|authorization|if-.*|referer|sec-ch-.*|available-dictionary|dpr|device-memory|upgrade.*",
+    re.IGNORECASE,
+)
+_COOKIES = (
+    "sent=1",
+    "hidden=1; HttpOnly",
+    "secret=1; Secure; HttpOnly; SameSite=Strict",
+    "everywhere=1; Secure; SameSite=None",
+    "parted=1; Secure; SameSite=None; Partitioned",
+    "__Host-sent=1; Secure; Path=/; HttpOnly",
+    "kept=1; Max-Age=99999",
+)
+_REMEMBERED = {
+    "Accept-CH": "Sec-CH-UA-Model, Sec-CH-UA-Arch, DPR, Device-Memory",
+    "Critical-CH": "Sec-CH-UA-Model",
+    "Strict-Transport-Security": "max-age=99999",
+    "Reporting-Endpoints": 'default="/report"',
+}
+_WORKER = """
+const write = () => {
+  indexedDB.open("mark"); caches.open("mark"); cookieStore.set("from-the-worker", "1");
+};
+onfetch = () => {};
+oninstall = (event) => { skipWaiting(); event.waitUntil(caches.open("mark")); };
+onactivate = (event) => event.waitUntil(clients.claim());
+write(); setInterval(write, 10); fetch("/set-cookies");"""
+
+
+class Origin:
+    """The site: its observer, its writer, and what they ask for. ``leave``: late answers come now."""
+
+    def __init__(self) -> None:
+        self.leave = asyncio.Event()
+        self.blob = "blob:https://www.example.com/none"
+        self.third_party = ""
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        for name in ("observer", "writer", "frame"):
+            application.router.add_get(f"/{name}", self._page)
+        for path, answer in {
+            "/set-cookies": self._set_cookies,
+            "/late": self._late,
+            "/late-worker.js": self._late_worker,
+            "/worker.js": self._worker,
+            "/blob": self._blob,
+            "/cached": self._cached,
+            "/tagged": self._tagged,
+            "/private": self._private,
+            "/echo": self._echo,
+        }.items():
+            application.router.add_route("*", path, answer)
+        return application
+
+    async def _page(self, request: web.Request) -> web.Response:
+        text = (_FOLDER / f"{request.path[1:]}.html").read_text("utf-8")
+        text = text.replace("THIRD_PARTY", self.third_party)
+        headers = _REMEMBERED if request.path == "/writer" else {}
+        return web.Response(text=text, content_type="text/html", headers=headers)
+
+    async def _set_cookies(self, _: web.Request) -> web.Response:
+        response = web.Response(text="x", headers=_REMEMBERED)
+        for cookie in _COOKIES:
+            response.headers.add("Set-Cookie", cookie)
+        return response
+
+    async def _late(self, request: web.Request) -> web.Response:
+        await self.leave.wait()
+        return await self._set_cookies(request)
+
+    async def _late_worker(self, request: web.Request) -> web.Response:
+        await self.leave.wait()
+        return await self._worker(request)
+
+    async def _worker(self, _: web.Request) -> web.Response:
+        return web.Response(text=_WORKER, content_type="text/javascript")
+
+    async def _blob(self, request: web.Request) -> web.Response:
+        if request.method == "POST":
+            self.blob = await request.json()
+        return web.json_response(self.blob)
+
+    async def _cached(self, _: web.Request) -> web.Response:
+        return web.Response(
+            text="x", content_type="text/css", headers={"Cache-Control": "public, max-age=600"}
+        )
+
+    async def _tagged(self, request: web.Request) -> web.Response:
+        return web.Response(text="x", headers={"ETag": '"mark"'})
+
+    async def _private(self, request: web.Request) -> web.Response:
+        if "Authorization" in request.headers:
+            return web.Response(text="x")
+        return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+
+    async def _echo(self, request: web.Request) -> web.Response:
+        found = sorted(
+            (name.lower(), value)
+            for name, value in request.headers.items()
+            # The address of the observer is its own, and tells nothing of another page.
+            if _TELLING.fullmatch(name) and name.lower() != "referer"
+        )
+        return web.json_response(found)
+
+
+class Pair:
+    """Pages that write, and the page that looks for what they wrote, behind one proxy."""
+
+    def __init__(self, proxy: Proxy, origin: Origin) -> None:
+        self.proxy = proxy
+        self.origin = origin
+        self._numbers = itertools.count()
+
+    async def see(self) -> str:
+        """What the observer sees."""
+        reply = await self.proxy.crawl(f"/observer#!{next(self._numbers)}")
+        found = re.search(r'<pre id="out">(.*?)</pre>', reply.text, re.DOTALL)
+        assert found, reply.text
+        assert found[1] != "looking"
+        return html.unescape(found[1])
+
+    async def write(self, moment: str) -> None:
+        """Have a page write; late answers come when its render is over."""
+        self.origin.leave.clear()
+        reply = await self.proxy.crawl(f"/writer?{moment}#!{next(self._numbers)}")
+        assert "written" in reply.text, reply.text
+        self.origin.leave.set()
+
+
+@pytest.fixture
+def start_pair(start_origin: StartOrigin, start_proxy: StartProxy) -> "StartPair":
+    async def start(pages: int = 1) -> Pair:
+        origin = Origin()
+        site = await start_origin(origin.application())
+        origin.third_party = site.url
+        proxy = await start_proxy(
+            site.url,
+            {
+                "browser": {"pages": pages},
+                "site": {"url": "https://www.example.com"},
+                "network": {"allow": [site.url]},
+                # A request that never ends need not be waited for.
+                "render": {"patience": 1},
+            },
+        )
+        return Pair(proxy, origin)
+
+    return start
+
+
+StartPair = Callable[..., Awaitable[Pair]]
+
+
+async def test_the_next_render_is_that_of_a_new_browser(start_pair: StartPair) -> None:
+    pair = await start_pair()
+    new = await pair.see()
+    leaks = {}
+    for moment in MOMENTS:
+        await pair.write(moment)
+        if (seen := await pair.see()) != new:
+            leaks[moment] = _difference(new, seen)
+    assert not leaks, leaks
+
+
+async def test_renders_at_the_same_time_see_nothing_of_each_other(start_pair: StartPair) -> None:
+    pair = await start_pair(pages=2)
+    new = await pair.see()
+    for moment in ("load", "interval", "shared-worker", "service-worker"):
+        _, seen = await asyncio.gather(pair.write(moment), pair.see())
+        assert seen == new, _difference(new, seen)
+
+
+@pytest.mark.parametrize(
+    ("moment", "kinds"),
+    [
+        (
+            "load",
+            "cookies cookieStore localStorage indexedDB caches opfs buckets usage sent "
+            "sentOverTheFrame",
+        ),
+    ],
+)
+async def test_without_clearing_it_would_be_seen(
+    start_pair: StartPair, monkeypatch: pytest.MonkeyPatch, moment: str, kinds: str
+) -> None:
+    """The matrix can fail: what pages write is really written."""
+    _stop_clearing(monkeypatch)
+    pair = await start_pair()
+    new = await pair.see()
+    await pair.write(moment)
+    async with asyncio.timeout(20):
+        while not set(kinds.split()) <= _difference(new, seen := await pair.see()).keys():
+            await asyncio.sleep(0.05)
+    assert seen != new
+
+
+def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def leave(page: Page) -> None:
+        await page.devtools.call("Target.closeTarget", targetId=page._target_id)
+        await page._session.ended.wait()
+
+    async def clear(_: Context) -> None: ...
+
+    def whose(gateway: Gateway, request: web.BaseRequest) -> tuple[Visit, str]:
+        visit, name = found(gateway, request)
+        return visit or Visit(gateway._public, None), name
+
+    found = Gateway._whose
+    monkeypatch.setattr(Page, "_leave", leave)
+    monkeypatch.setattr(Context, "clear", clear)
+    monkeypatch.setattr(Visit, "end", lambda _: None)
+    monkeypatch.setattr(caching, "asks_for_password", lambda *_: False)
+    monkeypatch.setattr(Gateway, "_whose", whose)
+
+
+@pytest.mark.parametrize("call", ["back()", "go(-1)", "go(-2)", "forward()", "go(1)"])
+async def test_the_history_leads_nowhere(
+    start_origin: StartOrigin, start_proxy: StartProxy, call: str
+) -> None:
+    """As for a visitor who comes directly; it led to the page that was rendered before."""
+    goes = f"<p id=out></p><script>history.{call}; out.textContent = history.length</script>"
+    origin = await pages(start_origin, {"/": "<p>another page", "/goes": goes})
+    proxy = await start_proxy(
+        origin.url, {"browser": {"pages": 1}, "site": {"url": "https://www.example.com"}}
+    )
+    for number in range(3):
+        assert "another page" in (await proxy.crawl(f"/#!{number}")).text
+        reply = await proxy.crawl(f"/goes#!{number}")
+        assert (reply.status, '<p id="out">1</p>' in reply.text) == (200, True), reply.text
+
+
+async def test_nothing_accumulates(start_pair: StartPair) -> None:
+    await _accumulates_nothing(await start_pair(), 20)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+async def test_nothing_accumulates_over_a_thousand_renders(start_pair: StartPair) -> None:
+    await _accumulates_nothing(await start_pair(), 1000)
+
+
+async def _accumulates_nothing(pair: Pair, renders: int) -> None:
+    """Tabs, contexts, sessions and listeners of the connection to the browser."""
+
+    async def count() -> tuple[Any, ...]:
+        pool = pair.proxy.running.pool
+        async with asyncio.timeout(20):
+            while not pool.state.idle:
+                await asyncio.sleep(0.01)
+        assert pool._stock is not None
+        devtools = pool._stock.idle[0].devtools
+        targets = await devtools.call("Target.getTargets")
+        contexts = await devtools.call("Target.getBrowserContexts")
+        return (
+            len(targets["targetInfos"]),
+            len(contexts["browserContextIds"]),
+            len(devtools._sessions),
+            len(devtools.listeners("Target.targetCreated")),
+            len(devtools._callbacks),
+        )
+
+    await pair.see()
+    before = await count()
+    for number in range(renders):
+        await pair.write(MOMENTS[number % len(MOMENTS)])
+    assert await count() == before
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("beside", [0, 8])
+async def test_a_thousand_pairs(start_pair: StartPair, beside: int) -> None:
+    """Alone, and with eight at once beside busy loops."""
+    pair = await start_pair(pages=max(1, beside))
+    new = await pair.see()
+    chance = random.Random(16)
+    leaks: list[dict[str, Any]] = []
+
+    async def work(count: int) -> None:
+        for _ in range(count):
+            await pair.write(chance.choice(MOMENTS))
+            if (seen := await pair.see()) != new:
+                leaks.append(_difference(new, seen))
+
+    workers = beside or 1
+    async with _busy_loops(2 if beside else 0):
+        await asyncio.gather(*(work(1000 // workers) for _ in range(workers)))
+    assert not leaks, (len(leaks), leaks[:3])
+
+
+@asynccontextmanager
+async def _busy_loops(count: int) -> AsyncIterator[None]:
+    loops = [
+        await asyncio.create_subprocess_exec("sh", "-c", "while :; do :; done")
+        for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            await loop.wait()
+
+
+def _difference(new: str, seen: str) -> dict[str, Any]:
+    one, other = json.loads(new), json.loads(seen)
+    return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
