@@ -20,6 +20,7 @@ from prerender.config.settings import Log
 from prerender.telemetry import logs
 from tests.conftest import settings_for
 from tests.gateway.canaries import network, tls
+from tests.gateway.canaries.legs import NOT_REDIRECTED, NOT_THERE
 from tests.gateway.canaries.names import PRIVATE_DOMAIN, PUBLIC_HOST, Names
 from tests.gateway.canaries.network import ORIGIN, PRIVATE, PUBLIC, SITE, Capture, Packet
 from tests.gateway.canaries.site import LEAVING, PORTS, page, redirector, site
@@ -29,7 +30,7 @@ from tests.support.plain_browser import plain_browser
 ORIGIN_PORT = 3000
 # Above are ports of clients, to which answers go.
 FIRST_EPHEMERAL_PORT = 32768
-SECONDS = 120
+SECONDS = 100
 READ_SECONDS = 10
 STATE = "globalThis.out?.textContent"
 # Of all targets, to how many each leg of a page leads in a long run.
@@ -116,9 +117,12 @@ async def control(certificate: Path, served: Servers) -> dict[str, Any]:
     )
     results: dict[str, Any] = {}
     direct = f"https://LEG.{PRIVATE_DOMAIN}/LEG"
-    kinds = {"direct": direct, "redirected": f"https://{PUBLIC_HOST}/302?{direct}"}
+    kinds: list[tuple[str, str, set[str]]] = [
+        ("direct", direct, set()),
+        ("redirected", f"https://{PUBLIC_HOST}/302?{direct}", NOT_REDIRECTED),
+    ]
     with Capture() as capture:
-        for kind, target in kinds.items():
+        for kind, target, absent in kinds:
             served.touched.clear()
             served.pages["/"] = page([target], [PRIVATE["10/8"]])
             async with plain_browser(*flags) as devtools:
@@ -128,10 +132,15 @@ async def control(certificate: Path, served: Servers) -> dict[str, Any]:
                 async with asyncio.timeout(SECONDS):
                     while await tab.evaluate(STATE, SECONDS) != "tried":
                         await asyncio.sleep(0.05)
-                legs = (await tab.evaluate("document.body.dataset.legs", SECONDS)).split()
+                legs = {*(await tab.evaluate("document.body.dataset.legs", SECONDS)).split()}
                 for name in LEAVING:
                     leaving = f"{url}/leave/{name}?{target.replace('LEG', name)}"
                     await devtools.call("Target.createTarget", SECONDS, url=leaving)
+                expected = {*legs, *LEAVING} - NOT_THERE - absent
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SECONDS):
+                        while not expected <= served.touched:
+                            await asyncio.sleep(0.1)
                 await asyncio.sleep(LATE_SECONDS)
             results[kind] = sorted(served.touched)
     ports = {packet.port for packet in capture.packets if packet.address == PRIVATE["10/8"]}
