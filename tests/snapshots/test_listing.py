@@ -59,10 +59,11 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         slow: FileCache | RedisCache | None = None
         if request.param == "file":
             slow = FileCache(tmp_path, NAMESPACE, 10**8)
+            slow.timeout = raw.SECONDS
             await slow.open()
         elif request.param == "redis":
             server = await stack.enter_async_context(redis_server(tmp_path))
-            slow = RedisCache(server.url, NAMESPACE, 0.5)
+            slow = RedisCache(server.url, NAMESPACE, raw.SECONDS)
         made = Store(BoundedMemoryCache(10**8), slow)
         stack.push_async_callback(made.close)
         for kept in entries().values():
@@ -136,7 +137,7 @@ async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server, AsyncExitStack() as stack:
         file = FileCache(tmp_path, NAMESPACE, 10**8)
         await file.open()
-        for slow in (None, file, RedisCache(server.url, NAMESPACE, 0.5)):
+        for slow in (None, file, RedisCache(server.url, NAMESPACE, raw.SECONDS)):
             store = Store(BoundedMemoryCache(10**8), slow)
             stack.push_async_callback(store.close)
             await store.set(entry("/soon", key="6"), 0.1)
@@ -165,7 +166,7 @@ async def test_the_loop_goes_on_during_a_list(store: Store) -> None:
 
 async def test_a_redis_that_is_away(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
-        store = Store(BoundedMemoryCache(10**8), RedisCache(server.url, NAMESPACE, 0.5))
+        store = Store(BoundedMemoryCache(10**8), RedisCache(server.url, NAMESPACE, raw.SECONDS))
         await store.set(entries()["1"], 1000)
     with pytest.raises(StoreError):
         await store.lists.find(Query())
@@ -174,7 +175,7 @@ async def test_a_redis_that_is_away(tmp_path: Path) -> None:
 
 async def test_the_lines_in_redis_are_bounded(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
-        cache = RedisCache(server.url, NAMESPACE, 0.5)
+        cache = RedisCache(server.url, NAMESPACE, raw.SECONDS)
         for number in range(50):
             await cache.set(f"old{number}", entry("/old", key=f"old{number}"), 0.001)
         await asyncio.sleep(0.01)
