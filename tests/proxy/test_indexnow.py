@@ -114,12 +114,16 @@ async def test_what_has_changed_when_it_is_rendered_again_is_told(
     site.text = "second"
     for state in ("/a", "/ü b", "/new"):
         await proxy.crawl(f"/#!{state}")
-    assert await engine.message() == {
+    message = await engine.message()
+    urls = message.pop("urlList")
+    assert message == {
         "host": "shop.example",
         "key": KEY,
         "keyLocation": f"https://shop.example/{KEY}.txt",
-        "urlList": ["https://shop.example/#!/a", "https://shop.example/#!/%C3%BC%20b"],
     }
+    while len(urls) < 2:  # between the two renders more than the interval may have passed
+        urls += await engine.urls()
+    assert urls == ["https://shop.example/#!/a", "https://shop.example/#!/%C3%BC%20b"]
     # A purge that leaves nothing behind makes no difference.
     await purge(proxy, url="/#!/same")
     await proxy.crawl("/#!/same")
