@@ -6,67 +6,66 @@ looked at when a value is asked for.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
 from math import inf
 from typing import Any
 
 from aiocache.backends.memory import SimpleMemoryBackend
 from aiocache.serializers import NullSerializer
-from cachetools import LRUCache
 
 from prerender.snapshots.stores.commands import Commands
 
 # Of a value that is only bytes: about what Python takes for it, its key and its place.
 _OVERHEAD_BYTES = 200
 
-_Timed = tuple[Any, float]
-
 
 class Bounded(MutableMapping[str, Any]):
     """Values of at most ``max_bytes`` in all; one above a quarter of that is not kept.
 
-    A value takes its ``size_bytes``, or its length. cachetools' TLRUCache, which has a time for each
-    value too, takes 1.0 us for a hit instead of 0.2.
+    A value takes its ``size_bytes``, or its length. Most requests end here, and a hit takes 0.17 us:
+    cachetools' LRUCache takes 0.27, and its TLRUCache, which has a time for each value too, 1.0.
     """
 
     def __init__(self, max_bytes: int, clock: Callable[[], float]) -> None:
         self.max_bytes = max_bytes
+        self.used_bytes = 0
         self._clock = clock
-        self._entries: LRUCache[str, _Timed] = LRUCache(max_bytes, getsizeof=_size_of)
-
-    @property
-    def used_bytes(self) -> int:
-        """What all values take."""
-        return int(self._entries.currsize)
+        self._entries: OrderedDict[str, tuple[Any, float, int]] = OrderedDict()
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key that has not expired."""
         entry = self._entries.get(key)
         if entry is None:
             return default
-        value, expires = entry
+        value, expires, _ = entry
         if expires <= self._clock():
             self.discard(key)
             return default
+        self._entries.move_to_end(key)
         return value
 
     def put(self, key: str, value: Any, ttl: float | None) -> bool:
         """Keep a value for ``ttl`` seconds, None for no end; whether it is kept."""
-        timed = (value, inf if ttl is None else self._clock() + ttl)
-        if (ttl is not None and ttl <= 0) or _size_of(timed) > self.max_bytes / 4:
-            self.discard(key)
+        self.discard(key)
+        size = len(value) + _OVERHEAD_BYTES if isinstance(value, bytes) else value.size_bytes
+        if (ttl is not None and ttl <= 0) or size > self.max_bytes / 4:
             return False
-        self._entries[key] = timed
+        self._entries[key] = (value, inf if ttl is None else self._clock() + ttl, size)
+        self.used_bytes += size
+        while self.used_bytes > self.max_bytes:
+            self.discard(next(iter(self._entries)))
         return True
 
     def discard(self, key: str) -> None:
         """Keep nothing for a key."""
-        self._entries.pop(key, None)
+        if entry := self._entries.pop(key, None):
+            self.used_bytes -= entry[2]
 
     def expiring(self) -> list[tuple[str, Any, float]]:
         """All keys with their values and the seconds that they have left."""
         now = self._clock()
-        return [(key, value, expires - now) for key, (value, expires) in self._entries.items()]
+        return [(key, value, expires - now) for key, (value, expires, _) in self._entries.items()]
 
     def __getitem__(self, key: str) -> Any:
         if (value := self.get(key)) is None:
@@ -77,7 +76,9 @@ class Bounded(MutableMapping[str, Any]):
         self.put(key, value, None)
 
     def __delitem__(self, key: str) -> None:
-        del self._entries[key]
+        if key not in self._entries:
+            raise KeyError(key)
+        self.discard(key)
 
     def __contains__(self, key: object) -> bool:
         return self.get(str(key)) is not None
@@ -129,8 +130,3 @@ class BoundedMemoryCache(Commands, SimpleMemoryBackend):  # type: ignore[misc]
         for key in [key for key in self.values if key.startswith(namespace or "")]:
             self.values.discard(key)
         return True
-
-
-def _size_of(timed: _Timed) -> int:
-    value = timed[0]
-    return len(value) + _OVERHEAD_BYTES if isinstance(value, bytes) else int(value.size_bytes)

@@ -143,9 +143,9 @@ class Store:
     def peek(self, key: str, now: float) -> Entry | None:
         """The entry in memory if it needs no second look. Costs microseconds."""
         entry = self._copy(key)
-        if entry is None or entry.trusted <= now or entry.generation < self.purges.generation:
+        if entry is None or entry.trusted <= now:
             return None
-        return entry
+        return entry if entry.generation >= self.purges.purges.generation else None
 
     async def get(self, key: str, *, again: bool = False) -> Entry | None:
         """The entry of a key as it is after all purges. Never raises for a fault of the store.
