@@ -223,7 +223,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[admin] token",
             "'too-short'",
             "***",
-            "give at least 16 characters, ASCII without spaces",
+            'give at least 16 characters, ASCII without spaces, or "auto"',
         ),
         (
             "[cache] vary",
