@@ -1,6 +1,7 @@
 # The proxy with its Chromium, for an unprivileged user, whichever one. Docker, Podman and Buildah build it:
 #   docker build -t prerender-proxy .
-#   docker run -p 8080:8080 -p 127.0.0.1:8081:8081 -e PRERENDER_ORIGIN_URL=http://app:3000 prerender-proxy
+#   docker run -p 8080:8080 -p 127.0.0.1:8081:8081 -e PRERENDER_ORIGIN_URL=http://app:3000 \
+#     -e PRERENDER_SITE_URL=https://www.example.com prerender-proxy
 #   docker run prerender-proxy render 'https://www.example.com/#!/state'
 
 FROM docker.io/library/debian:13-slim AS build

@@ -11,7 +11,7 @@ import os
 import resource
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +44,7 @@ from prerender.proxy.indexnow import IndexNow, KeyFile
 from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Server
+from prerender.proxy.site_hosts import SiteHosts
 from prerender.rendering.opening import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
@@ -120,6 +121,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             refreshes=max(1, page_count(settings) // 2),
             popular=_popularity(settings, telemetry),
             kept=told.kept if told else lambda *_: None,
+            serve_incomplete=settings.render.incomplete == "serve",
         )
         stack.push_async_callback(snapshots.close)
         markdown = MarkdownSnapshots(snapshots, store)
@@ -139,6 +141,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             records=telemetry.requests,
             clients=Clients(settings.server.trusted_proxies),
             markdown=markdown,
+            hosts=_site_hosts(settings),
             drop_in=_drop_in(settings),
             verify=verify,
             begin_span=_tracing(settings, telemetry, stack),
@@ -174,14 +177,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
         stack.push_async_callback(public.close, settings.server.grace)
         running.public_port = public.port
-        log.info(
-            "serving",
-            url=_reachable(settings.server.host, running.public_port),
-            site=str(settings.public_url),
-            origin=settings.origin.url,
-            dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
-            **made,
-        )
+        _announce(settings, running, made)
         try:
             yield running
         finally:
@@ -236,6 +232,29 @@ def _drop_in(settings: Settings) -> DropIn | None:
     if not drop_in.enabled:
         return None
     return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
+
+
+def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> None:
+    """Log where the proxy listens; ``made`` are values that were made up for settings."""
+    if not settings.site.url:
+        log.warning(
+            "site_url_unset",
+            consequence=f"snapshots carry the origin's URL, {settings.public_url}",
+            remedy="set PRERENDER_SITE_URL to the public URL of the site",
+        )
+    log.info(
+        "serving",
+        url=_reachable(settings.server.host, running.public_port),
+        site=str(settings.public_url),
+        origin=settings.origin.url,
+        dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
+        **made,
+    )
+
+
+def _site_hosts(settings: Settings) -> SiteHosts:
+    site = settings.public_url.raw_host or ""
+    return SiteHosts(site if settings.site.url else "", Hosts(settings.site.hosts))
 
 
 def _vary(settings: Settings) -> Vary | None:

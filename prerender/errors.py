@@ -22,8 +22,9 @@
     ├── SitemapError             (what a command was given is no sitemap, or cannot be read)
     └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
         ├── RenderTimeout
-        ├── PageOverLimit        the page took far more than one render may
-        ├── EmptyPage
+        ├── PageOverLimit    the page took far more than one render may
+        ├── EmptyPage        nothing is shown
+        ├── IncompletePage   the site's own data is missing
         ├── SnapshotTooLarge
         ├── PoolBusy
         └── BrowserGone          the browser or the page died; one retry on another is worth it
@@ -32,6 +33,10 @@ Foreign exceptions are translated once, where the library is used (upstream.py, 
 """
 
 from http import HTTPStatus
+from typing import Literal
+
+# The verdicts about renders whose result is not to be stored (rendering/verdict.py).
+Unusable = Literal["incomplete", "failed", "blank"]
 
 
 class PrerenderError(Exception):
@@ -161,10 +166,14 @@ class RenderError(PrerenderError):
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
     public = "This page could not be prepared. Please try again in a moment."
+    # Of Cache-Status.
+    detail = "error"
 
 
 class RenderTimeout(RenderError):
     """The wall-clock limit of a render passed with nothing to show."""
+
+    detail = "cut-off"
 
 
 class PageOverLimit(RenderError):
@@ -172,7 +181,22 @@ class PageOverLimit(RenderError):
 
 
 class EmptyPage(RenderError):
-    """The page ended without any content, which no user would have seen as success."""
+    """The page shows nothing, which no visitor would take for success."""
+
+    def __init__(self, reason: str, verdict: Unusable = "blank") -> None:
+        super().__init__(reason)
+        self.verdict = self.detail = verdict
+
+
+class IncompletePage(RenderError):
+    """The site's own data is missing, so the page is not what a visitor would see.
+
+    ``verdict``: of rendering/verdict.py.
+    """
+
+    def __init__(self, reason: str, verdict: Unusable) -> None:
+        super().__init__(reason)
+        self.detail = verdict
 
 
 class SnapshotTooLarge(RenderError):

@@ -18,7 +18,8 @@ _EARLY_SECONDS = 0.05
 # phases.
 COUNTED = (
     "hit", "stale", "miss", "coalesced", "kept", "error", "forward", "refuse", "errors", "seconds",
-    "rendered", "partial", "redirect", "not a page", "failed", "cancelled",
+    "complete", "moved", "cut-off", "incomplete", "blank", "redirect",
+    "not a page", "failed", "cancelled",
     "queue", "document", "settle", "serialize",
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from cachetools import LRUCache
 
+from prerender.snapshots.snapshot import UNUSABLE
 from prerender.telemetry.records import RenderRecord, RequestRecord
 
 _MOST_REQUESTS = 3000
@@ -66,12 +67,13 @@ class Recent:
         page.seconds += record.seconds
         page.slowest_seconds = max(page.slowest_seconds, record.seconds)
         page.last = record.time + record.seconds
-        page.failed += record.outcome == "failed"
-        if record.outcome != "failed":
+        failed = record.outcome in UNUSABLE
+        page.failed += failed
+        if not failed:
             page.failing_since = 0.0
         elif not page.failing_since:
             page.failing_since = page.last
-        page.partial += record.outcome == "partial"
+        page.partial += record.outcome == "cut-off"
         if reason := _reason(record):
             page.last_problem, page.reason = page.last, reason[:_LONGEST_TEXT]
 
@@ -96,13 +98,15 @@ def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:
 
 def _reason(record: RenderRecord) -> str:
     """What was wrong with a render, or ''."""
-    if record.outcome == "failed":
+    if record.facts is None and record.outcome in UNUSABLE:
         return f"{record.error}: {record.reason}" if record.reason else record.error
     facts = record.facts
     if facts is None:
         return ""
-    if facts.partial:
-        return f"cut off by the time limit of a render after {facts.real_seconds:.1f} s"
+    if facts.verdict != "complete":
+        return f"{facts.verdict}: {facts.why}"
+    if facts.soft_404 and record.status == 200:
+        return "soft 404: its data was not found, and the status is 200"
     if facts.failed_requests:
         return f"{_requests(facts.failed_requests)} failed, such as {facts.failed_requests[0]}"
     if facts.unanswered_requests:

@@ -154,6 +154,8 @@ def of_render(render: Render) -> dict[str, Any]:
         "reason": render.reason,
         "status": render.status,
         "partial": render.facts.partial,
+        "verdict": render.facts.verdict,
+        "why": render.facts.why,
         "settled": render.facts.settled,
         "virtual_seconds": render.facts.virtual_seconds,
         "phases": _phases(timings),

@@ -26,6 +26,8 @@ class Resource(NamedTuple):
 class Rendered:
     """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit.
 
+    ``parsing``: its document had not come to its end. ``pictures``: it shows something besides text.
+
     ``url``, ``status`` (0: no server sent it), ``content_type`` and ``redirected`` are those of its
     last document, which a reload may have brought.
     """
@@ -35,7 +37,8 @@ class Rendered:
     status: int
     content_type: str
     redirected: bool
-    empty: bool
+    parsing: bool
+    pictures: bool
     status_codes: tuple[str, ...]
     headers: tuple[str, ...]
     cache_ttls: tuple[str, ...]
@@ -46,6 +49,11 @@ class Rendered:
     partial: bool
     settled: Settled
     serialize_seconds: float
+
+    @property
+    def shows_anything(self) -> bool:
+        """Whether there is something to see: a text, or a picture."""
+        return bool(self.text_length) or self.pictures
 
 
 @dataclass(frozen=True, slots=True)

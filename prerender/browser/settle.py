@@ -40,6 +40,9 @@ WORK_PATIENCE_SECONDS = 3.0
 FRUITLESS_SECONDS = 2.5
 WORK_AT_MOST_SECONDS = 8.0
 LAYOUT_PATIENCE_SECONDS = 1.0
+# A page that fetches without end is at work in vain at some time; a page whose data has not come after
+# so long waits for a slow server, which is another thing.
+SLOW_DATA_SECONDS = 1.0
 # A worker or a server that has spoken may have more to say.
 TALK_PATIENCE_SECONDS = 0.3
 # An answer that the gateway has passed on is not in the page yet.
@@ -250,8 +253,9 @@ class Settler:
 
     def _is_working(self, state: State) -> bool:
         """Whether there is work that needs real time, is not hanging, and shows something."""
-        if self._visit.loads_programs(parsed=state.parsed):
-            # The work that they do has all its time when they have come.
+        slow = self._visit.awaits_slow_data(SLOW_DATA_SECONDS)
+        if slow or self._visit.loads_programs(parsed=state.parsed):
+            # What the page does with them has all its time when they have come.
             self._working_since = 0.0
             self._fruitless.restart()
             return True

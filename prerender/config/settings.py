@@ -107,6 +107,11 @@ class Site(_Section):
         "",
         description="Public URL of the site. Pages are rendered under it. Empty: the origin's URL.",
     )
+    hosts: HostList = Field(
+        (),
+        description="Other host names that get snapshots of this site. With url set, crawlers that ask "
+        "for any other name are forwarded.",
+    )
 
 
 class Server(_Section):
@@ -374,9 +379,20 @@ class Render(_Section):
     budget: PositiveDuration = Field(10, description="Virtual time that a page's timers may use.")
     patience: PositiveDuration = Field(
         4,
-        description="How long a request of the page may be silent and still be waited for. A page "
-        "whose API answers later than this is shown without that answer: raise it for slow APIs. "
-        "Scripts and styles that the page is made of are waited for in any case.",
+        description="Maximum wait for a silent request to a third party, a long poll or an optional "
+        "request. The site's own data and programs are waited for until timeout.",
+    )
+    optional: PagePatterns = Field(
+        (),
+        description="Requests of the site that a snapshot can do without, by path and query: "
+        '["/api/recommendations*", "*/collect?*"]. They are waited for only as long as patience, and '
+        "may fail.",
+    )
+    incomplete: Literal["error", "serve"] = Field(
+        "error",
+        description='Response for a page whose own data is missing or failed. "error": 503 with '
+        'Retry-After; "serve": the page as it is, with Cache-Control: no-store. Never stored; an older '
+        "good snapshot is served instead of both.",
     )
     max_bytes: Size = Field(
         20 * 1024**2, description="Maximum size of a snapshot, and of the origin's document."
@@ -450,6 +466,11 @@ class Snapshot(_Section):
     )
     add_canonical: Flag = Field(
         False, description="Add a canonical link with the pretty URL to pages that have none."
+    )
+    moved: Literal["canonical", "redirect", "keep"] = Field(
+        "canonical",
+        description="What to do with a page that changes its own URL while it loads (history API): "
+        "add a canonical link to the new URL, redirect there (302), or keep it as it is.",
     )
     volatile: Patterns = Field(
         (),

@@ -192,13 +192,27 @@ class Assets:
         caching.forbid_memory(headers)
         exchange = ask.exchange
         exchange.status = response.status
+        exchange.fault = _unreadable(ask, response)
         if response.content_type == "text/event-stream":
             exchange.expect_no_end()
         ask.visit.expect(response.content_length or 0)
         answer = await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
         if response.content.exception() is not None:
             exchange.status = HTTPStatus.BAD_GATEWAY
+            exchange.fault = "the connection failed"
         return answer
+
+
+def _unreadable(ask: Ask, response: ClientResponse) -> str:
+    """Why the page may not read a response to a request for another origin (CORS), or ''.
+
+    The check of WHATWG Fetch, section 4.10, without credentials: there are none.
+    """
+    origin = ask.request.headers.get("Origin")
+    allowed = response.headers.get("Access-Control-Allow-Origin")
+    if ask.own or origin is None or allowed in ("*", origin):
+        return ""
+    return f"Access-Control-Allow-Origin is {allowed or 'missing'}"
 
 
 def _give(ask: Ask, stored: Stored) -> Plain:

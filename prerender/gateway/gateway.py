@@ -30,6 +30,7 @@ from prerender.gateway.certificate import Certificate
 from prerender.gateway.destination import destination
 from prerender.gateway.egress import Ask, Egress, host_and_port
 from prerender.gateway.listener import http_server
+from prerender.gateway.needed import Needed
 from prerender.gateway.peer import Owner, Peers
 from prerender.gateway.plain import Plain
 from prerender.gateway.stubs import stand_in
@@ -58,13 +59,15 @@ def number_user_agent(user_agent: str, number: int) -> str:
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
     """What pages may reach, what they do without, how much they may ask for, and how many bytes of
-    answers are kept for the next render (0: none). ``marked``: the site can tell who asks."""
+    answers are kept for the next render (0: none). ``marked``: the site can tell who asks.
+    ``optional``: patterns of the site's requests that a snapshot can do without."""
 
     guard: Guard = field(default_factory=Guard)
     policy: Policy = field(default_factory=Policy)
     limits: VisitLimits = field(default_factory=VisitLimits)
     cache_bytes: int = 0
     marked: bool = True
+    optional: tuple[str, ...] = ()
 
 
 class Gateway:
@@ -81,6 +84,7 @@ class Gateway:
         self._rules = rules
         self._egress = Egress(public, upstream, third_parties, rules.guard, marked=rules.marked)
         self.assets = Assets(self._egress, rules.cache_bytes)
+        self._needed = Needed(public, rules.guard.allow, rules.optional)
         self.traffic = Traffic()
         self._visits: dict[int, Visit] = {}
         self._peers: Peers | None = None
@@ -170,18 +174,25 @@ class Gateway:
                 return _handed_over(document)
             try:
                 visit.check_requests()
-                async with asyncio.timeout(self._rules.limits.request_timeout) as exchange.deadline:
+                exchange.needed = self._needed(
+                    request.method, url, wanted, request.headers, visit.polled
+                )
+                # What the content depends on may take as long as the render.
+                seconds = None if exchange.needed else self._rules.limits.request_timeout
+                async with asyncio.timeout(seconds) as exchange.deadline:
                     return await self._answer(request, url, user_agent, visit, exchange)
             except (Forbidden, LimitReached) as error:
                 return _refused(visit, exchange, error)
             except TimeoutError:
                 # Its server's failure, which makes a doubtful snapshot; no decision of ours.
                 exchange.status = HTTPStatus.GATEWAY_TIMEOUT
+                exchange.fault = "no response in time"
                 return Plain(status=exchange.status)
             except OriginError as error:
                 if isinstance(cause := _root_cause(error), Forbidden):
                     return _refused(visit, exchange, cause)
                 exchange.status = error.status
+                exchange.fault = "the connection failed"
                 return Plain(status=error.status)
 
     async def _answer(
@@ -243,6 +254,7 @@ def _too_late(request: BaseRequest) -> Plain:
 
 def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
     exchange.blocked = True
+    exchange.limited = isinstance(error, LimitReached)
     exchange.reason = str(error)
     exchange.status = HTTPStatus.FORBIDDEN
     if not visit.flooded:

@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.gateway.destination import MEDIA, PROGRAMS
+from prerender.gateway.needed import DATA, without_query
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
 
@@ -64,7 +65,9 @@ class LimitReached(OSError):
 class Exchange:
     """One request of the page. Times are ``time.monotonic()`` seconds.
 
-    ``cached``: answered from what earlier renders fetched. ``reason``: why it was blocked.
+    ``needed``: the page's content depends on it (needed.py). ``cached``: answered from what earlier
+    renders fetched. ``reason``: why it was blocked. ``limited``: a limit of ours cut it short.
+    ``fault``: why the page cannot use a response that looks successful.
     """
 
     method: str
@@ -74,10 +77,13 @@ class Exchange:
     last_byte: float
     status: int = 0
     received_bytes: int = 0
+    needed: bool = False
     endless: bool = False
     blocked: bool = False
     cached: bool = False
     reason: str = ""
+    limited: bool = False
+    fault: str = ""
     finished: bool = False
     ended: float = 0.0
     deadline: asyncio.Timeout | None = None
@@ -104,6 +110,14 @@ class Exchange:
         return "cached" if self.cached else "allowed"
 
     @property
+    def awaited(self) -> bool:
+        """Whether the page's content waits for this request, however slow the response is.
+
+        Only until the response begins: a stream may have no end.
+        """
+        return self.needed and not self.finished and not self.endless and not self.status
+
+    @property
     def is_program(self) -> bool:
         """Whether it is for code that the page runs."""
         return self.destination in PROGRAMS
@@ -115,7 +129,8 @@ class Visit:
 
     ``trace``: what the site's own requests belong to; ``traffic``: where requests are counted.
     Requests that come when there were far too many already are not kept. ``document_url``: as the
-    browser writes it, once the document has been handed over.
+    browser writes it, once the document has been handed over. ``polled``: how often data was fetched,
+    by URL without query.
     """
 
     public: URL
@@ -128,6 +143,7 @@ class Visit:
     requests: int = 0
     received_bytes: int = 0
     document_url: str = ""
+    polled: Counter[str] = field(default_factory=Counter)
     # What the browser keeps of the visit and nobody can clear, or ''.
     remembered: str = ""
     _connections: set[asyncio.Transport] = field(default_factory=set)
@@ -163,6 +179,8 @@ class Visit:
             record.finished = True
             record.ended = time.monotonic()
             self.traffic.count(record)
+            if method == "GET" and destination in DATA:
+                self.polled[without_query(url)] += 1
 
     @property
     def flooded(self) -> bool:
@@ -186,7 +204,7 @@ class Visit:
         try:
             self._check_bytes(self.received_bytes, exchange.received_bytes)
         except LimitReached as error:
-            exchange.blocked = True
+            exchange.blocked = exchange.limited = True
             exchange.reason = str(error)
             raise
 
@@ -233,6 +251,11 @@ class Visit:
             record.is_program and record.url.startswith(own) for record in self._unfinished()
         )
 
+    def awaits_slow_data(self, after_seconds: float) -> bool:
+        """Whether the page's content has been waiting for a response for longer than this."""
+        oldest = time.monotonic() - after_seconds
+        return any(record.awaited and record.started < oldest for record in self._unfinished())
+
     def only_hanging(self, patience_seconds: float) -> bool:
         """Whether there are unfinished requests, none of which is worth waiting for."""
         return self.has_unfinished and not self.waiting_for(patience_seconds)
@@ -240,14 +263,19 @@ class Visit:
     def waiting_for(self, patience_seconds: float) -> bool:
         """Whether an unfinished request is worth waiting for.
 
-        An event stream never ends, and a request of a script that has been silent for longer than
-        the patience may not either (a long poll): those do not count. Programs and styles are never
-        polls, and no content comes from media.
+        What the content depends on is, however slow. Of others, an event stream never ends, and a
+        request that has been silent for longer than the patience may not either: those do not count.
+        Programs and styles are never polls, and no content comes from media.
         """
         oldest = time.monotonic() - patience_seconds
         return any(
             not record.endless
             and record.destination not in MEDIA
-            and (record.last_byte > oldest or record.is_program or record.destination == "style")
+            and (
+                record.last_byte > oldest
+                or record.awaited
+                or record.is_program
+                or record.destination == "style"
+            )
             for record in self._unfinished()
         )

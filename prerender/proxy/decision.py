@@ -73,6 +73,7 @@ _CLASS_FORWARDED = {
     crawler: Forward(f'a crawler, forwarded by [triggers] {crawler} = "forward"')
     for crawler in CLASSES
 }
+FOREIGN_HOST = Forward("a host name that is not the site's")
 UNVERIFIED = Forward("a crawler by its name, but not by its address")
 OPTED_OUT = Forward("forbidden by robots.txt")
 

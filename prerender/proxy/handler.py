@@ -17,11 +17,20 @@ from prerender.http.forwarded import Clients
 from prerender.http.head import BadMessage, Fields, value_of
 from prerender.http.negotiation import prefers_markdown
 from prerender.http.trace_context import CURRENT, TraceContext, trace_of
-from prerender.proxy.decision import OPTED_OUT, UNVERIFIED, Decision, Refuse, Render, decide
+from prerender.proxy.decision import (
+    FOREIGN_HOST,
+    OPTED_OUT,
+    UNVERIFIED,
+    Decision,
+    Refuse,
+    Render,
+    decide,
+)
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.request import Request
 from prerender.proxy.responses import error_response, snapshot_response, vary_line
+from prerender.proxy.site_hosts import SiteHosts
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
@@ -42,8 +51,9 @@ class Handler:
 
     ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
     ``verify`` tells whether a request is from the crawler that it names. ``clients`` knows who it is
-    from. What came of it is told to ``records``. ``begin_span`` makes a span for it, in the trace that
-    it may belong to already; without it traces pass as they are.
+    from, ``hosts`` which host names get snapshots. What came of it is told to ``records``.
+    ``begin_span`` makes a span for it, in the trace that it may belong to; without it traces pass
+    as they are.
     """
 
     def __init__(
@@ -57,6 +67,7 @@ class Handler:
         records: Channel[RequestRecord],
         clients: Clients,
         markdown: MarkdownSnapshots,
+        hosts: SiteHosts,
         vary: Vary | None = None,
         drop_in: DropIn | None = None,
         verify: Callable[[Request], Awaitable[bool]] | None = None,
@@ -78,6 +89,7 @@ class Handler:
         by_middleware = ("User-Agent",) if drop_in else ()
         self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
         self._drop_in = drop_in
+        self._hosts = hosts
         self._verify = verify
         self._begin_span = begin_span
         # Nor is it read anew who asks.
@@ -158,7 +170,7 @@ class Handler:
                 drop_in = self._drop_in.take(request)
             except Refused as error:
                 return Refuse(type(error), "a middleware that may not ask")
-        return decide(
+        decision = decide(
             request.method,
             request.target,
             triggers=self._triggers,
@@ -169,6 +181,9 @@ class Handler:
             and prefers_markdown(request.headers.get("accept")),
             drop_in=drop_in,
         )
+        if isinstance(decision, Render) and not drop_in and request.host not in self._hosts:
+            return FOREIGN_HOST
+        return decision
 
     async def _answer(self, request: Request, course: Course) -> None:
         if isinstance(course.decision, Render):

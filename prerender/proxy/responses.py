@@ -8,11 +8,11 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from prerender.errors import PrerenderError, RenderError
+from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
-from prerender.snapshots.snapshot import Answer, Timings
+from prerender.snapshots.snapshot import UNUSABLE, Answer, Timings
 
 if TYPE_CHECKING:
     from prerender.proxy.request import Request
@@ -108,6 +108,8 @@ def _fields_of(answer: Answer) -> bytes:
 def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> bytes:
     """What caches have to know, which is the same for all that was kept in the same second."""
     freshness = f"max-age={ttl}" if ttl > 0 else "no-cache"
+    if how != "kept" and detail in UNUSABLE:
+        freshness = "no-store"
     return (
         f"Cache-Control: {freshness}\r\n"
         f"Cache-Status: {cache_status(how, stored, ttl, detail)}\r\n"
@@ -149,7 +151,8 @@ def error_response(error: PrerenderError) -> WholeResponse:
         fields += b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"
     if error.status == HTTPStatus.UNAUTHORIZED:
         fields += b'WWW-Authenticate: X-Prerender-Token realm="snapshots"\r\n'
-    if isinstance(error, RenderError):
+    if isinstance(error, RenderError | OriginError):
         fields += b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
-        fields += f"Cache-Status: {CACHE_NAME}; fwd=miss; detail=failed\r\n".encode()
+    if isinstance(error, RenderError):
+        fields += f"Cache-Status: {CACHE_NAME}; fwd=miss; detail={error.detail}\r\n".encode()
     return WholeResponse(error.status, fields, f"{error.public}\n".encode())

@@ -71,10 +71,11 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
         patience=settings.render.patience,
         max_bytes=settings.render.max_bytes,
         options=SerializeOptions(
-            **settings.snapshot.model_dump(exclude={"volatile"}),
+            **settings.snapshot.model_dump(exclude={"volatile", "moved"}),
             internal_host=fields.authority(parts.upstream.base),
         ),
         volatile=settings.snapshot.volatile,
+        when_moved=settings.snapshot.moved,
     )
     return Rendering(*parts, Renderer(settings.public_url, *parts, render))
 
@@ -88,7 +89,7 @@ async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[
             open_session(Guard.only(settings.origin_url), origin.connect_timeout, origin.timeout)
         )
         upstream = Upstream(session, settings.origin_url)
-        rules = replace(_rules(settings), marked=marked)
+        rules = replace(_rules(settings), marked=marked, optional=settings.render.optional)
         third_parties = await stack.enter_async_context(
             open_session(rules.guard, origin.connect_timeout, origin.timeout)
         )

@@ -6,44 +6,63 @@ of them), the internal host is taken out, and what went wrong is noted.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
+from html import escape
+from typing import Literal
 from urllib.parse import urljoin
 
 from yarl import URL
 
 from prerender.browser.rendered import Departed, Rendered
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
-from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Exchange, Visit
+from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Visit
 from prerender.http import headers as fields
+from prerender.rendering.verdict import (
+    Judgement,
+    fault_of,
+    has_moved,
+    is_lasting,
+    judge,
+    lacks_its_subject,
+)
 from prerender.snapshots.asset_fingerprint import shell_of
 from prerender.snapshots.freshness import page_ttl
 from prerender.snapshots.purges import tags_of
-from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target, etag_of
+from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, Target, etag_of
 from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_links, pretty_reference, redirected
 
+WhenMoved = Literal["canonical", "redirect", "keep"]
 # What a page may say about itself with <meta name="prerender-header">. Anything else would let what
 # got into the page speak for the server.
 _PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robots-Tag"}
 _BODILESS = (204, 205, 206, 304)
-# Requests whose failure shows in the content, by Sec-Fetch-Dest; pictures and the like do not count.
-_CONTENT_DESTINATIONS = ("", "empty", "script", "style", "worker", "iframe")
+_CANONICAL = re.compile(r"<link\b[^>]*\brel=[\"']?canonical\b", re.IGNORECASE)
+_HEAD = re.compile(r"<head\b[^>]*>", re.IGNORECASE)
 
 
 class Judge:
     """Judges the pages of the site at ``public``, whose origin is at ``origin``.
 
     ``max_bytes`` is the size of the largest snapshot; ``volatile`` are regular expressions of what
-    differs between two loads of a page that is the same.
+    differs between two loads of a page that is the same. ``when_moved``: what becomes of a page
+    that has changed its own URL: a canonical link to the new one, a redirect there, or nothing.
     """
 
     def __init__(
-        self, public: URL, origin: URL, max_bytes: int, volatile: Iterable[str] = ()
+        self,
+        public: URL,
+        origin: URL,
+        max_bytes: int,
+        volatile: Iterable[str] = (),
+        when_moved: WhenMoved = "canonical",
     ) -> None:
         self._site = str(public.origin())
         self._public = public
         self._origin = origin
         self._hosts = (normalized(public.raw_host or ""),)
         self._max_bytes = max_bytes
+        self._when_moved = when_moved
         self._volatile = [re.compile(pattern) for pattern in volatile]
         self._internal = _absolute_urls_of(origin) if origin.origin() != public.origin() else None
 
@@ -54,10 +73,19 @@ class Judge:
         if self._is_elsewhere(visit, rendered):
             return self._away(target, rendered.url, now)
         self._check_document(target, visit, rendered)
-        facts = self._facts(visit, rendered)
-        if rendered.empty or (not rendered.text_length and facts.failed_requests):
-            raise (RenderTimeout if rendered.partial else EmptyPage)(f"{target.url}: empty")
+        moved = has_moved(target.url, rendered.url)
+        judgement = judge(document, visit, rendered, moved=moved)
+        if moved and judgement.verdict == "moved" and self._when_moved == "redirect":
+            return self._away(target, rendered.url, now)
+        if not rendered.shows_anything and judgement.verdict in UNUSABLE:
+            error = (
+                RenderTimeout if rendered.partial else partial(EmptyPage, verdict=judgement.verdict)
+            )
+            raise error(f"{target.url}: {judgement.reason}")
+        facts = self._facts(visit, rendered, judgement)
         html = rendered.html
+        if judgement.verdict == "moved" and self._when_moved == "canonical":
+            html = with_canonical(html, pretty_reference(rendered.url, target.url, self._hosts))
         if self._internal is not None:
             html = self._internal.sub(lambda found: _like(found[0], self._site), html)
         body = html.encode("utf-8")
@@ -166,11 +194,7 @@ class Judge:
             return None
         return pretty_reference(location, target.url, self._hosts) if own else None
 
-    def _is_content(self, exchange: Exchange) -> bool:
-        own = exchange.url.startswith(f"{self._site}/")
-        return own and exchange.destination in _CONTENT_DESTINATIONS
-
-    def _facts(self, visit: Visit, rendered: Rendered) -> Facts:
+    def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
         failed = []
         blocked = []
         unanswered = []
@@ -179,10 +203,14 @@ class Judge:
                 blocked.append(exchange.url)
             elif not exchange.finished and not exchange.endless:
                 unanswered.append(exchange.url)
-            elif self._is_content(exchange) and _is_failure(exchange):
+            elif exchange.needed and fault_of(exchange):
                 failed.append(exchange.url)
         settled = rendered.settled
         return Facts(
+            verdict=judgement.verdict,
+            why=judgement.reason,
+            lasting=judgement.verdict == "failed" and is_lasting(visit.exchanges),
+            soft_404=lacks_its_subject(visit.exchanges) and not rendered.status_codes,
             partial=rendered.partial,
             settled=settled.reason,
             virtual_seconds=settled.virtual_seconds,
@@ -195,16 +223,18 @@ class Judge:
         )
 
 
+def with_canonical(html: str, url: str) -> str:
+    """The HTML with a canonical link, unless the page has one."""
+    if _CANONICAL.search(html):
+        return html
+    link = f'<link rel="canonical" href="{escape(url)}">'
+    return _HEAD.sub(lambda head: head[0] + link, html, count=1)
+
+
 def _redirect(status: int, location: str, now: float) -> Snapshot:
     """It is not kept: asking the origin again is cheap."""
     headers: tuple[Header, ...] = (("Location", location),)
     return Snapshot(status, headers, b"", etag_of(status, headers, b""), int(now), storable=False)
-
-
-def _is_failure(exchange: Exchange) -> bool:
-    """Whether an answer is a failure of the site: a script that is missing is one (an old page asks
-    for the files of the last release), something that was looked up and is not there is none."""
-    return exchange.status >= (400 if exchange.is_program else 500)
 
 
 def _status(origin: int, wanted: tuple[str, ...]) -> int:
@@ -228,9 +258,11 @@ def may_be_stored(document: Document) -> bool:
 
 
 def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
-    """Finds the beginning of absolute URLs of the origin, as they stand in HTML and in JSON."""
+    """Finds the beginning of absolute URLs of the origin, with or without its scheme, as they stand in
+    HTML and in JSON."""
     host = re.escape(fields.authority(origin))
-    return re.compile(rf"{origin.scheme}:(?://|\\/\\/){host}(?![\w.:-])", re.IGNORECASE)
+    scheme = rf"(?:{origin.scheme}:|(?<![\w:]))"
+    return re.compile(rf"{scheme}(?://|\\/\\/){host}(?![\w.:-])", re.IGNORECASE)
 
 
 def _like(found: str, site: str) -> str:

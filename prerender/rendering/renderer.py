@@ -15,7 +15,7 @@ from prerender.gateway import document
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Visit
-from prerender.rendering.quality import Judge
+from prerender.rendering.quality import Judge, WhenMoved
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.coalesced import begun
 from prerender.snapshots.snapshot import Answer, Target, Timings
@@ -42,6 +42,7 @@ class RenderSettings:
     max_bytes: int
     options: SerializeOptions
     volatile: tuple[str, ...]
+    when_moved: WhenMoved = "canonical"
 
 
 class Renderer:
@@ -60,7 +61,13 @@ class Renderer:
         self._gateway = gateway
         self._pool = pool
         self._settings = settings
-        self._judge = Judge(public, upstream.base, settings.max_bytes, settings.volatile)
+        self._judge = Judge(
+            public,
+            upstream.base,
+            settings.max_bytes,
+            settings.volatile,
+            settings.when_moved,
+        )
 
     async def snapshot(self, target: Target) -> Answer:
         """Render a target. Raises RenderError, OriginError or NotRenderable."""
@@ -111,6 +118,8 @@ class Renderer:
             url=target.url,
             status=snapshot.status,
             bytes=len(snapshot.body),
+            verdict=snapshot.facts.verdict,
+            reason=snapshot.facts.why,
             settled=rendered.settled.reason,
             virtual_ms=round(rendered.settled.virtual_seconds * 1000),
             real_ms=round((time.monotonic() - started) * 1000),

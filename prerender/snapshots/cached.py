@@ -8,7 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 import structlog
 
-from prerender.errors import NotRenderable, OriginError, PrerenderError, RenderError
+from prerender.errors import (
+    EmptyPage,
+    IncompletePage,
+    NotRenderable,
+    OriginError,
+    PrerenderError,
+    RenderError,
+)
 from prerender.http.encodings import encoded
 from prerender.snapshots import clock as steady
 from prerender.snapshots.coalesced import Coalesced
@@ -21,7 +28,8 @@ from prerender.snapshots.freshness import (
     worse_than,
 )
 from prerender.snapshots.purges import Purge
-from prerender.snapshots.snapshot import Answer, Snapshot, Snapshots, Target
+from prerender.snapshots.retries import Retries
+from prerender.snapshots.snapshot import UNUSABLE, Answer, Snapshot, Snapshots, Target
 from prerender.snapshots.stores.store import Lease, Store
 
 Shown = Literal["fresh", "stale", "stale-if-error"]
@@ -52,7 +60,8 @@ class CachedSnapshots:
     in which they are renewed after a deploy. An entry stays in the store past its time, because what
     comes next is compared with it: the same content keeps its validators.
     ``kept`` is told of each new snapshot that was stored: its target, and the entity-tags of the one
-    before ('' if there was none) and of itself.
+    before ('' if there was none) and of itself. ``serve_incomplete``: a page whose own data is missing
+    is shown where there is no good snapshot, but never stored; without it that is an error.
     """
 
     def __init__(
@@ -66,6 +75,7 @@ class CachedSnapshots:
         popular: Callable[[], Iterable[Target]] = tuple,
         clock: Callable[[], float] = steady.now,
         kept: Callable[[Target, str, str], None] = lambda *_: None,
+        serve_incomplete: bool = False,
     ) -> None:
         self._inner = inner
         self._store = store
@@ -78,7 +88,9 @@ class CachedSnapshots:
         self._renewed_shell = ""
         self._clock = clock
         self._kept = kept
+        self._serve_incomplete = serve_incomplete
         self._renders: Coalesced[Answer] = Coalesced()
+        self._retries = Retries(self._refresh_soon)
 
     def fresh(self, target: Target) -> Answer | None:
         """The kept snapshot if it is fresh. Costs microseconds: most requests end here."""
@@ -94,7 +106,7 @@ class CachedSnapshots:
         if answer := self.fresh(target):
             return answer
         if not self._freshness.ordinary(target.page):
-            return await self._shared(target, lambda: self._inner.snapshot(target))
+            return await self._shared(target, lambda: self._render_only(target))
         old = await self._store.get(target.key)
         if old is not None:
             now = self._clock()
@@ -113,8 +125,20 @@ class CachedSnapshots:
         Raises RenderError, OriginError or NotRenderable.
         """
         if not self._freshness.ordinary(target.page):
-            return await self._shared(target, lambda: self._inner.snapshot(target))
+            return await self._shared(target, lambda: self._render_only(target))
         return await self._shared(target, lambda: self._render_anyway(target))
+
+    async def _render_only(self, target: Target) -> Answer:
+        answer = await self._inner.snapshot(target)
+        return self._usable(target, answer)
+
+    def _usable(self, target: Target, answer: Answer) -> Answer:
+        """An answer that is not stored. Raises IncompletePage unless it may be shown."""
+        facts = answer.snapshot.facts
+        if facts.verdict in UNUSABLE and not facts.lasting and not self._serve_incomplete:
+            raise IncompletePage(f"{target.url}: {facts.why}", facts.verdict)
+        detail = "" if facts.verdict == "complete" else facts.verdict
+        return replace(answer, detail=detail)
 
     async def _render_anyway(self, target: Target) -> Answer:
         async with self._store.lease(target.key, self._patience) as lease:
@@ -136,6 +160,7 @@ class CachedSnapshots:
 
     async def close(self) -> None:
         """Stop the renders that are under way."""
+        self._retries.close()
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
@@ -165,16 +190,17 @@ class CachedSnapshots:
         answer, joined = await self._renders.run(target.key, work)
         return replace(answer, how="coalesced") if joined and answer.how == "miss" else answer
 
-    def _refresh_soon(self, target: Target) -> None:
-        """Render while a stale snapshot is shown, if there are not enough at it already.
+    def _refresh_soon(self, target: Target) -> bool:
+        """Render in the background, if not too many are at it already; returns False then.
 
         Whoever is turned away comes again with the next request, so what is asked for most often is
         renewed first, and new pages find room in the browser.
         """
         if self._renders.runs(target.key) or self._refreshing >= self._refreshes:
-            return
+            return False
         self._refreshing += 1
         self._renders.start(target.key, lambda: self._refresh(target))
+        return True
 
     async def _refresh(self, target: Target) -> Answer:
         try:
@@ -202,6 +228,8 @@ class CachedSnapshots:
                 raise
             return await self._despite(reason, target, lease)
         except (RenderError, OriginError) as error:
+            if isinstance(error, EmptyPage):
+                self._retries.failed(target)
             return await self._despite(error, target, lease)
         return await self._keep(answer, target, lease)
 
@@ -225,16 +253,23 @@ class CachedSnapshots:
         snapshot = answer.snapshot
         old = await self._store.current(target.key, lease.entry)
         now = self._clock()
+        verdict = snapshot.facts.verdict
+        if verdict in UNUSABLE:
+            self._retries.failed(target)
+        else:
+            self._retries.succeeded(target)
         if old is not None and (refused := self._refused(old, snapshot, now)):
             log.warning("snapshot not replaced", url=target.url, reason=refused)
             kept = await self._stay(replace(old, refusals=old.refusals + 1), lease, refused)
             return replace(kept, timings=answer.timings)
+        if verdict in UNUSABLE and not snapshot.facts.lasting:
+            return self._usable(target, answer)
         same = old is not None and old.snapshot.etag == snapshot.etag
         if same and old is not None:
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
         # What came out the same twice is not in doubt any more.
         ttl = self._freshness.lifetime(target.page, snapshot, doubt=not same)
-        detail = PARTIAL if snapshot.facts.partial else ""
+        detail = "" if verdict == "complete" else verdict
         if not ttl:
             if old is not None and not snapshot.facts.partial:
                 # It may not be kept any more, or it is gone.
@@ -270,7 +305,8 @@ class CachedSnapshots:
         if now >= old.expires + self._freshness.stale_if_error:
             return ""
         worse = worse_than(old.snapshot, new)
-        lasting = worse == PARTIAL or new.status >= 500
+        passing = new.facts.verdict in UNUSABLE and not new.facts.lasting
+        lasting = passing or worse == PARTIAL or new.status >= 500
         return worse if lasting or old.refusals < MOST_REFUSALS else ""
 
     async def _watch_for_deploys(self, old: Entry | None, new: Snapshot) -> None:

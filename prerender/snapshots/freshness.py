@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.snapshot import UNUSABLE, Snapshot
 from prerender.urls.patterns import matches
 
 # A snapshot that may not be right is looked at again so soon; so is one whose refresh failed.
 DOUBT_SECONDS = 30.0
 # What remains of a page's text when something went wrong with it; but content that stays short when
 # it is looked at again is the content.
-PARTIAL = "partial"
+PARTIAL = "cut-off"
 SHRUNKEN = 0.2
 MOST_REFUSALS = 3
 # An entry that is of no more use to a crawler still tells when its content last changed.
@@ -60,10 +60,12 @@ class Freshness:
         forbidden = self.obey_origin and not snapshot.storable
         if not ttl or forbidden or facts.partial:
             return 0.0
+        if facts.verdict in UNUSABLE:
+            return DOUBT_SECONDS if facts.lasting else 0.0
         if self.page_ttl and snapshot.ttl is not None:
             ttl = snapshot.ttl
         if snapshot.status == 200:
-            lacking = bool(facts.failed_requests or facts.unanswered_requests)
+            lacking = bool(facts.failed_requests) or facts.verdict in UNUSABLE
             return min(ttl, DOUBT_SECONDS) if lacking and doubt else ttl
         if snapshot.status in (404, 410):
             # It may appear soon; one that is wrongly missing must not stay so for long.
@@ -84,12 +86,12 @@ def worse_than(old: Snapshot, new: Snapshot) -> str:
         return ""
     if new.status >= 500:
         return f"status-{new.status}"
+    if new.facts.verdict in UNUSABLE and old.facts.verdict not in UNUSABLE:
+        return new.facts.verdict
     if new.status != 200:
         return ""
     if new.facts.partial:
         return PARTIAL
-    if new.facts.failed_requests and not old.facts.failed_requests:
-        return "failed-requests"
     if new.facts.text_length < old.facts.text_length * SHRUNKEN:
         return "shrunken"
     return ""

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from html import unescape
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from yarl import URL
 
+from prerender.errors import Unusable
 from prerender.http.conditional import format_http_date
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.variants import ORDINARY, Variant
@@ -18,6 +19,10 @@ from prerender.urls.tracking import NO_TRACKING, Tracking
 
 Header = tuple[str, str]
 HTML = "text/html; charset=utf-8"
+# What a render amounts to (rendering/verdict.py).
+RenderVerdict = Literal["complete", "moved", "cut-off", Unusable]
+# Not to be stored, and not to replace a good one.
+UNUSABLE: tuple[Unusable, ...] = get_args(Unusable)
 Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
 
 _LONGEST_TITLE = 120
@@ -93,10 +98,16 @@ class Timings:
 class Facts:
     """How a render went: what the owner of the site wants to know, and what is to be thought of it.
 
+    ``verdict``, and ``why`` in a few words; ``lasting``: what failed will not pass by itself;
+    ``soft_404``: data of the page was not found, and its status is 200 all the same.
     Seconds of virtual and of real time until the page had settled, and the reason why it counted as
     settled; the length of its text in characters; URLs of requests of the page.
     """
 
+    verdict: RenderVerdict = "complete"
+    why: str = ""
+    lasting: bool = False
+    soft_404: bool = False
     partial: bool = False
     settled: str = ""
     virtual_seconds: float = 0.0

@@ -14,14 +14,22 @@ import structlog
 from prerender.config.types import CrawlerClass
 from prerender.http.head import BadMessage
 from prerender.http.trace_context import TraceContext, id_of
-from prerender.snapshots.snapshot import Answer, Facts, Snapshot, Target, Timings
+from prerender.snapshots.snapshot import (
+    Answer,
+    Facts,
+    RenderVerdict,
+    Snapshot,
+    Target,
+    Timings,
+)
 
 # For a client that left before anything was sent to it, as nginx counts it.
 CLIENT_LEFT = 499
 
 Source = Literal["snapshot", "origin", "proxy"]
 CacheWord = Literal["", "hit", "stale", "miss", "coalesced", "kept", "error"]
-RenderOutcome = Literal["rendered", "partial", "redirect", "not a page", "failed", "cancelled"]
+# A verdict (rendering/verdict.py), or what came instead of a snapshot.
+RenderOutcome = Literal[RenderVerdict, "redirect", "not a page", "cancelled"]
 Kind = Literal["render", "forward", "refuse"]
 R = TypeVar("R")
 log = structlog.get_logger(__name__)

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from prerender.errors import NotRenderable, OriginError, OriginTimeout, RenderError
+from prerender.errors import EmptyPage, NotRenderable, OriginError, OriginTimeout, RenderError
 from prerender.telemetry.records import RenderRecord
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0)
@@ -12,12 +12,13 @@ _PHASE_SECONDS = (
 _BYTES = (1e3, 5e3, 1e4, 5e4, 1e5, 5e5, 1e6, 5e6, 2e7)
 _NONE = "none"
 _KNOWN = {
-    "rendered": (_NONE,),
-    "partial": (_NONE,),
+    **dict.fromkeys(("complete", "moved", "cut-off", "incomplete"), (_NONE,)),
     "redirect": (_NONE,),
     "not a page": (NotRenderable.__name__,),
-    "failed": tuple(
-        kind.__name__ for kind in (*RenderError.__subclasses__(), OriginError, OriginTimeout)
+    "blank": (EmptyPage.__name__,),
+    "failed": (
+        _NONE,
+        *(kind.__name__ for kind in (*RenderError.__subclasses__(), OriginError, OriginTimeout)),
     ),
 }
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from prerender.errors import NotRenderable, PrerenderError
+from prerender.errors import EmptyPage, NotRenderable, PrerenderError
 from prerender.http.trace_context import CURRENT, TraceContext
 from prerender.snapshots.snapshot import Answer, Snapshots, Target
 from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
@@ -65,9 +65,10 @@ def _record(
 
 def _outcome(answer: Answer | None, failure: BaseException | None) -> RenderOutcome:
     if answer is not None:
-        if answer.snapshot.facts.partial:
-            return "partial"
-        return "redirect" if answer.snapshot.status // 100 == 3 else "rendered"
+        snapshot = answer.snapshot
+        return "redirect" if snapshot.status // 100 == 3 else snapshot.facts.verdict
     if isinstance(failure, NotRenderable):
         return "not a page"
+    if isinstance(failure, EmptyPage):
+        return failure.verdict
     return "cancelled" if isinstance(failure, asyncio.CancelledError) else "failed"

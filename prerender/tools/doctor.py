@@ -54,6 +54,7 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
     """Look at everything, the quick things first."""
     for line in (*_machine(settings), *_ports(settings)):
         yield line
+    yield _site(settings)
     yield await _store(settings)
     origin = await _origin(settings)
     yield origin
@@ -132,6 +133,13 @@ def _ports(settings: Settings) -> Iterator[Line]:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _site(settings: Settings) -> Line:
+    if settings.site.url:
+        return Line("site", "ok", f"pages are rendered as {settings.public_url}")
+    text = f"[site] url is not set: snapshots carry the origin's URL, {settings.public_url}"
+    return Line("site", "warning", text, "set it to the public URL of the site")
 
 
 async def _store(settings: Settings) -> Line:

@@ -106,8 +106,8 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     assert await api.get("/session") == {"token_needed": False, "open": True}
     summary = await api.get("/summary")
     total = {name: sum(point.get(name, 0) for point in summary["points"]) for name in
-             ("hit", "miss", "refuse", "forward", "rendered")}  # fmt: skip
-    assert total == {"hit": 1, "miss": 3, "refuse": 1, "forward": 1, "rendered": 3}
+             ("hit", "miss", "refuse", "forward", "complete")}  # fmt: skip
+    assert total == {"hit": 1, "miss": 3, "refuse": 1, "forward": 1, "complete": 3}
     assert summary["site"] == SITE
     assert summary["store"]["in_memory"] == 3
 
@@ -314,7 +314,7 @@ async def test_a_render_that_fails_is_told(
     assert [item["failed"] for item in worst["failing"]] == [1]
     assert "EmptyPage" in worst["failing"][0]["reason"]
     await api.post("/purge", {"all": True})
-    assert "empty" in (await api.post("/render", {"url": "/"}, 503))["detail"]
+    assert "nothing shown" in (await api.post("/render", {"url": "/"}, 503))["detail"]
 
 
 async def test_verdicts_of_the_waterfall(
@@ -347,7 +347,8 @@ async def test_verdicts_of_the_waterfall(
     assert verdicts["/a"]["missing.js"] == ("failed", 404, "")
     assert verdicts["/a"]["analytics.js"] == ("blocked", 200, "a tracker")
     worst = await api.get("/problems")
-    assert "1 request failed" in worst["troubled"][0]["reason"]
+    assert worst["failing"][0]["reason"].startswith("failed: ")
+    assert "missing.js: status 404" in worst["failing"][0]["reason"]
 
 
 async def test_what_people_see_and_crawlers_do_not(

@@ -162,12 +162,13 @@ async def test_lazy_images_are_asked_for(
     assert origin.count("/image.svg") == 1
 
 
-@pytest.mark.parametrize(("patience", "text"), [("0.5s", "waiting"), ("4s", "done: answered")])
-async def test_patience_with_slow_requests(
-    patience: str, text: str, start_origin: StartOrigin, start_proxy: StartProxy
+@pytest.mark.parametrize(("optional", "text"), [(["/after*"], "waiting"), ([], "done: answered")])
+async def test_patience_is_for_optional_requests(
+    optional: list[str], text: str, start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     origin = await start_origin(corpus.application())
-    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": patience}})
+    render = {"patience": "0.5s", "optional": optional}
+    proxy = await start_proxy(origin.url, SITE | {"render": render})
     answer = await proxy.crawl("/parts/slow-interface.html")
     assert f'<p id="out">{text}</p>' in answer.text
 
@@ -235,7 +236,7 @@ async def test_programs_are_waited_for_however_slow(
 LATER_THAN_PATIENCE = {
     "a slow program": '<script src="/held?ms=3200"></script>',
     "beside what hangs": """<script type="module">
-      fetch("/hanging");
+      fetch("/long-polling");
       let said;
       for (let i = 0; i < 3; i++) said = await (await fetch("/held?ms=200")).text();
       eval(said);
@@ -266,7 +267,7 @@ async def test_answers_on_their_way_are_waited_for(
     application = web.Application()
     application.router.add_get("/", _page(text))
     application.router.add_get("/held", held)
-    application.router.add_get("/hanging", hanging)
+    application.router.add_get("/long-polling", hanging)
     origin = await start_origin(application)
     proxy = await start_own_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
     answer = await proxy.crawl("/")
@@ -330,7 +331,7 @@ async def test_endless_scripts_after_content(
     for answer in await _crawl_between_others(proxy, endless):
         assert answer.status == 200, answer.text
         assert "the content" in answer.text
-        assert answer.headers["Cache-Status"] == "prerender; fwd=miss; detail=partial"
+        assert answer.headers["Cache-Status"] == "prerender; fwd=miss; detail=cut-off"
 
 
 async def _crawl_between_others(proxy: Proxy, paths: Iterable[str]) -> list[Reply]:

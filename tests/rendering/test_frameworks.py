@@ -26,6 +26,8 @@ from tests.support import processes
 from tests.support.plain_browser import plain_browser
 
 SETTINGS: dict[str, dict[str, object]] = {
+    # Pages that show an error in the place of a part whose data fails.
+    "render": {"optional": ["/api/broken"]},
     "site": {"url": "https://www.example.com"},
     "browser": {"pages": 4},
 }

@@ -56,11 +56,11 @@ async def test_failed_requests_of_the_page(
     site.api_status = 500
     kept = await _next_render(proxy)
     assert kept.body == good.body
-    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=failed-requests"
+    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=failed"
     assert kept.headers["ETag"] == good.headers["ETag"]
 
 
-async def test_a_first_snapshot_with_failed_requests_is_shown(
+async def test_a_first_render_with_a_failed_request_is_an_error(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     site = _Changing()
@@ -69,8 +69,9 @@ async def test_a_first_snapshot_with_failed_requests_is_shown(
     origin = await start_origin(site.application())
     proxy = await start_proxy(origin.url)
     answer = await proxy.crawl("/")
-    assert answer.status == 200
-    assert answer.headers["Cache-Status"] == "prerender; fwd=miss; stored; ttl=30"
+    assert answer.status == 503
+    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.headers["Cache-Status"] == "prerender; fwd=miss; detail=failed"
 
 
 async def test_pages_that_have_shrunk(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
@@ -99,7 +100,7 @@ async def test_partial_pages(start_origin: StartOrigin, start_proxy: StartProxy)
     site.page = GOOD + "<script>setTimeout(() => { for (;;); }, 50)</script>"
     kept = await _next_render(proxy)
     assert kept.body == good.body
-    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=partial"
+    assert kept.headers["Cache-Status"] == "prerender; fwd=stale; detail=cut-off"
 
 
 async def test_a_page_that_is_gone_is_gone(

@@ -83,9 +83,9 @@ async def test_requests_and_renders(start_origin: StartOrigin, start_proxy: Star
     assert found.value("prerender_response_bytes_total", source="origin") > 10_000
     assert found.value("prerender_origin_response_seconds_count") == 3
 
-    assert found.value("prerender_renders_total", outcome="rendered", error="none") == 2
+    assert found.value("prerender_renders_total", outcome="complete", error="none") == 2
     assert found.value("prerender_renders_total", outcome="not a page") == 1
-    assert found.value("prerender_render_duration_seconds_count", outcome="rendered") == 2
+    assert found.value("prerender_render_duration_seconds_count", outcome="complete") == 2
     for phase in ("queue", "document", "settle", "serialize"):
         assert found.value("prerender_render_phase_seconds_count", phase=phase) == 2
     assert found.value("prerender_settled_pages_total", reason="nothing pending") == 2

@@ -60,7 +60,7 @@ async def test_a_render_and_a_hit(start_origin: StartOrigin, start_proxy: StartP
     assert first.facts == render.facts
     assert first.facts is not None
     assert first.facts.text_length == len("Content")
-    assert (render.outcome, render.status, render.error) == ("rendered", 200, "")
+    assert (render.outcome, render.status, render.error) == ("complete", 200, "")
     assert first.sent_bytes > render.bytes > 0
     assert abs(first.time + first.seconds - render.time - render.seconds) < 5
 

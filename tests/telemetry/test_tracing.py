@@ -116,7 +116,7 @@ async def test_spans(start_origin: StartOrigin, start_proxy: StartProxy) -> None
     assert words(first)["prerender.cache"] == "miss"
     assert words(first)["prerender.crawler"] == "search"
     assert words(hit)["prerender.cache"] == "hit"
-    assert words(render)["prerender.outcome"] == "rendered"
+    assert words(render)["prerender.outcome"] == "complete"
     for phase in ("document", "queue", "settle", "serialize"):
         (span,) = receiver.named(phase)
         assert span.parent_span_id == render.span_id

@@ -14,7 +14,11 @@ const PHASES = [
   ["queue", "Waiting for a page"], ["document", "Origin’s document"], ["settle", "Page runs"],
   ["serialize", "HTML read out"],
 ];
-const OUTCOMES = [["rendered", "Rendered"], ["partial", "Cut off"], ["redirect", "Redirects"], ["failed", "Failed"]];
+const OUTCOMES = [
+  ["complete", "Complete"], ["moved", "Moved"], ["cut-off", "Cut off"], ["redirect", "Redirects"],
+  ["incomplete", "Incomplete"], ["failed", "Failed"], ["blank", "Blank"],
+];
+const UNUSABLE = ["incomplete", "failed", "blank"];
 
 export async function overview(root, here, signal) {
   document.title = "Overview · Prerender";
@@ -71,13 +75,14 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   const hits = sum("hit") + sum("stale");
   const renders = OUTCOMES.reduce((total, [name]) => total + sum(name), 0);
   const phases = PHASES.reduce((total, [name]) => total + sum(name), 0);
-  const made = sum("rendered") + sum("partial");
+  const failures = UNUSABLE.reduce((total, name) => total + sum(name), 0);
+  const made = sum("complete") + sum("moved") + sum("cut-off");
   const per = (minute, top, bottom) => (bottom(minute) ? top(minute) / bottom(minute) : null);
   const asked = (minute) => ANSWERS.reduce((total, [name]) => total + (minute[name] || 0), 0);
-  const rendered = (minute) => (minute.rendered || 0) + (minute.partial || 0);
+  const rendered = (minute) => (minute.complete || 0) + (minute.moved || 0) + (minute["cut-off"] || 0);
   const taken = (minute) => PHASES.reduce((total, [name]) => total + (minute[name] || 0), 0);
   return [
-    verdict(summary, { shown, failed: sum("error"), renders, failures: sum("failed"), partial: sum("partial") }),
+    verdict(summary, { shown, failed: sum("error"), renders, failures, partial: sum("cut-off") }),
     h("div", { class: "tiles" },
       tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} shown ${hits === 1 ? "was" : "were"} there already`,
         hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
@@ -88,9 +93,9 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
         hour.map((minute) => per(minute, (m) => m.seconds || 0, asked))),
       tile("Renders", count(renders), made ? `${duration(phases / made)} each` : "none in the last hour",
         hour.map(rendered)),
-      tile("Failed or cut off", count(sum("failed") + sum("partial")),
-        `${count(sum("failed"))} failed, ${count(sum("partial"))} cut off`,
-        hour.map((minute) => (minute.failed || 0) + (minute.partial || 0)), sum("failed") ? "bad" : ""),
+      tile("Failed or cut off", count(failures + sum("cut-off")),
+        `${count(sum("incomplete"))} incomplete, ${count(sum("failed"))} failed, ${count(sum("blank"))} blank, ${count(sum("cut-off"))} cut off`,
+        hour.map((minute) => [...UNUSABLE, "cut-off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
       tile("Server errors", count(sum("errors")), "answers with 5xx, the site’s own among them",
         hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
     came,

@@ -126,6 +126,7 @@ function rendered(render) {
     facts([
       ["When", moment(render.time)],
       ["Took", duration(render.seconds)],
+      render.error ? null : ["Verdict", pill(render.verdict, render.verdict === "complete" ? "good" : "bad"), " ", render.why],
       render.error
         ? ["Failed", pill(render.error, "bad"), " ", render.reason]
         : ["Done because", SETTLED[render.settled] || render.settled || "there was nothing to run"],

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { card, count, duration, h, moment, nothing } from "./dom.js";
 
 const LISTS = [
-  ["failing", "Most failing", "Renders without a snapshot: crawlers get the last good one, or a 503.", "No render has failed."],
+  ["failing", "Most failing", "Renders without a usable snapshot (incomplete, failed, blank): crawlers get the last good one, or a 503.", "No render has failed."],
   ["partial", "Most cut off", "Renders that reached the time limit: something of the page may be missing.", "None was cut off."],
   ["troubled", "Other problems", "Requests of the page that failed or got no answer, and errors of its scripts.", "None."],
   ["slowest", "Slowest", "By the mean time of a render, the wait for a page included.", "Nothing has been rendered yet."],

@@ -38,6 +38,7 @@ LEVELS: dict[str, Level] = {
     "soft-404": "warning",  # what is not there is answered with 200
     "opt-in-needless": "warning",  # the meta tag on a page that is whole without JavaScript
     "accessibility": "warning",  # a screen reader says less of the snapshot
+    "verdict": "warning",  # the proxy itself says that the snapshot is not complete
     "slow": "warning",
     "no-look": "warning",  # nobody could see what people see
     "canonical-elsewhere": "note",

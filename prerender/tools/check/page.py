@@ -55,6 +55,8 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         report.add("robots", f"robots.txt forbids {report.asked}")
     if answer.seconds > SLOW_SECONDS:
         report.add("slow", f"took {answer.seconds:.1f} s; crawlers wait for a few seconds")
+    if verdict := said.verdict(answer.headers.get("Cache-Status", "")):
+        report.add("verdict", f"the render was {verdict}: the proxy's log and dashboard say why")
     if answer.status // 100 == 3:
         _redirect(visit, report)
         return report, None

@@ -1,5 +1,6 @@
 """What a page says about itself: to search engines, of its canonical, its links and its opt-in."""
 
+import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
@@ -11,10 +12,18 @@ from prerender.tools.visiting import Visitor, canonicals
 from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
 
+# In the Cache-Status header of this proxy (RFC 9211).
+_VERDICT = re.compile(r"\bprerender\b.*;\s*detail=(moved|cut-off|incomplete|failed|blank)\b")
 NEEDLESS = (
     'it says the same without JavaScript: <meta name="fragment"> only has crawlers ask for it twice'
 )
 _NO_TEXT_CHARACTERS = 3
+
+
+def verdict(cache_status: str) -> str:
+    """What the proxy says of an incomplete render, or ''."""
+    found = _VERDICT.search(cache_status)
+    return found[1] if found else ""
 
 
 def said(page: Page, answer: Fetched, report: Report) -> None:

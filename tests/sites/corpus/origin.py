@@ -24,7 +24,7 @@ def application() -> web.Application:
         "/after": _after,
         "/pieces": _pieces,
         "/endless-body": _endless_body,
-        "/hanging": _hanging,
+        "/long-polling": _hanging,
         "/beacon": _beacon,
         "/events": _events,
         "/ticking-events": _ticking_events,

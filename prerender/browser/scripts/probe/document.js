@@ -32,6 +32,21 @@ const finishAnimations = () => {
   if (finishing) untilFrame(); // their events come with it
 };
 
+// When a refresh of the document takes the visitor elsewhere (HTML, section 4.2.5.3): its time begins when the
+// document has been loaded. A reload brings nothing new.
+const REFRESH = /^\s*(\d+)[.\d]*\s*[;,]?\s*(?:url\s*=\s*)?["']?([^"']*)/i;
+const refreshDue = () => {
+  const [navigation] = performance.getEntriesByType("navigation");
+  if (globalThis !== top || !navigation?.loadEventEnd) return null;
+  for (const meta of document.querySelectorAll('meta[http-equiv="refresh" i]')) {
+    const [, seconds, url] = REFRESH.exec(meta.content) ?? [];
+    if (!url || !URL.canParse(url, document.baseURI)) continue;
+    const [path] = new URL(url, document.baseURI).href.split("#");
+    if (path !== location.href.split("#")[0]) return navigation.loadEventEnd + seconds * 1000;
+  }
+  return null;
+};
+
 // Frames of the same origin are part of the page; others cannot be asked.
 let foreign = 0;
 const forEachFrame = (visit) => {

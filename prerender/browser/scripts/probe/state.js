@@ -9,6 +9,9 @@ const state = () => {
   const due = [];
   let pending = 0;
   timers.forEach((at) => { due[pending++] = at - time; });
+  const refresh = refreshDue();
+  // One that does not come is not waited for.
+  if (refresh !== null && time - refresh < 500) due[pending++] = refresh - time;
   const ready = globalThis.prerenderReady;
   const own = {
     complete: document.readyState === "complete",
@@ -47,6 +50,43 @@ listen.call(globalThis, "unhandledrejection", ({ reason }) => complain("Unhandle
 patch(globalThis.console, "error", (original) => function (...given) {
   try { complain(...given); } catch { /* an object that cannot be text */ }
   return original.apply(this, given);
+});
+
+// Data that came and cannot be read: applications catch that, and show an error in its place.
+const malformed = (url) => complain(`Malformed JSON: ${url}`);
+const texts = newMap(); // of the last responses, with their URLs
+const remember = (text, url) => {
+  if (texts.size >= 64) texts.clear();
+  texts.set(text, url);
+};
+patch(globalThis.Response?.prototype, "json", (original) => function (...given) {
+  const promise = original.apply(this, given);
+  then.call(promise, () => {}, (error) => { if (error instanceof SyntaxError) malformed(this.url); });
+  return promise;
+});
+patch(globalThis.Response?.prototype, "text", (original) => function (...given) {
+  const promise = original.apply(this, given);
+  then.call(promise, (text) => remember(text, this.url), () => {});
+  return promise;
+});
+for (const property of ["response", "responseText"]) {
+  const descriptor = Object.getOwnPropertyDescriptor(XMLHttpRequest.prototype, property);
+  Object.defineProperty(XMLHttpRequest.prototype, property, {
+    ...descriptor,
+    get() {
+      const given = call(descriptor.get, this, []);
+      if (this.readyState !== 4) return given;
+      if (typeof given === "string") remember(given, this.responseURL);
+      else if (given === null && this.responseType === "json" && this.status === 200) malformed(this.responseURL);
+      return given;
+    },
+  });
+}
+patch(globalThis.JSON, "parse", (original) => function (text, ...rest) {
+  try { return original(text, ...rest); } catch (error) {
+    if (texts.has(text)) malformed(texts.get(text));
+    throw error;
+  }
 });
 
 Object.defineProperty(globalThis, name, { value: state });

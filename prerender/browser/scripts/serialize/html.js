@@ -198,7 +198,10 @@ return {
   status: navigation?.responseStatus ?? 0,
   redirected: navigation?.redirectCount > 0,
   textLength: body ? textLength(body) : 0,
-  empty: !body || (body.childElementCount === 0 && body.textContent.trim() === ""),
+  parsing: document.readyState === "loading",
+  // Something to look at that has no text. The shadow roots are those that were found on the way.
+  pictures: [document, ...shadowRoots].some((root) => root.querySelector(
+    "img, svg, canvas, video, audio, picture, iframe, object, embed, input, button, select, textarea")),
   statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
   headers: [...metas("prerender-header"), ...metas("render:header")],
   cacheTtls: metas("prerender-cache-ttl"),

@@ -1,0 +1,41 @@
+"""Which host names get snapshots: they show one site, whatever name a client asks for. Pure."""
+
+from functools import lru_cache
+from ipaddress import ip_address
+
+from prerender.urls.hosts import Hosts, normalized
+
+_REMEMBERED = 256
+
+
+class SiteHosts:
+    """The names of the site: ``site`` ('' if unknown: then all names are) and those in ``listed``.
+
+    Addresses and names without a dot are the site's as well: they come from inside, for example from a
+    proxy in front that does not pass ``Host``.
+    """
+
+    def __init__(self, site: str, listed: Hosts) -> None:
+        self._site = normalized(site)
+        self._listed = listed
+        self._known = lru_cache(maxsize=_REMEMBERED)(self._is_own)
+
+    def __contains__(self, host: str) -> bool:
+        return not self._site or self._known(host)
+
+    def _is_own(self, host: str) -> bool:
+        name = normalized(host if host.endswith("]") else host.rpartition(":")[0] or host)
+        return (
+            "." not in name
+            or name == self._site
+            or _is_address(name)
+            or self._listed.named(name, 0)
+        )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

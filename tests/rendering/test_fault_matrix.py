@@ -1,0 +1,252 @@
+"""A site whose own data is slow, fails or never comes: no page without its content is kept as good.
+
+Each page makes two requests; one of them has a fault. It is tried on a first render, and when a good
+snapshot is there already.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
+
+PUBLIC = "https://www.example.com"
+PATIENCE_SECONDS = 0.3
+PAGES = 8
+# Renders that wait for what never comes end at the first limit, and all others before the second.
+HANG_SECONDS = 20
+LIMIT_SECONDS = 60
+CONTENT = "content: first, second"
+# What each kind of request does with what comes: ``show`` gets the second of two words.
+_JSON = "(await answer.json()).word"
+Case = tuple[str, str, str]
+KINDS = {
+    "fetch": f"""
+      const get = async (url) => {{
+        const answer = await fetch(url);
+        if (!answer.ok) throw answer.status;
+        return {_JSON};
+      }};
+      show(await get('/data/first'), await get(HOST + '/data/second'));""",
+    "xhr": """
+      const get = (url) => new Promise((resolve, reject) => { const request = new XMLHttpRequest();
+        request.open('GET', url); request.onerror = reject;
+        request.onload = () => request.status === 200 ? resolve(JSON.parse(request.responseText).word)
+          : reject(request.status); request.send(); });
+      show(await get('/data/first'), await get(HOST + '/data/second'));""",
+    "graphql": f"""
+      const ask = async (host, word) => {{ const answer = await fetch(host + '/data/' + word, {{
+        method: 'POST', headers: {{ 'Content-Type': 'text/plain' }}, body: '{{ word }}' }});
+        if (!answer.ok) throw answer.status; return {_JSON}; }};
+      show(...await Promise.all([ask('', 'first'), ask(HOST, 'second')]));""",
+    "import": """
+      const get = async (url) => (await import(url)).word;
+      show(await get('/program/first'), await get(HOST + '/program/second'));""",
+    "script": """
+      const get = (url) => new Promise((resolve, reject) => {
+        const script = document.createElement('script');
+        script.src = url; script.onload = () => resolve(window.word); script.onerror = reject;
+        document.head.append(script); });
+      show(await get('/script/first'), await get(HOST + '/script/second'));""",
+}
+# The application's own retries: a request that fails is made again, twice.
+PAGE = """<!DOCTYPE html><title>t</title><h1>Shop</h1><p id="out">Loading...</p>
+<script type="module">
+  const HOST = "%s";
+  const show = (first, second) => { out.textContent = `content: ${first}, ${second}`; };
+  const load = async () => { %s };
+  for (let i = 0; ; i++) {
+    try { await load(); break; } catch (error) {
+      if (i === %d) { out.textContent = "Something went wrong"; break; }
+    }
+  }
+</script>"""
+DATA = ("fetch", "xhr", "graphql")
+PROGRAMS = ("import", "script")
+SLOW = {"0.1 s": 0.1, "1 s": 1.0, "3 s": 3.0}  # the last is as long as work in vain may take
+VERDICTS: dict[str, str] = {
+    **dict.fromkeys(SLOW, "complete"),
+    "500": "failed",
+    "reset": "failed",
+    "hang": "incomplete",
+    "two 500s first": "complete",
+}
+CASES = [
+    *((kind, fault, verdict) for kind in KINDS for fault, verdict in VERDICTS.items()
+      if kind not in PROGRAMS or fault != "two 500s first"),
+    # An import that has failed fails again (HTML, the module map).
+    *((kind, "404", "complete") for kind in DATA),
+    *((kind, "404", "failed") for kind in PROGRAMS),
+    *((kind, "wrong JSON", "failed") for kind in ("fetch", "xhr", "graphql")),
+    *((kind, "CORS refused", "failed") for kind in (*DATA, "import")),
+]  # fmt: skip
+
+
+@dataclass
+class Faults:
+    """What goes wrong with the second request, when ``on``."""
+
+    on: bool = True
+    asked: dict[str, int] = field(default_factory=dict)
+
+
+def _body(kind: str, word: str) -> web.Response:
+    if kind == "data":
+        return web.json_response({"word": word})
+    text = f"export const word = '{word}'" if kind == "program" else f"window.word = '{word}'"
+    return web.Response(text=text, content_type="text/javascript")
+
+
+async def _faulty(request: web.Request, fault: str, asked: int) -> web.StreamResponse | None:
+    """The response with a fault; None: the good one."""
+    match fault:
+        case "404" | "500":
+            return web.json_response({"error": fault}, status=int(fault))
+        case "two 500s first":
+            return web.Response(status=500) if asked <= 2 else None
+        case "reset":
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        case "hang":
+            await asyncio.Event().wait()
+        case "wrong JSON":
+            return web.Response(text="<p>An error has occurred", content_type="application/json")
+    await asyncio.sleep(SLOW.get(fault, 0))
+    return None
+
+
+def _site(faults: Faults, other: str) -> web.Application:
+    """Pages at /KIND/FAULT, whose requests tell by their Referer which one it is."""
+    application = web.Application()
+
+    async def page(request: web.Request) -> web.Response:
+        kind, fault = request.match_info["kind"], request.match_info["fault"]
+        host = other if fault == "CORS refused" and faults.on else ""
+        text = PAGE % (host, KINDS[kind], 2 if fault == "two 500s first" else 0)
+        return web.Response(
+            text=text, content_type="text/html", headers={"Referrer-Policy": "unsafe-url"}
+        )
+
+    async def asset(request: web.Request) -> web.StreamResponse:
+        kind, word = request.match_info["kind"], request.match_info["word"]
+        fault = request.headers.get("Referer", "").rpartition("/")[2].replace("%20", " ")
+        if word == "second" and faults.on:
+            page_url = request.headers.get("Referer", "")
+            faults.asked[page_url] = asked = faults.asked.get(page_url, 0) + 1
+            if (response := await _faulty(request, fault, asked)) is not None:
+                return response
+        return _body(kind, word)
+
+    application.router.add_get("/page/{kind}/{fault}", page)
+    application.router.add_route("*", "/{kind:data|program|script}/{word}", asset)
+    return application
+
+
+async def _start(
+    start_origin: StartOrigin, start_proxy: StartProxy, **render: object
+) -> tuple[Faults, Site, Proxy]:
+    faults = Faults()
+    other = await start_origin(_site(Faults(on=False), ""))
+    origin = await start_origin(_site(faults, other.url))
+    settings = {
+        "site": {"url": PUBLIC},
+        "network": {"allow": [other.url]},
+        "render": {"patience": PATIENCE_SECONDS} | render,
+        "browser": {"pages": PAGES},
+        # What is stale is rendered again when somebody asks, and shown meanwhile if that fails.
+        "cache": {"stale_if_error": "1h"},
+    }
+    return faults, origin, await start_proxy(origin.url, settings)
+
+
+def _problem(answer: Reply, case: Case) -> str:
+    """What is wrong with the response to a first render, or ''."""
+    _, fault, verdict = case
+    status = answer.headers["Cache-Status"]
+    if verdict == "complete":
+        expected = "Something went wrong" if fault == "404" else CONTENT
+        good = answer.status == 200 and expected in answer.text and "stored" in status
+        return "" if good else f"{answer.status} {status} {answer.text[-400:]}"
+    if fault == "404":
+        # The site misses a program, for good: what there is of the page is shown for a while.
+        short = status == "prerender; fwd=miss; stored; ttl=30; detail=failed"
+        return "" if answer.status == 200 and short else f"{answer.status} {status}"
+    good = answer.status == 503 and int(answer.headers["Retry-After"]) > 0
+    return "" if good and status.endswith(f"detail={verdict}") else f"{answer.status} {status}"
+
+
+async def _crawl(proxy: Proxy, cases: Iterable[Case]) -> dict[Case, Reply]:
+    """The responses for all cases, as many at a time as there are pages."""
+    room = asyncio.Semaphore(PAGES)
+
+    async def crawl(case: Case) -> tuple[Case, Reply]:
+        async with room:
+            kind, fault, _ = case
+            return case, await proxy.crawl(f"/page/{kind}/{fault.replace(' ', '%20')}")
+
+    return dict(await asyncio.gather(*map(crawl, cases)))
+
+
+def cases_of(timeout: int) -> list[Case]:
+    return [case for case in CASES if (case[1] == "hang") == (timeout == HANG_SECONDS)]
+
+
+@pytest.mark.parametrize("timeout", [HANG_SECONDS, LIMIT_SECONDS])
+async def test_first_renders(
+    timeout: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    _, _, proxy = await _start(start_origin, start_proxy, timeout=timeout)
+    answers = await _crawl(proxy, cases_of(timeout))
+    problems = {case: _problem(answer, case) for case, answer in answers.items()}
+    assert {case: problem for case, problem in problems.items() if problem} == {}
+
+
+@pytest.mark.parametrize("timeout", [HANG_SECONDS, LIMIT_SECONDS])
+async def test_good_snapshots_are_not_replaced(
+    timeout: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    faults, _, proxy = await _start(start_origin, start_proxy, timeout=timeout)
+    cases = cases_of(timeout)
+    faults.on = False
+    for answer in (await _crawl(proxy, cases)).values():
+        assert CONTENT in answer.text
+    faults.on = True
+    purged = {"all": True, "soft": True}
+    async with proxy.client.post(f"{proxy.admin_url}/purge", json=purged) as response:
+        assert response.status == 200
+    wrong = {}
+    for case, answer in (await _crawl(proxy, cases)).items():
+        _, fault, verdict = case
+        status = answer.headers["Cache-Status"]
+        kept = verdict == "complete" or f"detail={verdict}" in status
+        # Data that is gone is gone: the page says so.
+        gone = fault == "404" and verdict == "complete"
+        if not gone and not (CONTENT in answer.text and kept):
+            wrong[case] = f"{answer.status} {status} {answer.text[-300:]}"
+    assert wrong == {}
+
+
+async def test_an_incomplete_page_is_served_where_the_owner_says_so(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    _, _, proxy = await _start(start_origin, start_proxy, incomplete="serve")
+    answer = await proxy.crawl("/page/fetch/500")
+    assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
+    assert "Something went wrong" in answer.text
+    assert answer.headers["Cache-Status"] == "prerender; fwd=miss; detail=failed"
+    again = await proxy.crawl("/page/fetch/500")
+    assert "hit" not in again.headers["Cache-Status"]
+
+
+@pytest.mark.parametrize("fault", ["500", "hang", "reset"])
+async def test_optional_requests_may_fail(
+    fault: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    _, _, proxy = await _start(start_origin, start_proxy, optional=["/data/second*"])
+    answer = await proxy.crawl(f"/page/fetch/{fault}")
+    assert answer.status == 200
+    assert "stored; ttl=3600" in answer.headers["Cache-Status"]

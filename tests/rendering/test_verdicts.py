@@ -1,0 +1,117 @@
+"""What a render amounts to where no request is at fault: blank and moved pages, refreshes, leaks."""
+
+import pytest
+from aiohttp import web
+
+from prerender.rendering.verdict import has_moved
+from tests.conftest import Proxy, StartOrigin, StartProxy, pages
+
+PUBLIC = "https://www.example.com"
+SETTINGS: dict[str, dict[str, object]] = {"site": {"url": PUBLIC}}
+HEAD = "<!DOCTYPE html><title>t</title>"
+PAGES = {
+    "/blank": '<div id="app"></div><script>1</script>',
+    "/exception": '<div id="app"></div><script>throw new Error("boot")</script>',
+    "/empty": "",
+    "/picture": '<body><script>document.body.append(document.createElement("canvas"))</script>',
+    "/moved": "<p>home</p><script>history.replaceState({}, '', '/home')</script>",
+    "/moved-with-canonical": "<link rel=canonical href=/c><p>home</p>"
+    "<script>history.pushState({}, '', '/home')</script>",
+    "/state": "<p>home</p><script>location.replace('#!/home')</script>",
+    "/refresh": '<meta http-equiv="refresh" content="3; url=/there"><p>wait',
+    "/late-refresh": '<meta http-equiv="refresh" content="600; url=/there"><p>content',
+    "/reload": '<meta http-equiv="refresh" content="5"><p>content',
+}
+
+
+async def _start(start_origin: StartOrigin, start_proxy: StartProxy, **snapshot: object) -> Proxy:
+    content: dict[str, str | web.Response] = {path: HEAD + text for path, text in PAGES.items()}
+    origin = await pages(start_origin, content)
+    return await start_proxy(origin.url, SETTINGS | {"snapshot": snapshot})
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "detail"),
+    [
+        ("/blank", 503, "detail=blank"),
+        ("/exception", 503, "detail=failed"),
+        ("/empty", 200, "stored; ttl=3600"),
+        ("/picture", 200, "stored; ttl=3600"),
+        ("/late-refresh", 200, "stored; ttl=3600"),
+        ("/reload", 200, "stored; ttl=3600"),
+    ],
+)
+async def test_blank_pages(
+    path: str, status: int, detail: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy)
+    answer = await proxy.crawl(path)
+    assert answer.status == status
+    assert answer.headers["Cache-Status"].endswith(detail)
+    assert ("Retry-After" in answer.headers) == (status == 503)
+
+
+async def test_a_refresh_to_another_page_is_a_redirect(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy)
+    answer = await proxy.crawl("/refresh")
+    assert (answer.status, answer.headers["Location"]) == (302, f"{PUBLIC}/there")
+
+
+@pytest.mark.parametrize("path", ["/moved", "/state#!/items/1"])
+async def test_moved_pages(path: str, start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    new = f"{PUBLIC}/home" if path == "/moved" else f"{PUBLIC}/state#!/home"
+    proxy = await _start(start_origin, start_proxy)
+    answer = await proxy.crawl(path)
+    assert f'<link rel="canonical" href="{new}">' in answer.text
+    assert answer.headers["Cache-Status"].endswith("stored; ttl=3600; detail=moved")
+    kept = await _start(start_origin, start_proxy, moved="keep")
+    assert "canonical" not in (await kept.crawl(path)).text
+    redirecting = await _start(start_origin, start_proxy, moved="redirect")
+    answer = await redirecting.crawl(path)
+    assert (answer.status, answer.headers["Location"]) == (302, new)
+
+
+async def test_a_canonical_of_the_page_is_kept(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy)
+    text = (await proxy.crawl("/moved-with-canonical")).text
+    assert text.count("canonical") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "now", "moved"),
+    [
+        ("/a", "/a", False),
+        ("/a", "/a/", False),
+        ("/a?x=1", "/a", False),
+        ("/a", "/a#!/", False),
+        ("/a%20b", "/a b", False),
+        ("/a#!x", "/a#!x/", False),
+        ("/a#!x", "/a#!y", True),
+        ("/a#!x", "/x", True),
+        ("/a", "/b", True),
+    ],
+)
+def test_what_counts_as_moved(asked: str, now: str, moved: bool) -> None:
+    assert has_moved(f"{PUBLIC}{asked}", f"{PUBLIC}{now}") == moved
+
+
+async def test_the_origins_host_is_taken_out(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    async def page(request: web.Request) -> web.Response:
+        host = request.url.authority if "Host" not in request.headers else origin_host
+        text = f'{HEAD}<a href="//{host}/x">1</a><a href="http://{host}/y">2</a><p>//{host}/z'
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/", page)
+    origin = await start_origin(application)
+    origin_host = origin.url.removeprefix("http://")
+    proxy = await start_proxy(origin.url, SETTINGS)
+    text = (await proxy.crawl("/")).text
+    assert origin_host not in text
+    assert f'href="{PUBLIC}/x"' in text
