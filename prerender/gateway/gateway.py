@@ -56,6 +56,12 @@ def number_user_agent(user_agent: str, number: int) -> str:
     return _PAGE_NUMBER.sub(rf"\g<1>{number}", user_agent)
 
 
+def without_number(text: str, number: int) -> str:
+    """A text of a page without its number, which its scripts can read: it differs in each render, and
+    would give the same content another entity-tag."""
+    return re.sub(rf"(Chrome/\d+\.0\.0\.){number}(?!\d)", r"\g<1>0", text)
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
     """What pages may reach, what they do without, how much they may ask for, and how many bytes of

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from yarl import URL
@@ -12,7 +12,7 @@ from prerender.browser.queue import Place, section_of
 from prerender.browser.rendered import Departed, Rendered, SerializeOptions
 from prerender.errors import BrowserGone, RenderTimeout
 from prerender.gateway import document
-from prerender.gateway.gateway import Gateway
+from prerender.gateway.gateway import Gateway, without_number
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Visit
 from prerender.rendering.quality import Judge, WhenMoved
@@ -158,6 +158,8 @@ class Renderer:
                     options=self._settings.options,
                     variant=target.variant,
                 )
+        if isinstance(rendered, Rendered) and "Chrome/" in rendered.html:
+            rendered = replace(rendered, html=without_number(rendered.html, page.number))
         return rendered, visit, queue
 
     @staticmethod

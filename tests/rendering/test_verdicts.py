@@ -115,3 +115,14 @@ async def test_the_origins_host_is_taken_out(
     text = (await proxy.crawl("/")).text
     assert origin_host not in text
     assert f'href="{PUBLIC}/x"' in text
+
+
+async def test_a_page_that_shows_its_user_agent_is_the_same_each_time(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    text = HEAD + "<p id=out></p><script>out.textContent = navigator.userAgent</script>"
+    origin = await pages(start_origin, {"/": text})
+    proxy = await start_proxy(origin.url, SETTINGS | {"cache": {"ttl": 0}})
+    first, second = [await proxy.crawl("/") for _ in range(2)]
+    assert "0.0.0 " in first.text
+    assert first.headers["ETag"] == second.headers["ETag"]
