@@ -179,10 +179,10 @@ class Gateway:
                 exchange.received_bytes = len(document.body)
                 return _handed_over(document)
             try:
-                visit.check_requests()
                 exchange.needed = self._needed(
                     request.method, url, wanted, request.headers, visit.polled
                 )
+                visit.check_requests()
                 # What the content depends on may take as long as the render.
                 seconds = None if exchange.needed else self._rules.limits.request_timeout
                 async with asyncio.timeout(seconds) as exchange.deadline:

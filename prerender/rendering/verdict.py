@@ -62,9 +62,11 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
     if rendered.partial and rendered.parsing:
         return "the document was still loading at the time limit"
     for exchange in exchanges:
-        if exchange.limited:
+        if exchange.limited and exchange.needed:
             return f"{exchange.url}: {exchange.reason}"
-        if exchange.awaited:
+        # A page that is ended at the time limit takes its requests with it.
+        cut_off = rendered.partial and exchange.needed and not exchange.status
+        if exchange.awaited or cut_off:
             return f"{exchange.url}: no response"
     return ""
 

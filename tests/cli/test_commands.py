@@ -100,9 +100,9 @@ async def test_render_of_what_is_no_page(start_origin: StartOrigin) -> None:
 
 
 async def test_render_of_an_empty_page(start_origin: StartOrigin) -> None:
-    origin = await pages(start_origin, {"/": "<html></html>"})
+    origin = await pages(start_origin, {"/": "<html></html><script>1</script>"})
     failed = await run("render", origin.url)
-    assert failed == Ended(1, b"", f"prerender: {origin.url}/: empty\n")
+    assert failed == Ended(1, b"", f"prerender: {origin.url}/: nothing shown\n")
 
 
 async def test_render_of_a_site_that_is_not_there() -> None:

@@ -208,7 +208,9 @@ async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_b
 
 async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
-    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
+    # What the content depends on may take as long as its render.
+    rules = NetworkRules(limits=LIMITS, optional=("/slow*",))
+    async with PlainClient.open(origin.url, rules=rules) as browser:
         with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
             silent = await asked(browser, "/slow?type=x/y&seconds=9")
             assert silent
@@ -361,12 +363,13 @@ async def test_a_render_goes_on_with_what_it_has(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     page = """<p id="out">waiting</p><script>
-      Promise.all(Array.from({length: 50}, (_, i) => fetch(`/part?${i}`))).then((all) => {
+      Promise.all(Array.from({length: 25}, (_, i) => fetch(`/part?${i}`))).then((all) => {
         out.textContent = `${all.filter((answer) => answer.ok).length} answered`;
       });
     </script>"""
     origin = await pages(start_origin, {"/": page, "/part": "x"})
-    proxy = await start_proxy(origin.url, SITE | {"network": {"max_requests": 10}})
+    settings = {"network": {"max_requests": 10}, "render": {"incomplete": "serve"}}
+    proxy = await start_proxy(origin.url, SITE | settings)
     answer = await proxy.crawl("/")
     # The document is one of the ten.
     assert "9 answered" in answer.text

@@ -76,7 +76,7 @@ async def test_conditions_without_a_snapshot_are_judged_by_a_new_one(proxy: Prox
     [
         {"Cache-Control": "no-cache"},
         {"Cache-Control": "max-age=0", "Pragma": "no-cache"},
-        {"Host": "other.example"},
+        {"Host": "www.example.com:8080"},
         {"Range": "bytes=0-3"},
         {"Cookie": "user=mine"},
         {"Authorization": "Basic bWluZTptaW5l"},
