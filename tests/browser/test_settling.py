@@ -162,15 +162,13 @@ async def test_lazy_images_are_asked_for(
     assert origin.count("/image.svg") == 1
 
 
-@pytest.mark.parametrize(("optional", "text"), [(["/after*"], "waiting"), ([], "done: answered")])
-async def test_patience_is_for_optional_requests(
-    optional: list[str], text: str, start_origin: StartOrigin, start_proxy: StartProxy
+async def test_own_data_is_waited_for_longer_than_the_patience(
+    start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     origin = await start_origin(corpus.application())
-    render = {"patience": "0.5s", "optional": optional}
-    proxy = await start_proxy(origin.url, SITE | {"render": render})
+    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": "0.5s"}})
     answer = await proxy.crawl("/parts/slow-interface.html")
-    assert f'<p id="out">{text}</p>' in answer.text
+    assert '<p id="out">done: answered</p>' in answer.text
 
 
 OUT = '<!DOCTYPE html><p id="out">waiting</p>'
