@@ -19,7 +19,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.listing import Query, Row
+from prerender.snapshots.listing import Query
 from prerender.snapshots.snapshot import Facts, Snapshot
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -32,9 +32,10 @@ BODY = b"<!doctype html><html lang=en><head><meta charset=utf-8><title>Lamp %d</
 
 
 def entry(number: int) -> Entry:
+    key = f"{number:032x}"
     snapshot = Snapshot(200, (), BODY % number, f'"{number}"', 1, facts=Facts(settled="nothing"))
     page = f"/shop/category-{number % 97}/#!/items/{number}"
-    return Entry(page, snapshot, time.time() - number, time.time() + 3600)
+    return Entry(key, page, snapshot, time.time() - number, time.time() + 3600)
 
 
 async def measure(name: str, store: Store) -> None:
@@ -70,18 +71,11 @@ async def main(count: int) -> None:
         stores["file"] = Store(BoundedMemoryCache(0), file)
         stores["redis"] = Store(BoundedMemoryCache(0), redis)
         for start in range(0, count, 100):
-            batch = [(f"{number:032x}", entry(number)) for number in range(start, start + 100)]
-            for key, one in batch:
-                await stores["memory"].set(key, one, 3600)
-                # Their lines are all that a list reads; in the file they go with their snapshots.
-                await file.set(key, b"x", 3600)
-                await file.enlist(key, Row.of(key, one, time.time() + 3600).dump(), 3600)
-            await asyncio.gather(
-                *(
-                    redis.enlist(key, Row.of(key, one, time.time() + 3600).dump(), 3600)
-                    for key, one in batch
-                )
-            )
+            batch = [entry(number) for number in range(start, start + 100)]
+            for one in batch:
+                await stores["memory"].set(one, 3600)
+                await file.set(one.key, one, 3600)
+            await asyncio.gather(*(redis.set(one.key, one, 3600) for one in batch))
         for name, store in stores.items():
             await measure(name, store)
             await store.close()

@@ -70,8 +70,8 @@ async def test_what_crawlers_keep_is_listed(site: Site) -> None:
 async def test_states_with_the_dates_of_their_snapshots(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    text = """<!DOCTYPE html><title>Page</title><meta name="fragment" content="!"><body><script>
-      if (location.hash.length < 5) for (const next of "ab") document.body.insertAdjacentHTML(
+    text = """<!DOCTYPE html><title>Page</title><meta name="fragment" content="!"><body><h1>Page</h1>
+      <script>if (location.hash.length < 5) for (const next of "ab") document.body.insertAdjacentHTML(
         "beforeend", `<a href="${location.hash || "#!"}${next}">more</a>`);</script>"""
     origin = await pages(start_origin, {"/": text})
     proxy = await start_proxy(origin.url)

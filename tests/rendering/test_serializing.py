@@ -76,7 +76,7 @@ async def test_styles_that_are_in_no_text(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     page = """<head><style id="empty"></style><style id="more">a { color: red }</style>
-      <style id="own">p{color:RED}</style></head><body><div id="host"></div><script>
+      <style id="own">p{color:RED}</style></head><body><p>styled</p><div id="host"></div><script>
       empty.sheet.insertRule(".inserted { color: blue }");
       more.sheet.insertRule(".added { color: blue }", 1);
       const sheet = new CSSStyleSheet();

@@ -115,7 +115,7 @@ async def test_what_is_replaced_while_it_is_read_is_not_shown_again(tmp_path: Pa
 
 
 async def test_a_file_of_a_terabyte(tmp_path: Path) -> None:
-    async with opened(tmp_path, max_bytes=10**12) as file:
+    async with opened(tmp_path, max_bytes=10**12, raw=True) as file:
         await file.set("a", b"1", 60)
         assert await file.get("a") == b"1"
 
