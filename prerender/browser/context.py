@@ -115,9 +115,6 @@ class Context:
             )
         except RenderError as error:
             log.debug("context not closed", error=str(error))
-        if self.process is not None:
-            self.process.close()
-            self.process = None
 
     def _target_created(self, params: dict[str, Any]) -> None:
         info = params["targetInfo"]

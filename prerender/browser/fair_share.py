@@ -17,6 +17,8 @@ _STEPS = ((2.0, 12), (5.0, 19))
 _MANY_THREADS = 60
 _LAST_NICENESS = 19
 _TICKS = os.sysconf("SC_CLK_TCK")
+# Of what _stat() returns (proc_pid_stat(5), fields 14, 15, 20 and 22).
+_USER_TICKS, _SYSTEM_TICKS, _THREADS, _STARTED = 10, 11, 16, 18
 # An ordinary page has a few frames. Each costs the browser's own process a few milliseconds.
 MOST_FRAMES = 200
 # Requests beyond [network] max_requests are refused; so many times as many are a flood.
@@ -26,18 +28,18 @@ log = structlog.get_logger(__name__)
 
 
 class PageProcess:
-    """The process of a page. ``gives_way``: its priority was lowered, and cannot be raised again."""
+    """The process of a page. ``gives_way``: its priority was lowered, and cannot be raised again.
+
+    It holds no descriptor, so nothing is left open when its browser dies. Raises ProcessLookupError
+    if the process has ended already.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        # Of this process, and not of another one that has its number later.
-        self._handle = os.pidfd_open(pid)
+        # Tells this process from another one that has its number later.
+        self._started = _stat(pid)[_STARTED]
         self._used_before = 0.0
         self._niceness = 0
-
-    def close(self) -> None:
-        """Let go of the handle."""
-        os.close(self._handle)
 
     @property
     def gives_way(self) -> bool:
@@ -62,15 +64,21 @@ class PageProcess:
 
     def kill(self) -> None:
         """End it at once, whatever it is doing."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        with suppress(OSError):
+            handle = os.pidfd_open(self.pid)
+            try:
+                # The handle is that of the process with this number; it cannot become another one's.
+                if _stat(self.pid)[_STARTED] == self._started:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            finally:
+                os.close(handle)
 
     def _usage(self) -> tuple[float, int]:
         """CPU seconds so far, and threads; none of either if the process has ended."""
-        with suppress(OSError), open(f"/proc/{self.pid}/stat", encoding="latin-1") as stat:
-            # proc_pid_stat(5): fields from the third on, behind a name that can be anything.
-            fields = stat.read().rpartition(")")[2].split()
-            return (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[17])
+        with suppress(OSError):
+            fields = _stat(self.pid)
+            if fields[_STARTED] == self._started:
+                return (fields[_USER_TICKS] + fields[_SYSTEM_TICKS]) / _TICKS, fields[_THREADS]
         return 0.0, 0
 
     def _give_way(self, niceness: int) -> None:
@@ -80,6 +88,16 @@ class PageProcess:
                 os.setpriority(os.PRIO_PROCESS, thread, niceness)
                 if niceness == _LAST_NICENESS:
                     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _stat(pid: int) -> list[int]:
+    """The fields of /proc/PID/stat from the fourth on. Raises ProcessLookupError."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
+            # Behind a name that can be anything, and the state, which is a letter.
+            return [int(field) for field in stat.read().rpartition(")")[2].split()[1:]]
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
 
 
 def _threads(pid: int) -> list[int]:
