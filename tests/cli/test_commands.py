@@ -204,6 +204,9 @@ async def test_serve_until_it_is_told_to_stop(
         async with started("serve", environ=environ | {"TMPDIR": folder}) as process:
             assert process.stderr is not None
             async with asyncio.timeout(30):
+                warning = json.loads(await process.stderr.readline())
+                assert (warning["event"], warning["level"]) == ("site_url_unset", "warning")
+                assert warning["remedy"]
                 line = json.loads(await process.stderr.readline())
                 assert line["event"] == "serving"
                 async with client.get(line["url"]) as answer:
@@ -222,6 +225,8 @@ async def test_serve_until_it_is_told_to_stop(
 async def test_serve_while_nobody_reads_its_log(client: ClientSession) -> None:
     environ = {
         "PRERENDER_ORIGIN": f"http://127.0.0.1:{raw.free_port()}",
+        # Where it is not set, the first line is a warning.
+        "PRERENDER_SITE_URL": "https://www.example.com",
         "PRERENDER_SERVER_PORT": "0",
         "PRERENDER_ADMIN_PORT": "0",
         "PRERENDER_LOG_FORMAT": "json",

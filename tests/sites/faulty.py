@@ -113,6 +113,12 @@ def linked(value: str) -> web.Response:
     return web.Response(text=page(), content_type="text/html", headers={"Link": value})
 
 
+def judged(cache_status: str) -> web.Response:
+    """A page of which the proxy says what became of its render."""
+    headers = {"Cache-Status": cache_status}
+    return web.Response(text=page(), content_type="text/html", headers=headers)
+
+
 def spoken(more: str) -> str:
     return page(f"<script>document.body.innerHTML = `<h1>{{0}}</h1><p>{WORDS}</p>{more}`</script>")
 
@@ -182,6 +188,8 @@ FAULTS: dict[str, Fault] = {
     "same-description": Fault(
         {"description-duplicate"}, page(), page().replace("'About {0}'", "'About plain'")),
     "slow": Fault({"slow"}, page(), slow),
+    "verdict": Fault(
+        {"verdict"}, judged("prerender; hit; ttl=60"), judged("prerender; fwd=miss; detail=cut-off")),
     "no-look": Fault({"no-look"}, page(), seen(page(), web.Response(
         body=b"%PDF", headers={"Content-Disposition": "attachment"}, content_type="text/x"))),
     "without-labels": Fault({"accessibility"}, state(page(more=LABELLED), spoken(LABELLED)), state(
