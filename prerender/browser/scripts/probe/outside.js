@@ -105,8 +105,6 @@ watchPromise(prototypeOf("Document"), "hasStorageAccess", "requestStorageAccess"
 watchPromise(prototypeOf("OfflineAudioContext"), "startRendering");
 watchPromise(prototypeOf("BaseAudioContext"), "decodeAudioData");
 watchPromise(prototypeOf("Worklet"), "addModule");
-watchPromise(prototypeOf("RTCPeerConnection"), "createAnswer", "createOffer", "setLocalDescription",
-  "setRemoteDescription");
 
 // ---- Pictures of a canvas: Chromium makes them when it is idle, which it never is while virtual time runs, or
 // after a second. That second is a timer's; only after it real time is waited for.
