@@ -87,6 +87,7 @@ async def explode(proxy: Proxy, *bombs: str) -> None:
     assert peak.bytes < MAX_BYTES * TOLERANCE, f"{peak.bytes >> 20} MiB"
 
 
+@pytest.mark.long
 async def test_bombs_of_several_kinds_at_once(proxy: Proxy) -> None:
     await explode(proxy, "arrays", "canvases", "blobs")
 

