@@ -226,6 +226,11 @@ class Chromium:
         """Get to know all processes that the browser has at this moment."""
         await self._watch.look()
 
+    def check(self) -> None:
+        """Raise BrowserGone when a process has ended that the pages cannot do without."""
+        if reason := self._watch.dying():
+            raise BrowserGone(reason)
+
     async def gone(self) -> str:
         """Wait until the browser is of no use any more, and say why.
 

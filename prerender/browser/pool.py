@@ -151,11 +151,13 @@ class Pool:
     async def page(self, place: Place, timeout: float) -> AsyncIterator[Page]:
         """Borrow a page, waiting at most ``timeout`` seconds for it; perhaps again, with the next one.
 
-        Raises PoolBusy when the wait was too long, BrowserGone when no browser can be started.
+        Raises PoolBusy when the wait was too long, BrowserGone when no browser can be started, and also
+        at the end when the browser was lost meanwhile: what the page showed cannot be trusted then.
         """
         page = await self._borrow(place, timeout)
         try:
             yield page
+            self._browser_of(page).check()
         finally:
             # In the background: the snapshot does not wait until the page is clean again.
             self.spawn(self._take_back(page), f"take back {page!r}")
@@ -232,6 +234,11 @@ class Pool:
                 await self._open_page(stock)
         finally:
             stock.replacing -= 1
+
+    def _browser_of(self, page: Page) -> Chromium:
+        if stock := self._busy.get(page):
+            return stock.browser
+        raise BrowserGone(self._problem or "the browser is gone")
 
     def _free(self, page: Page) -> _Stock | None:
         """Give back the slot that a page takes."""

@@ -5,7 +5,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import structlog
 
@@ -17,6 +17,8 @@ from prerender.browser.guardian import Memory, total_bytes
 # lost one of them is not trusted with its renders.
 _VITAL = ("network", "zygote")
 _LOOK_EVERY_SECONDS = 0.5
+# A process on its way out, in the flags of proc_pid_stat(5).
+_PF_EXITING = 4
 
 log = structlog.get_logger(__name__)
 
@@ -126,6 +128,16 @@ class Watch:
         self._vital[process.pid] = descriptor
         loop.add_reader(descriptor, ended)
 
+    def dying(self) -> str:
+        """Which of the processes that matter is ending or has ended, or ''.
+
+        The kernel closes what a process had open before it says that the process has ended: for some
+        milliseconds pages see requests that failed, and ``died`` is not done yet.
+        """
+        if self.died.done():
+            return "the browser is closed" if self.died.cancelled() else self.died.result()
+        return next((f"process {pid} died" for pid in self._vital if _is_exiting(pid)), "")
+
     async def stop(self) -> None:
         """Look no more. Safe to call twice."""
         self._task.cancel()
@@ -135,3 +147,12 @@ class Watch:
             _, descriptor = self._vital.popitem()
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
+
+
+def _is_exiting(pid: int) -> bool:
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text(errors="replace")
+    except OSError:
+        return True
+    _, _, after_name = stat.rpartition(")")
+    return bool(int(after_name.split()[6]) & _PF_EXITING)

@@ -200,6 +200,8 @@ async def test_what_differs_is_shown_and_versions_too(
     await look(tab, proxy, "snapshots")
     await tab.click("tbody a")
     await tab.sees("one version so far")
+    await tab.sees("The texts are the same", ".looks")
+    await tab.sees("announces all of the page", ".looks")
     content["/"] = "<title>Lamps</title><h1>Lamps</h1><p>cost 25 euros"
     await proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json={"url": "/", "soft": True})
     # What a person saw is remembered for a while, with this version of the snapshot.

@@ -179,7 +179,8 @@ async def test_the_end_of_the_pool_is_told_to_those_who_wait() -> None:
         await asyncio.wait_for(waiter.task, 1)
     with pytest.raises(BrowserGone, match="shutting down"):
         await Borrower(pool).task
-    await holder.give_back()
+    with pytest.raises(BrowserGone, match="shutting down"):
+        await holder.give_back()
     assert "0 idle, 0 busy, 0 waiting, no browser" in repr(pool)
 
 
@@ -327,6 +328,20 @@ async def test_a_helper_of_the_browser_dies_under_load(
         assert await asyncio.gather(*crawls) == [200] * 4
     assert pool.browsers_started == 2
     await state(pool, "2 idle, 0 busy, 0 waiting")
+
+
+async def test_a_render_that_ends_while_its_browser_is_dying_does_not_count(seen: set[int]) -> None:
+    """The kernel tells of the end of a process later than pages see their requests fail."""
+    async with pool_of(1) as pool:
+        with pytest.raises(BrowserGone, match="process .* died"):
+            async with pool.place() as place, pool.page(place, SECONDS):
+                seen.update(processes.sessions())
+                (network,) = processes.of_kind(max(seen), "network")
+                processes.kill(max(seen), "network")
+                # Without the event loop, which would be told.
+                network.wait(SECONDS)
+        await state(pool, "1 idle, 0 busy, 0 waiting")
+        assert pool.browsers_started == 2
 
 
 @pytest.mark.parametrize("victim", ["network", "renderer"])
