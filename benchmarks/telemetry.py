@@ -21,9 +21,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prerender.admin.recent import Recent
 from prerender.config.settings import SECRET_PARAMETERS
 from prerender.proxy.decision import Render
-from prerender.snapshots.snapshot import Answer, Snapshot, Target
+from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Target
 from prerender.telemetry.access_log import Line
-from prerender.telemetry.records import Course, RequestRecord
+from prerender.telemetry.records import RequestContext, RequestRecord
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.request_metrics import RequestMetrics
 from prerender.urls.ajax_crawling import PrettyURL
@@ -35,16 +35,16 @@ TARGET = "/products?_escaped_fragment_=/7"
 
 def make_record() -> RequestRecord:
     """The record of a cached snapshot, as it is made for each."""
-    course = Course(
+    context = RequestContext(
         time.perf_counter(), "203.0.113.7", USER_AGENT, "search", trace=None, decision=DECISION
     )
-    course.target, course.answer = PAGE, ANSWER
-    return course.record(REQUEST)
+    context.target, context.result = PAGE, ANSWER
+    return context.record(REQUEST)
 
 
 DECISION = Render(PrettyURL("/products", "/7"))
 PAGE = Target("/products", "https://www.example.com/products#!/7", "/products#!/7", "0" * 32)
-ANSWER = Answer(Snapshot(200, (), b"", '"a"', 0), "hit")
+ANSWER = SnapshotResult(Snapshot(200, (), b"", '"a"', 0), "hit")
 REQUEST = cast(
     "Any",
     SimpleNamespace(

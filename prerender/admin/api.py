@@ -13,7 +13,7 @@ from yarl import URL
 
 from prerender import __version__
 from prerender.admin import shapes
-from prerender.admin.auth import COOKIE, SESSION_SECONDS, Guard
+from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
 from prerender.admin.crawlers import Crawlers, Tally
 from prerender.admin.figures import STEP_SECONDS, Figures
 from prerender.admin.problem import problem
@@ -52,7 +52,7 @@ class Api:
         recent: Recent,
         crawlers: Crawlers,
         purging: Purging,
-        guard: Guard,
+        auth: AdminAuth,
     ) -> None:
         self._public = public
         self._site = str(public.origin())
@@ -64,7 +64,7 @@ class Api:
         self._recent = recent
         self._crawlers = crawlers
         self._purging = purging
-        self._guard = guard
+        self._auth = auth
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes."""
@@ -90,17 +90,17 @@ class Api:
     async def session(self, request: web.Request) -> web.Response:
         """Whether who asks may see the rest."""
         return web.json_response(
-            {"token_needed": self._guard.needs_token, "open": self._guard.knows(request)}
+            {"token_needed": self._auth.needs_token, "open": self._auth.knows(request)}
         )
 
     async def log_in(self, request: web.Request) -> web.Response:
         """The cookie for the token."""
-        if not self._guard.is_token((await body_of(request, {"token"})).get("token")):
+        if not self._auth.is_token((await body_of(request, {"token"})).get("token")):
             return problem(401, "the token is wrong")
-        answer = web.json_response({"token_needed": self._guard.needs_token, "open": True})
+        answer = web.json_response({"token_needed": self._auth.needs_token, "open": True})
         answer.set_cookie(
             COOKIE,
-            self._guard.session(),
+            self._auth.session(),
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="Strict",

@@ -31,7 +31,7 @@ _SAFE = ("GET", "HEAD")
 _SESSION = "/api/v1/session"
 
 
-class Guard:
+class AdminAuth:
     """Lets requests pass or answers them with a problem; to be used as a middleware.
 
     ``token``: "" where there is none; ``hosts``: names beside loopback's under which it is reached.
@@ -52,10 +52,10 @@ class Guard:
         """The guard as aiohttp wants it."""
 
         @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
             return await self._pass(request, handler)
 
-        return guard
+        return authenticate
 
     async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         # With that, explain.py answers at any path.

@@ -27,7 +27,7 @@ from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request
 from prerender.snapshots.cached import CachedSnapshots, Outlook
 from prerender.snapshots.entry import Entry
-from prerender.telemetry.records import Course
+from prerender.telemetry.records import RequestContext
 from prerender.urls.addresses import after_host
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
@@ -121,27 +121,27 @@ class Explanations:
         except BadMessage as error:
             return problem(error.status, f"no such request would be answered: {error}")
         nobody = cast("ClientConnection", _Nobody(remote))
-        course = await self._handler.considered(Request(head, nobody))
-        outlook = await self._snapshots.outlook(course.target) if course.target else None
-        return web.json_response(self._told(method, target, course, outlook))
+        context = await self._handler.considered(Request(head, nobody))
+        outlook = await self._snapshots.outlook(context.target) if context.target else None
+        return web.json_response(self._told(method, target, context, outlook))
 
     def _told(
-        self, method: str, target: str, course: Course, outlook: Outlook | None
+        self, method: str, target: str, context: RequestContext, outlook: Outlook | None
     ) -> dict[str, object]:
         told: dict[str, object] = {
-            "request": {"method": method, "target": target, "user_agent": course.user_agent},
-            "crawler": course.crawler,
-            "decision": course.decision.kind,
-            "reason": course.decision.reason,
-            "answered_by": _answered_by(course, outlook),
+            "request": {"method": method, "target": target, "user_agent": context.user_agent},
+            "crawler": context.crawler,
+            "decision": context.decision.kind,
+            "reason": context.decision.reason,
+            "answered_by": _answered_by(context, outlook),
         }
-        if course.target is not None and outlook is not None:
+        if context.target is not None and outlook is not None:
             told |= {
                 "page": {
-                    "url": course.target.url,
-                    "key": course.target.key,
-                    "variant": str(course.target.variant),
-                    "markdown": isinstance(course.decision, Render) and course.decision.markdown,
+                    "url": context.target.url,
+                    "key": context.target.key,
+                    "variant": str(context.target.variant),
+                    "markdown": isinstance(context.decision, Render) and context.decision.markdown,
                 },
                 "freshness": {
                     "ttl_seconds": outlook.ttl,
@@ -158,9 +158,9 @@ class Explanations:
         return told
 
 
-def _answered_by(course: Course, outlook: Outlook | None) -> str:
-    if isinstance(course.decision, Refuse):
-        return f"the proxy: {course.decision.error.status}"
+def _answered_by(context: RequestContext, outlook: Outlook | None) -> str:
+    if isinstance(context.decision, Refuse):
+        return f"the proxy: {context.decision.error.status}"
     if outlook is None:
         return "the origin"
     if outlook.shown is not None:

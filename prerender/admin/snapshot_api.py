@@ -15,7 +15,7 @@ from prerender.admin import shapes
 from prerender.admin.api import number
 from prerender.admin.differences import compare
 from prerender.browser.accessibility import lost
-from prerender.browser.rendered import Look
+from prerender.browser.rendered import Screenshot
 from prerender.rendering.viewer import Viewer
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import text_of
@@ -112,11 +112,11 @@ class Pages:
     async def picture(self, request: web.Request) -> web.Response:
         """What a person sees, what a crawler sees, or the image of a link preview: a PNG."""
         entry = await self._entry(request)
-        look = await self._look(request.path.rpartition("/")[2], entry)
+        screenshot = await self._screenshot(request.path.rpartition("/")[2], entry)
         headers = {"Cache-Control": "private, max-age=60", "X-Content-Type-Options": "nosniff"}
-        return web.Response(body=look.png, content_type="image/png", headers=headers)
+        return web.Response(body=screenshot.png, content_type="image/png", headers=headers)
 
-    async def _look(self, name: str, entry: Entry) -> Look:
+    async def _screenshot(self, name: str, entry: Entry) -> Screenshot:
         target = self._target(entry)
         if name == "user.png":
             return await self._viewer.user(target, entry.snapshot.etag)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from prerender.admin.api import Api
-from prerender.admin.auth import Guard
+from prerender.admin.auth import AdminAuth
 from prerender.admin.crawlers import Crawlers
 from prerender.admin.figures import Figures
 from prerender.admin.files import DashboardFiles
@@ -47,9 +47,9 @@ async def dashboard(
     telemetry.requests.subscribe(recent.request)
     telemetry.renders.subscribe(figures.render)
     telemetry.renders.subscribe(recent.render)
-    guard = Guard(settings.admin.token, settings.admin.hosts)
+    auth = AdminAuth(settings.admin.token, settings.admin.hosts)
     app.on_response_prepare.append(_without_versions)
-    app.middlewares.append(guard.middleware)
+    app.middlewares.append(auth.middleware)
     app.middlewares.append(as_problems)
     Api(
         public=settings.public_url,
@@ -61,7 +61,7 @@ async def dashboard(
         recent=recent,
         crawlers=crawlers,
         purging=purging,
-        guard=guard,
+        auth=auth,
     ).add_to(app)
     Pages(settings.public_url, tracking, store, histories, viewer).add_to(app)
     DashboardFiles().add_to(app)

@@ -22,9 +22,9 @@ from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools,
 from prerender.browser.fair_share import FLOOD, MOST_FRAMES
 from prerender.browser.rendered import (
     Departed,
-    Look,
     Rendered,
     Resource,
+    Screenshot,
     Seen,
     SerializeOptions,
 )
@@ -212,7 +212,7 @@ class Page:
         scripts: bool,
         height: int = 0,
         variant: Variant = ORDINARY,
-    ) -> Look:
+    ) -> Screenshot:
         """Open ``url`` and take a picture; the caller sets a limit, and the page is not used again.
 
         Without ``scripts`` none of the page's run. ``height`` in CSS pixels; 0: as high as the page.
@@ -243,7 +243,7 @@ class Page:
         status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
         if status not in PAGE_STATUSES:
             raise RenderError(f"{url}: shows a document with status {status}")
-        return Look(b64decode(picture["data"]), str(text), await self.announced())
+        return Screenshot(b64decode(picture["data"]), str(text), await self.announced())
 
     async def listen(
         self, url: str, visit: Visit, *, timeout: float, budget: float, patience: float

@@ -103,7 +103,7 @@ class Departed:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Screenshot:
     """What a page looks like: a PNG, the text that is seen, and what a screen reader says of it."""
 
     png: bytes

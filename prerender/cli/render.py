@@ -11,7 +11,7 @@ from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
 from prerender.rendering import opening
 from prerender.snapshots.markdown.convert import markdown_of
-from prerender.snapshots.snapshot import Answer, Target
+from prerender.snapshots.snapshot import SnapshotResult, Target
 from prerender.urls.addresses import pretty_of
 
 
@@ -39,26 +39,26 @@ def run(options: argparse.Namespace) -> int:
     target = Target.of(settings.public_url, pretty_of(url))
     common.quiet_logs(settings.log)
     try:
-        answer, picture = common.run(_rendered(settings, target, pictured=bool(options.screenshot)))
+        result, picture = common.run(_rendered(settings, target, pictured=bool(options.screenshot)))
     except ConfigError:
         raise
     except PrerenderError as error:
         terminal.say(f"prerender: {failure(target, error)}")
         return FAILED
-    snapshot = answer.snapshot
+    snapshot = result.snapshot
     if snapshot.status != 200 and not options.json:
         headers = "".join(f", {name}: {value}" for name, value in snapshot.headers)
         terminal.say(f"prerender: {target.url}: status {snapshot.status}{headers}")
     if options.screenshot is not None:
         _write(options.screenshot, picture)
     if options.json:
-        result: bytes | str = terminal.as_json(_told(target, answer))
+        printed: bytes | str = terminal.as_json(_told(target, result))
     else:
-        result = markdown_of(snapshot.body, target.url) if options.markdown else snapshot.body
+        printed = markdown_of(snapshot.body, target.url) if options.markdown else snapshot.body
     if options.output is not None:
-        _write(options.output, result if isinstance(result, bytes) else result.encode())
+        _write(options.output, printed if isinstance(printed, bytes) else printed.encode())
         return 0
-    return 0 if terminal.write(result) else FAILED
+    return 0 if terminal.write(printed) else FAILED
 
 
 def _write(file: Path, data: bytes) -> None:
@@ -68,18 +68,20 @@ def _write(file: Path, data: bytes) -> None:
         raise PrerenderError(f"{file}: cannot be written: {error.strerror}") from error
 
 
-async def _rendered(settings: Settings, target: Target, *, pictured: bool) -> tuple[Answer, bytes]:
+async def _rendered(
+    settings: Settings, target: Target, *, pictured: bool
+) -> tuple[SnapshotResult, bytes]:
     async with opening.rendering(settings) as parts:
-        answer = await parts.renderer.snapshot(target)
+        result = await parts.renderer.snapshot(target)
         picture = b""
         if pictured:
             viewer = opening.viewer_of(settings, parts)
-            picture = (await viewer.user(target, answer.snapshot.etag)).png
-        return answer, picture
+            picture = (await viewer.user(target, result.snapshot.etag)).png
+        return result, picture
 
 
-def _told(target: Target, answer: Answer) -> dict[str, object]:
-    snapshot, timings = answer.snapshot, answer.timings
+def _told(target: Target, result: SnapshotResult) -> dict[str, object]:
+    snapshot, timings = result.snapshot, result.timings
     return {
         "url": target.url,
         "status": snapshot.status,

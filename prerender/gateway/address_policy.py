@@ -48,7 +48,7 @@ def unwrapped(address: Address) -> Address:
     return address.ipv4_mapped or address.sixtofour or address
 
 
-class Guard:
+class AddressPolicy:
     """Says who may be reached: public addresses, and what ``allow`` lists, but not what ``deny`` lists.
 
     With ``only_listed`` nobody but those in ``allow``.
@@ -62,7 +62,7 @@ class Guard:
         self._only_listed = only_listed
 
     @classmethod
-    def only(cls, url: URL) -> "Guard":
+    def only(cls, url: URL) -> "AddressPolicy":
         """Lets pass the host and port of one URL, at any address, and nothing else."""
         return cls(Hosts([str(url.origin())]), only_listed=True)
 

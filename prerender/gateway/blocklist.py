@@ -17,7 +17,7 @@ def trackers() -> Hosts:
     return Hosts(f"*.{line}" for line in lines if line)
 
 
-class Policy:
+class Blocklist:
     """Leaves out the hosts of ``deny``, trackers that are not in ``allow``, and types of resources.
 
     ``block_types`` are names of ``destination.TYPES``.

@@ -13,7 +13,7 @@ from aiohttp import AddrInfoType, ClientRequest, TCPConnector
 from aiohttp.abc import AbstractResolver
 from aiohttp.connector import Connection
 
-from prerender.gateway.address_policy import Forbidden, Guard
+from prerender.gateway.address_policy import AddressPolicy, Forbidden
 
 _DNS_CACHE_SECONDS = 10
 # Host and port of the request for which sockets are being opened.
@@ -23,7 +23,7 @@ _PEER: ContextVar[tuple[str, int]] = ContextVar("peer")
 class CheckedConnector(TCPConnector):
     """Connects only to what ``policy`` allows; all other requests fail with Forbidden."""
 
-    def __init__(self, policy: Guard, resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, policy: AddressPolicy, resolver: AbstractResolver | None = None) -> None:
         super().__init__(
             limit=0,
             resolver=resolver,

@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.gateway import websocket
-from prerender.gateway.address_policy import Forbidden, Guard
+from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.upstream import Upstream, send
 from prerender.gateway.visit import Exchange, Visit
 from prerender.http import caching
@@ -56,7 +56,7 @@ class Egress:
         public: URL,
         upstream: Upstream,
         third_parties: ClientSession,
-        guard: Guard,
+        addresses: AddressPolicy,
         *,
         marked: bool = True,
     ) -> None:
@@ -64,7 +64,7 @@ class Egress:
         self._address = fields.mark if marked else fields.direct
         self._upstream = upstream
         self._third_parties = third_parties
-        self._guard = guard
+        self._addresses = addresses
 
     def is_own(self, host: str, port: int) -> bool:
         """Whether a host is the site's. Plain and TLS are the same site: what its http:// URLs would
@@ -111,7 +111,7 @@ class Egress:
             fields.publish_all(headers, self._upstream.base, self._public)
 
     def _checked(self, ask: Ask, target: str) -> URL:
-        self._guard.check(ask.host, ask.port)
+        self._addresses.check(ask.host, ask.port)
         return URL(f"{ask.request.scheme}://{ask.request.host}/#{target}", encoded=True)
 
 

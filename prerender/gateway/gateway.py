@@ -23,9 +23,9 @@ from yarl import URL
 
 from prerender.errors import OriginError
 from prerender.gateway import websocket
-from prerender.gateway.address_policy import Forbidden, Guard
+from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.assets import Assets
-from prerender.gateway.blocklist import Policy
+from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.certificate import Certificate
 from prerender.gateway.destination import destination
 from prerender.gateway.egress import Ask, Egress, host_and_port
@@ -33,7 +33,7 @@ from prerender.gateway.listener import http_server
 from prerender.gateway.needed import Needed
 from prerender.gateway.peer import Owner, Peers
 from prerender.gateway.plain import Plain
-from prerender.gateway.stubs import stand_in
+from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
 from prerender.http import caching
@@ -68,8 +68,8 @@ class NetworkRules:
     answers are kept for the next render (0: none). ``marked``: the site can tell who asks.
     ``optional``: patterns of the site's requests that a snapshot can do without."""
 
-    guard: Guard = field(default_factory=Guard)
-    policy: Policy = field(default_factory=Policy)
+    addresses: AddressPolicy = field(default_factory=AddressPolicy)
+    blocklist: Blocklist = field(default_factory=Blocklist)
     limits: VisitLimits = field(default_factory=VisitLimits)
     cache_bytes: int = 0
     marked: bool = True
@@ -88,9 +88,9 @@ class Gateway:
     ) -> None:
         self._public = public
         self._rules = rules
-        self._egress = Egress(public, upstream, third_parties, rules.guard, marked=rules.marked)
+        self._egress = Egress(public, upstream, third_parties, rules.addresses, marked=rules.marked)
         self.assets = Assets(self._egress, rules.cache_bytes)
-        self._needed = Needed(public, rules.guard.allow, rules.optional)
+        self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
         self._visits: dict[int, Visit] = {}
         self._peers: Peers | None = None
@@ -130,7 +130,7 @@ class Gateway:
         ports = {"http": self.plain_port, "https": self.tls_port}
         # The first rule that fits counts, so those for one host come before those for all.
         rules = {
-            origin.authority: ports[origin.scheme] for origin in self._rules.guard.allow.origins
+            origin.authority: ports[origin.scheme] for origin in self._rules.addresses.allow.origins
         }
         rules |= {
             f"*:{self._public.port}": ports[self._public.scheme],
@@ -206,9 +206,9 @@ class Gateway:
     ) -> StreamResponse:
         host, port = host_and_port(request)
         own = self._egress.is_own(host, port)
-        reason = self._rules.policy.unwanted_type(exchange.destination)
+        reason = self._rules.blocklist.unwanted_type(exchange.destination)
         if not own:
-            reason = reason or self._rules.policy.unwanted_host(host, port)
+            reason = reason or self._rules.blocklist.unwanted_host(host, port)
         if reason:
             return _left_out(request, exchange, reason)
         headers = fields.end_to_end(request.headers)
@@ -278,9 +278,7 @@ def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = True
     exchange.reason = reason
     log.debug("request of a page left out", url=exchange.url, reason=reason)
-    answer = (
-        _refusal() if websocket.is_upgrade(request) else stand_in(request, exchange.destination)
-    )
+    answer = _refusal() if websocket.is_upgrade(request) else stub(request, exchange.destination)
     exchange.status = answer.status
     return answer
 

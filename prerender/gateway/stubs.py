@@ -45,7 +45,7 @@ _GRANTED = {
 }
 
 
-def stand_in(request: BaseRequest, destination: str) -> Plain:
+def stub(request: BaseRequest, destination: str) -> Plain:
     """The answer to a request that was left out, readable for every origin."""
     headers = {"Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "cross-origin"}
     for asked, granted in _GRANTED.items():

@@ -31,7 +31,7 @@ from yarl import URL
 
 from prerender.errors import OriginError, OriginTimeout
 from prerender.gateway import websocket
-from prerender.gateway.address_policy import Guard
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connector import CheckedConnector
 from prerender.gateway.failures import reason_of
 from prerender.gateway.listener import MAX_HEADERS
@@ -116,7 +116,7 @@ class Upstream:
 
 
 def open_session(
-    policy: Guard,
+    policy: AddressPolicy,
     connect_timeout: float,
     timeout: float,
     resolver: AbstractResolver | None = None,

@@ -35,7 +35,7 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.variants import Vary
-from prerender.telemetry.records import Channel, Course, RequestRecord
+from prerender.telemetry.records import Channel, RequestContext, RequestRecord
 
 _REMEMBERED_TARGETS = 1024
 _REMEMBERED_CLIENTS = 1024
@@ -105,45 +105,45 @@ class Handler:
         decision = self._decide(request, crawler)
         remote = self._clients.address_of(request)
         trace = self._trace(request)
-        course = Course(began, remote, user_agent, crawler, trace=trace, decision=decision)
+        context = RequestContext(began, remote, user_agent, crawler, trace=trace, decision=decision)
         CURRENT.set(trace)
         try:
-            await self._answer(request, course)
+            await self._answer(request, context)
         except (BadMessage, CutShort, CancelledError) as error:
-            course.error = error
+            context.error = error
             raise
         except Refused as error:
-            course.error = error
-            log.debug("refused", target=request.target, user_agent=course.user_agent)
+            context.error = error
+            log.debug("refused", target=request.target, user_agent=context.user_agent)
             await request.answer(error_response(error))
         except PrerenderError as error:
-            course.error = error
+            context.error = error
             log.warning("request failed", target=request.target, error=str(error))
             await request.answer(error_response(error))
         except Exception as error:
-            course.error = error
+            context.error = error
             log.exception("request failed by a mistake of ours", target=request.target)
             if request.started:
                 raise CutShort("a mistake of ours") from None
             await request.answer(error_response(PrerenderError()))
         finally:
-            self._records(course.record(request))
+            self._records(context.record(request))
             # Its traceback holds this frame, and with it all that was on its way.
-            course.error = None
+            context.error = None
 
-    async def considered(self, request: Request) -> Course:
+    async def considered(self, request: Request) -> RequestContext:
         """What would be done with a request, as far as it is decided here. Nothing is."""
         user_agent, crawler = self._client(request.headers)
         decision = self._decide(request, crawler)
         remote = self._clients.address_of(request)
-        course = Course(
+        context = RequestContext(
             time.perf_counter(), remote, user_agent, crawler, trace=None, decision=decision
         )
         if isinstance(decision, Render):
-            course.decision = decision = await self._second_look(request, decision)
+            context.decision = decision = await self._second_look(request, decision)
         if isinstance(decision, Render):
-            course.target = self._target_of(request, decision)
-        return course
+            context.target = self._target_of(request, decision)
+        return context
 
     def _trace(self, request: Request) -> TraceContext | None:
         """The trace that the request belongs to, with a span for it if spans are made."""
@@ -185,12 +185,12 @@ class Handler:
             return FOREIGN_HOST
         return decision
 
-    async def _answer(self, request: Request, course: Course) -> None:
-        if isinstance(course.decision, Render):
-            course.decision = await self._second_look(request, course.decision)
-        match course.decision:
+    async def _answer(self, request: Request, context: RequestContext) -> None:
+        if isinstance(context.decision, Render):
+            context.decision = await self._second_look(request, context.decision)
+        match context.decision:
             case Render() as decision:
-                await self._snapshot(request, decision, course)
+                await self._snapshot(request, decision, context)
             case Refuse(error):
                 raise error
             case _:
@@ -211,20 +211,20 @@ class Handler:
                 return OPTED_OUT
         return decision
 
-    async def _snapshot(self, request: Request, decision: Render, course: Course) -> None:
-        target = course.target = self._target_of(request, decision)
+    async def _snapshot(self, request: Request, decision: Render, context: RequestContext) -> None:
+        target = context.target = self._target_of(request, decision)
         try:
             snapshots = self._markdown if decision.markdown else self._snapshots
-            answer = snapshots.fresh(target) or await snapshots.snapshot(target)
-            course.answer = answer
+            result = snapshots.fresh(target) or await snapshots.snapshot(target)
+            context.result = result
         except NotRenderable as reason:
             # An image, an error of the origin: its own answer, for the pretty URL.
-            course.detail = str(reason)
-            log.debug("not rendered", url=target.url, reason=course.detail)
+            context.detail = str(reason)
+            log.debug("not rendered", url=target.url, reason=context.detail)
             await self._forwarder.forward(request, target.path)
         else:
             vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
-            await request.answer(snapshot_response(request, answer, vary))
+            await request.answer(snapshot_response(request, result, vary))
 
     def _target_of(self, request: Request, decision: Render) -> Target:
         if self._vary is None:

@@ -12,7 +12,7 @@ from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
-from prerender.snapshots.snapshot import UNUSABLE, Answer, Timings
+from prerender.snapshots.snapshot import UNUSABLE, SnapshotResult, Timings
 
 if TYPE_CHECKING:
     from prerender.proxy.request import Request
@@ -71,14 +71,16 @@ def vary_line(names: Iterable[str]) -> bytes:
     return f"Vary: {fields}\r\n".encode() if fields else b""
 
 
-def snapshot_response(request: "Request", answer: Answer, vary: bytes = b"") -> WholeResponse:
+def snapshot_response(
+    request: "Request", result: SnapshotResult, vary: bytes = b""
+) -> WholeResponse:
     """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so.
 
     ``vary``: a line of vary_line().
     """
-    snapshot = answer.snapshot
+    snapshot = result.snapshot
     chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
-    fields = chosen.fields + _fields_of(answer) + vary
+    fields = chosen.fields + _fields_of(result) + vary
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
     if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
@@ -95,13 +97,13 @@ def snapshot_response(request: "Request", answer: Answer, vary: bytes = b"") -> 
     return WholeResponse(snapshot.status, fields + chosen.content_fields, chosen.body)
 
 
-def _fields_of(answer: Answer) -> bytes:
+def _fields_of(result: SnapshotResult) -> bytes:
     lines = _lines_of_cache(
-        answer.how, answer.stored, math.floor(answer.ttl), math.floor(answer.age), answer.detail
+        result.how, result.stored, math.floor(result.ttl), math.floor(result.age), result.detail
     )
-    if answer.how == "hit":
+    if result.how == "hit":
         return lines
-    return lines + f"Server-Timing: {server_timing(answer.timings)}\r\n".encode()
+    return lines + f"Server-Timing: {server_timing(result.timings)}\r\n".encode()
 
 
 @lru_cache(maxsize=1024)

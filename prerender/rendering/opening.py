@@ -18,8 +18,8 @@ from prerender.browser.supervisor import Limits as BrowserLimits
 from prerender.browser.trial import trial
 from prerender.config import Settings
 from prerender.errors import ConfigError
-from prerender.gateway.address_policy import Guard
-from prerender.gateway.blocklist import Policy
+from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import VisitLimits
@@ -86,12 +86,14 @@ async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
-            open_session(Guard.only(settings.origin_url), origin.connect_timeout, origin.timeout)
+            open_session(
+                AddressPolicy.only(settings.origin_url), origin.connect_timeout, origin.timeout
+            )
         )
         upstream = Upstream(session, settings.origin_url)
         rules = replace(_rules(settings), marked=marked, optional=settings.render.optional)
         third_parties = await stack.enter_async_context(
-            open_session(rules.guard, origin.connect_timeout, origin.timeout)
+            open_session(rules.addresses, origin.connect_timeout, origin.timeout)
         )
         gateway = await stack.enter_async_context(
             Gateway.open(settings.public_url, upstream, third_parties, rules)
@@ -128,8 +130,8 @@ def _rules(settings: Settings) -> NetworkRules:
     network = settings.network
     allow, deny = Hosts(network.allow), Hosts(network.deny)
     return NetworkRules(
-        guard=Guard(allow, deny, only_listed=network.third_parties == "listed"),
-        policy=Policy(
+        addresses=AddressPolicy(allow, deny, only_listed=network.third_parties == "listed"),
+        blocklist=Blocklist(
             allow=allow,
             deny=deny,
             block_trackers=network.block_trackers,

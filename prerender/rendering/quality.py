@@ -25,7 +25,7 @@ from prerender.rendering.verdict import (
     judge,
     lacks_its_subject,
 )
-from prerender.snapshots.asset_fingerprint import shell_of
+from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.freshness import page_ttl
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, Target, etag_of
@@ -102,7 +102,7 @@ class Judge:
             facts=facts,
             ttl=page_ttl(rendered.cache_ttls),
             tags=tags_of([*document.headers.getall("Cache-Tag", ()), *rendered.cache_tags]),
-            shell=shell_of(document.body),
+            asset_fingerprint=asset_fingerprint_of(document.body),
         )
 
     def _is_elsewhere(self, visit: Visit, rendered: Rendered) -> bool:

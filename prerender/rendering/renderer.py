@@ -18,7 +18,7 @@ from prerender.gateway.visit import Document, Visit
 from prerender.rendering.quality import Judge, WhenMoved
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.coalesced import begun
-from prerender.snapshots.snapshot import Answer, Target, Timings
+from prerender.snapshots.snapshot import SnapshotResult, Target, Timings
 
 _ATTEMPTS = 2
 _PAUSE_SECONDS = 0.2
@@ -69,7 +69,7 @@ class Renderer:
             settings.when_moved,
         )
 
-    async def snapshot(self, target: Target) -> Answer:
+    async def snapshot(self, target: Target) -> SnapshotResult:
         """Render a target. Raises RenderError, OriginError or NotRenderable."""
         limit = self._settings.timeout
         try:
@@ -78,7 +78,7 @@ class Renderer:
         except TimeoutError:
             raise RenderTimeout(f"{target.url}: not rendered in {limit:g} s") from None
 
-    async def _snapshot(self, target: Target) -> Answer:
+    async def _snapshot(self, target: Target) -> SnapshotResult:
         started = time.monotonic()
         deadline = started + self._settings.timeout
         # Before the origin is asked: who is not admitted costs it nothing and is told at once.
@@ -88,7 +88,7 @@ class Renderer:
             if page.status // 100 == 3:
                 location = page.headers["Location"]
                 snapshot = self._judge.redirect(target, page.status, location, time.time())
-                return Answer(snapshot, timings=Timings(document=fetched - started))
+                return SnapshotResult(snapshot, timings=Timings(document=fetched - started))
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     rendered, visit, queue = await self._render(place, target, page, deadline)
@@ -124,7 +124,7 @@ class Renderer:
             virtual_ms=round(rendered.settled.virtual_seconds * 1000),
             real_ms=round((time.monotonic() - started) * 1000),
         )
-        return Answer(snapshot, timings=timings)
+        return SnapshotResult(snapshot, timings=timings)
 
     async def _fetch(self, target: Target) -> Document:
         try:

@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.browser.pool import Pool
-from prerender.browser.rendered import Look
+from prerender.browser.rendered import Screenshot
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.gateway import Gateway
@@ -56,7 +56,7 @@ class Viewer:
         self._seen = BoundedMemoryCache(_KEPT_BYTES)
         self._turn = asyncio.Lock()
 
-    async def user(self, target: Target, version: str) -> Look:
+    async def user(self, target: Target, version: str) -> Screenshot:
         """The page as a person sees it now. Raises RenderError, OriginError and NotRenderable.
 
         ``version``: one that was seen with another version of the snapshot does not count.
@@ -77,11 +77,11 @@ class Viewer:
 
         return await self._look(f"user {target.key} {version}", target, fetch, scripts=True)
 
-    async def crawler(self, target: Target, snapshot: Snapshot) -> Look:
+    async def crawler(self, target: Target, snapshot: Snapshot) -> Screenshot:
         """The snapshot as a crawler sees it that runs no scripts. Raises RenderError."""
         return await self._static(f"crawler {target.key} {snapshot.etag}", target, snapshot.body)
 
-    async def preview(self, target: Target, image: str) -> Look:
+    async def preview(self, target: Target, image: str) -> Screenshot:
         """The picture of a link preview, as large as networks show it. Raises RenderError."""
         quoted = image.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
         body = (
@@ -90,7 +90,7 @@ class Viewer:
         )
         return await self._static(f"preview {target.key} {image}", target, body.encode(), 670)
 
-    async def _static(self, name: str, target: Target, body: bytes, height: int = 0) -> Look:
+    async def _static(self, name: str, target: Target, body: bytes, height: int = 0) -> Screenshot:
         async def made() -> Document:
             return Document(200, CIMultiDict({"Content-Type": _HTML}), body)
 
@@ -98,10 +98,10 @@ class Viewer:
 
     async def _look(
         self, name: str, target: Target, fetch: Fetching, *, scripts: bool, height: int = 0
-    ) -> Look:
+    ) -> Screenshot:
         deadline = time.monotonic() + self._limits.timeout
         async with self._turn:
-            if isinstance(seen := self._seen.peek(name), Look):
+            if isinstance(seen := self._seen.peek(name), Screenshot):
                 return seen
             left = deadline - time.monotonic()
             try:

@@ -2,8 +2,8 @@
 
 The index has ``format`` 1, ``site``, and ``pages``: objects with ``page`` (path, query and ``#!``
 fragment), ``file``, ``status``, ``headers``, ``etag``, ``last_modified`` and ``made`` (Unix seconds),
-``ttl``, ``tags``, ``shell`` and ``text_length``. Files have the time when the content last changed, for
-Last-Modified.
+``ttl``, ``tags``, ``asset_fingerprint`` and ``text_length``.
+The modification time of each file is when its content last changed, for Last-Modified.
 """
 
 import gzip
@@ -40,7 +40,7 @@ class Archived:
     made: float
     ttl: float | None
     tags: tuple[str, ...]
-    shell: str
+    asset_fingerprint: str
     text_length: int
 
     @classmethod
@@ -56,7 +56,7 @@ class Archived:
             made=made,
             ttl=snapshot.ttl,
             tags=snapshot.tags,
-            shell=snapshot.shell,
+            asset_fingerprint=snapshot.asset_fingerprint,
             text_length=snapshot.facts.text_length,
         )
 
@@ -74,7 +74,7 @@ class Archived:
                 made=float(told["made"]),
                 ttl=None if told["ttl"] is None else float(told["ttl"]),
                 tags=tuple(map(str, told["tags"])),
-                shell=str(told["shell"]),
+                asset_fingerprint=str(told["asset_fingerprint"]),
                 text_length=int(told["text_length"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -98,7 +98,7 @@ class Archived:
             facts=Facts(settled="imported", text_length=self.text_length),
             ttl=self.ttl,
             tags=self.tags,
-            shell=self.shell,
+            asset_fingerprint=self.asset_fingerprint,
         )
 
 

@@ -1,4 +1,4 @@
-"""The shell of a document: the scripts and styles it asks for, which change when a site is deployed."""
+"""Asset fingerprint: a digest of the scripts and styles of a document, which changes with a deploy."""
 
 import re
 from hashlib import blake2b
@@ -11,7 +11,7 @@ _SCRIPTS_AND_STYLES = re.compile(
 )
 
 
-def shell_of(document: bytes) -> str:
+def asset_fingerprint_of(document: bytes) -> str:
     """A digest of the URLs of a document's scripts and styles in their order; '' if it has none."""
     urls = [script or style for script, style in _SCRIPTS_AND_STYLES.findall(document)]
     return blake2b(b"\0".join(urls), digest_size=8).hexdigest() if urls else ""

@@ -29,7 +29,7 @@ from prerender.snapshots.freshness import (
 )
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.retries import Retries
-from prerender.snapshots.snapshot import UNUSABLE, Answer, Snapshot, Snapshots, Target
+from prerender.snapshots.snapshot import UNUSABLE, Snapshot, SnapshotResult, Snapshots, Target
 from prerender.snapshots.stores.store import Lease, Store
 
 Shown = Literal["fresh", "stale", "stale-if-error"]
@@ -85,26 +85,28 @@ class CachedSnapshots:
         self._refreshing = 0
         self._popular = popular
         self._renewal: asyncio.Task[None] | None = None
-        self._renewed_shell = ""
+        self._renewed_fingerprint = ""
         self._clock = clock
         self._kept = kept
         self._serve_incomplete = serve_incomplete
-        self._renders: Coalesced[Answer] = Coalesced()
+        self._renders: Coalesced[SnapshotResult] = Coalesced()
         self._retries = Retries(self._refresh_soon)
 
-    def fresh(self, target: Target) -> Answer | None:
+    def fresh(self, target: Target) -> SnapshotResult | None:
         """The kept snapshot if it is fresh. Costs microseconds: most requests end here."""
         now = self._clock()
         entry = self._store.peek(target.key, now)
         if entry is None or entry.expires <= now:
             return None
         self._store.memory_hits += 1
-        return Answer(entry.snapshot, "hit", age=now - entry.stored, ttl=entry.expires - now)
+        return SnapshotResult(
+            entry.snapshot, "hit", age=now - entry.stored, ttl=entry.expires - now
+        )
 
-    async def snapshot(self, target: Target) -> Answer:
+    async def snapshot(self, target: Target) -> SnapshotResult:
         """A kept snapshot or a new one. Raises RenderError, OriginError or NotRenderable."""
-        if answer := self.fresh(target):
-            return answer
+        if result := self.fresh(target):
+            return result
         if not self._freshness.ordinary(target.page):
             return await self._shared(target, lambda: self._render_only(target))
         old = await self._store.get(target.key)
@@ -119,7 +121,7 @@ class CachedSnapshots:
             target, lambda: self._render_if_nobody_does(target, self._patience)
         )
 
-    async def renew(self, target: Target) -> Answer:
+    async def renew(self, target: Target) -> SnapshotResult:
         """A new snapshot, whatever is kept; it is judged and kept like all others.
 
         Raises RenderError, OriginError or NotRenderable.
@@ -128,19 +130,19 @@ class CachedSnapshots:
             return await self._shared(target, lambda: self._render_only(target))
         return await self._shared(target, lambda: self._render_anyway(target))
 
-    async def _render_only(self, target: Target) -> Answer:
-        answer = await self._inner.snapshot(target)
-        return self._usable(target, answer)
+    async def _render_only(self, target: Target) -> SnapshotResult:
+        result = await self._inner.snapshot(target)
+        return self._usable(target, result)
 
-    def _usable(self, target: Target, answer: Answer) -> Answer:
+    def _usable(self, target: Target, result: SnapshotResult) -> SnapshotResult:
         """An answer that is not stored. Raises IncompletePage unless it may be shown."""
-        facts = answer.snapshot.facts
+        facts = result.snapshot.facts
         if facts.verdict in UNUSABLE and not facts.lasting and not self._serve_incomplete:
             raise IncompletePage(f"{target.url}: {facts.why}", facts.verdict)
         detail = "" if facts.verdict == "complete" else facts.verdict
-        return replace(answer, detail=detail)
+        return replace(result, detail=detail)
 
-    async def _render_anyway(self, target: Target) -> Answer:
+    async def _render_anyway(self, target: Target) -> SnapshotResult:
         async with self._store.lease(target.key, self._patience) as lease:
             return await self._render(target, lease)
 
@@ -180,15 +182,17 @@ class CachedSnapshots:
         """Whether a new one is made while an entry is shown."""
         return shown == "stale" and now >= entry.retry
 
-    def _hit(self, entry: Entry, now: float, detail: str = "") -> Answer:
+    def _hit(self, entry: Entry, now: float, detail: str = "") -> SnapshotResult:
         age = max(0.0, now - entry.stored)
-        return Answer(entry.snapshot, "hit", age=age, ttl=entry.expires - now, detail=detail)
+        return SnapshotResult(
+            entry.snapshot, "hit", age=age, ttl=entry.expires - now, detail=detail
+        )
 
     async def _shared(
-        self, target: Target, work: Callable[[], Coroutine[Any, Any, Answer]]
-    ) -> Answer:
-        answer, joined = await self._renders.run(target.key, work)
-        return replace(answer, how="coalesced") if joined and answer.how == "miss" else answer
+        self, target: Target, work: Callable[[], Coroutine[Any, Any, SnapshotResult]]
+    ) -> SnapshotResult:
+        result, joined = await self._renders.run(target.key, work)
+        return replace(result, how="coalesced") if joined and result.how == "miss" else result
 
     def _refresh_soon(self, target: Target) -> bool:
         """Render in the background, if not too many are at it already; returns False then.
@@ -202,13 +206,13 @@ class CachedSnapshots:
         self._renders.start(target.key, lambda: self._refresh(target))
         return True
 
-    async def _refresh(self, target: Target) -> Answer:
+    async def _refresh(self, target: Target) -> SnapshotResult:
         try:
             return await self._render_if_nobody_does(target, 0)
         finally:
             self._refreshing -= 1
 
-    async def _render_if_nobody_does(self, target: Target, patience: float) -> Answer:
+    async def _render_if_nobody_does(self, target: Target, patience: float) -> SnapshotResult:
         """Render, or have what another replica renders, if that takes no longer than ``patience``."""
         async with self._store.lease(target.key, patience) as lease:
             # Whoever had the lease before, or was sooner in this process, may have kept something.
@@ -218,9 +222,9 @@ class CachedSnapshots:
                 return replace(self._hit(lease.entry, now), how="coalesced")
             return await self._render(target, lease)
 
-    async def _render(self, target: Target, lease: Lease) -> Answer:
+    async def _render(self, target: Target, lease: Lease) -> SnapshotResult:
         try:
-            answer = await self._inner.snapshot(target)
+            result = await self._inner.snapshot(target)
         except NotRenderable as reason:
             if not reason.origin_failed:
                 # What was here is no page any more.
@@ -231,9 +235,9 @@ class CachedSnapshots:
             if isinstance(error, EmptyPage):
                 self._retries.failed(target)
             return await self._despite(error, target, lease)
-        return await self._keep(answer, target, lease)
+        return await self._keep(result, target, lease)
 
-    async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> Answer:
+    async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> SnapshotResult:
         """The old snapshot although there is no new one. Raises ``error`` if it is too old."""
         old = await self._store.current(target.key, lease.entry)
         if old is None or self._clock() >= old.expires + self._freshness.stale_if_error:
@@ -241,16 +245,16 @@ class CachedSnapshots:
         log.warning("snapshot not renewed", url=target.url, reason=str(error))
         return await self._stay(old, lease, "failed")
 
-    async def _stay(self, old: Entry, lease: Lease, why: str) -> Answer:
+    async def _stay(self, old: Entry, lease: Lease, why: str) -> SnapshotResult:
         """Keep the old snapshot, with a note on when to try again."""
         now = self._clock()
         old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, lease.fence or 0))
         await self._store.set(old, self._freshness.kept(self._freshness.ttl))
         return replace(self._hit(old, now), how="kept", detail=why)
 
-    async def _keep(self, answer: Answer, target: Target, lease: Lease) -> Answer:
+    async def _keep(self, result: SnapshotResult, target: Target, lease: Lease) -> SnapshotResult:
         """Put a new snapshot in the place of the old one, if it is good enough."""
-        snapshot = answer.snapshot
+        snapshot = result.snapshot
         old = await self._store.current(target.key, lease.entry)
         now = self._clock()
         verdict = snapshot.facts.verdict
@@ -261,9 +265,9 @@ class CachedSnapshots:
         if old is not None and (refused := self._refused(old, snapshot, now)):
             log.warning("snapshot not replaced", url=target.url, reason=refused)
             kept = await self._stay(replace(old, refusals=old.refusals + 1), lease, refused)
-            return replace(kept, timings=answer.timings)
+            return replace(kept, timings=result.timings)
         if verdict in UNUSABLE and not snapshot.facts.lasting:
-            return self._usable(target, answer)
+            return self._usable(target, result)
         same = old is not None and old.snapshot.etag == snapshot.etag
         if same and old is not None:
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
@@ -274,7 +278,7 @@ class CachedSnapshots:
             if old is not None and not snapshot.facts.partial:
                 # It may not be kept any more, or it is gone.
                 await self._store.delete(target.key)
-            return replace(answer, snapshot=snapshot, detail=detail)
+            return replace(result, snapshot=snapshot, detail=detail)
         snapshot = await self._with_codings(snapshot, old)
         await self._watch_for_deploys(old, snapshot)
         entry = Entry(
@@ -291,7 +295,7 @@ class CachedSnapshots:
         if stored:
             self._kept(target, "" if old is None else old.snapshot.etag, snapshot.etag)
         return replace(
-            answer, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
+            result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
         )
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
@@ -311,24 +315,33 @@ class CachedSnapshots:
 
     async def _watch_for_deploys(self, old: Entry | None, new: Snapshot) -> None:
         """Take all snapshots of the last deploy for stale when a page is seen to be of another one."""
-        before = old.snapshot.shell if old is not None else ""
-        if not self._freshness.deploys or not before or not new.shell or before == new.shell:
+        before = old.snapshot.asset_fingerprint if old is not None else ""
+        if (
+            not self._freshness.deploys
+            or not before
+            or not new.asset_fingerprint
+            or before == new.asset_fingerprint
+        ):
             return
         under_way = self._renewal is not None and not self._renewal.done()
-        if under_way and self._renewed_shell == before:
+        if under_way and self._renewed_fingerprint == before:
             return  # this is part of it
-        log.info("a deploy is seen: snapshots of the old one are stale", shell=before)
-        await self._store.purges.purge(Purge("shell", before, soft=True))
+        log.info("a deploy is seen: snapshots of the old one are stale", asset_fingerprint=before)
+        await self._store.purges.purge(Purge("asset_fingerprint", before, soft=True))
         if self._renewal is not None:
             self._renewal.cancel()
-        self._renewed_shell = before
+        self._renewed_fingerprint = before
         self._renewal = asyncio.create_task(self._renew_all(before), name=f"renewal of {before}")
 
-    async def _renew_all(self, shell: str) -> None:
+    async def _renew_all(self, asset_fingerprint: str) -> None:
         """One after the other, so that crawlers find room in the browser."""
         for target in self._popular():
             entry = await self._store.get(target.key)
-            if entry is None or entry.snapshot.shell != shell or self._clock() < entry.expires:
+            if (
+                entry is None
+                or entry.snapshot.asset_fingerprint != asset_fingerprint
+                or self._clock() < entry.expires
+            ):
                 continue
             work = partial(self._render_if_nobody_does, target, 0)
             try:

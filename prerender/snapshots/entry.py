@@ -88,7 +88,7 @@ class _Head:
     storable: bool
     ttl: float | None
     tags: tuple[str, ...]
-    shell: str
+    asset_fingerprint: str
     content_type: str
     facts: Facts
     bodies: tuple[tuple[str, int], ...]
@@ -114,7 +114,7 @@ def encode(entry: Entry) -> bytes:
         storable=snapshot.storable,
         ttl=snapshot.ttl,
         tags=snapshot.tags,
-        shell=snapshot.shell,
+        asset_fingerprint=snapshot.asset_fingerprint,
         content_type=snapshot.content_type,
         facts=snapshot.facts,
         bodies=tuple((coding, len(body)) for coding, body in bodies),
@@ -148,7 +148,7 @@ def decode(data: bytes) -> Entry:
         facts=head.facts,
         ttl=head.ttl,
         tags=head.tags,
-        shell=head.shell,
+        asset_fingerprint=head.asset_fingerprint,
         encoded=bodies[1:],
         content_type=head.content_type,
     )

@@ -49,7 +49,7 @@ class Row(NamedTuple):
     partial: bool
     problems: int
     generation: int
-    shell: str
+    asset_fingerprint: str
     tags: list[str]
     device: Device
     language: str
@@ -75,7 +75,7 @@ class Row(NamedTuple):
             facts.partial,
             sum(map(len, problems)),
             entry.generation,
-            snapshot.shell,
+            snapshot.asset_fingerprint,
             list(snapshot.tags),
             entry.variant.device,
             entry.variant.language,
@@ -229,7 +229,9 @@ class Selection:
         if not query.least_age <= age <= query.most_age:
             return None
         if row.generation < self._purges.generation:
-            verdict = self._purges.verdict(row.page, row.tags, row.shell, row.generation)
+            verdict = self._purges.verdict(
+                row.page, row.tags, row.asset_fingerprint, row.generation
+            )
             if verdict is not None:
                 if not verdict.soft:
                     return None

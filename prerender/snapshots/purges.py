@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from prerender.urls.patterns import matches
 
-Kind = Literal["url", "prefix", "pattern", "tag", "all", "shell"]
+Kind = Literal["url", "prefix", "pattern", "tag", "all", "asset_fingerprint"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # More are merged into purges of everything, the oldest first.
 MOST_RECORDS = 2000
@@ -28,8 +28,8 @@ _MOST_AHEAD = 86400 * 1_000_000
 class Purge:
     """What shall not be shown any more.
 
-    ``value`` is a page, the beginning of pages, a pattern of pages, a tag or a shell
-    (asset_fingerprint.py), according to ``kind``.
+    ``value`` is a page, the beginning of pages, a pattern of pages, a tag or an asset
+    fingerprint (asset_fingerprint.py), according to ``kind``.
     ``soft``: it counts as stale and may be shown until it has been rendered again.
     """
 
@@ -103,12 +103,16 @@ class Purges:
         return Purges(records)
 
     def verdict(
-        self, page: str, tags: Iterable[str], shell: str, generation: int
+        self, page: str, tags: Iterable[str], asset_fingerprint: str, generation: int
     ) -> Verdict | None:
         """What becomes of an entry; None if it is newer than all purges that mean it."""
         numbers = {True: 0, False: 0}
         for soft in numbers:
-            named = [Purge("all", "", soft), Purge("url", page, soft), Purge("shell", shell, soft)]
+            named = [
+                Purge("all", "", soft),
+                Purge("url", page, soft),
+                Purge("asset_fingerprint", asset_fingerprint, soft),
+            ]
             named += [Purge("tag", tag, soft) for tag in tags]
             numbers[soft] = max(self.records.get(purge, 0) for purge in named)
         for purge in self._searched:

@@ -138,8 +138,8 @@ class Snapshot:
 
     ``headers`` are those of the page itself, without validators and framing. ``last_modified`` (Unix
     seconds) is when the content last changed, which may be long before it was last rendered.
-    ``storable``: the origin allows that it is kept. ``ttl`` (seconds) and ``tags`` are the page's own
-    word on how long and under what names, ``shell`` tells which scripts and styles it came with.
+    ``storable``: the origin allows that it is kept. ``ttl`` (seconds) and ``tags`` are what the
+    page itself asks for; ``asset_fingerprint`` identifies the scripts and styles of its document.
     ``encoded``: the body by content coding. ``content_type`` is the field's value.
     """
 
@@ -152,7 +152,7 @@ class Snapshot:
     facts: Facts = Facts()
     ttl: float | None = None
     tags: tuple[str, ...] = ()
-    shell: str = ""
+    asset_fingerprint: str = ""
     encoded: tuple[tuple[str, bytes], ...] = ()
     content_type: str = HTML
 
@@ -220,7 +220,7 @@ def _digest(data: bytes) -> str:
 
 
 @dataclass(slots=True)  # not frozen: that would be a tenth of the cost of a cached answer
-class Answer:
+class SnapshotResult:
     """A snapshot, and how it was come by. ``age`` and ``ttl`` (what is left of it) in seconds.
 
     "hit" with a negative ``ttl``: a stale one, while a new one is made. "kept": the old snapshot,
@@ -239,6 +239,6 @@ class Answer:
 class Snapshots(Protocol):
     """What every layer offers to the one above it."""
 
-    async def snapshot(self, target: Target) -> Answer:
+    async def snapshot(self, target: Target) -> SnapshotResult:
         """The snapshot of a target. Raises RenderError, OriginError or NotRenderable."""
         ...

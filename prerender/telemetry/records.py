@@ -15,10 +15,10 @@ from prerender.config.types import CrawlerClass
 from prerender.http.head import BadMessage
 from prerender.http.trace_context import TraceContext, id_of
 from prerender.snapshots.snapshot import (
-    Answer,
     Facts,
     RenderVerdict,
     Snapshot,
+    SnapshotResult,
     Target,
     Timings,
 )
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class RequestRecord(NamedTuple):
-    """A request on the public listener, after its answer.
+    """A request on the public listener, after its result.
 
     ``time``: its arrival in Unix seconds; ``seconds``: from then until the last byte was handed to the
     kernel, or to our buffer for it; ``sent_bytes``: of the answer's head and body.
@@ -115,11 +115,11 @@ class Answered(Protocol):
         """The time until the origin's response head; None unless the request was forwarded."""
 
 
-class Course:
+class RequestContext:
     """What is noted of a request while it is answered; its record in the end."""
 
     __slots__ = (
-        "answer", "began", "crawler", "decision", "detail", "error", "remote", "target", "trace",
+        "began", "crawler", "decision", "detail", "error", "remote", "result", "target", "trace",
         "user_agent",
     )  # fmt: skip
 
@@ -140,7 +140,7 @@ class Course:
         self.trace = trace
         self.decision = decision
         self.target: Target | None = None
-        self.answer: Answer | None = None
+        self.result: SnapshotResult | None = None
         self.detail = ""
         self.error: BaseException | None = None
 
@@ -148,16 +148,16 @@ class Course:
         """The record of a request that has been answered, or given up, just now."""
         seconds = time.perf_counter() - self.began
         trace = self.trace
-        decision, answer, error = self.decision, self.answer, self.error
+        decision, result, error = self.decision, self.result, self.error
         cache: CacheWord = ""
         source: Source = "proxy" if request.origin_seconds is None else "origin"
         timings = facts = None
-        if answer is not None:
-            source, cache, self.detail = "snapshot", answer.how, answer.detail
-            facts = answer.snapshot.facts
+        if result is not None:
+            source, cache, self.detail = "snapshot", result.how, result.detail
+            facts = result.snapshot.facts
             if cache != "hit":
-                timings = answer.timings
-            elif answer.detail:
+                timings = result.timings
+            elif result.detail:
                 cache = "stale"
         elif error is not None and self.target is not None:
             cache = "error"

@@ -5,7 +5,7 @@ import time
 
 from prerender.errors import EmptyPage, NotRenderable, PrerenderError
 from prerender.http.trace_context import CURRENT, TraceContext
-from prerender.snapshots.snapshot import Answer, Snapshots, Target
+from prerender.snapshots.snapshot import SnapshotResult, Snapshots, Target
 from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
 
 
@@ -16,7 +16,7 @@ class RecordedSnapshots:
         self._inner = inner
         self._records = records
 
-    async def snapshot(self, target: Target) -> Answer:
+    async def snapshot(self, target: Target) -> SnapshotResult:
         """The snapshot of a target. Raises RenderError, OriginError or NotRenderable."""
         began = time.perf_counter()
         trace = CURRENT.get()
@@ -25,47 +25,47 @@ class RecordedSnapshots:
             # render may reach the origin. Set in the task of this render alone, which ends with it.
             trace = trace.successor()
             CURRENT.set(trace)
-        answer: Answer | None = None
+        result: SnapshotResult | None = None
         failure: BaseException | None = None
         try:
-            answer = await self._inner.snapshot(target)
+            result = await self._inner.snapshot(target)
         except BaseException as error:
             failure = error
             raise
         else:
-            return answer
+            return result
         finally:
             seconds = time.perf_counter() - began
-            self._records(_record(target, seconds, answer, failure, trace))
+            self._records(_record(target, seconds, result, failure, trace))
 
 
 def _record(
     target: Target,
     seconds: float,
-    answer: Answer | None,
+    result: SnapshotResult | None,
     failure: BaseException | None,
     trace: TraceContext | None,
 ) -> RenderRecord:
-    snapshot = None if answer is None else answer.snapshot
+    snapshot = None if result is None else result.snapshot
     return RenderRecord(
         time=time.time() - seconds,
         seconds=seconds,
         page=target,
-        outcome=_outcome(answer, failure),
+        outcome=_outcome(result, failure),
         error="" if failure is None else type(failure).__name__,
         reason=str(failure) if isinstance(failure, PrerenderError) else "",
         status=0 if snapshot is None else snapshot.status,
         bytes=0 if snapshot is None else len(snapshot.body),
-        timings=None if answer is None else answer.timings,
+        timings=None if result is None else result.timings,
         facts=None if snapshot is None else snapshot.facts,
         trace=trace,
         snapshot=snapshot,
     )
 
 
-def _outcome(answer: Answer | None, failure: BaseException | None) -> RenderOutcome:
-    if answer is not None:
-        snapshot = answer.snapshot
+def _outcome(result: SnapshotResult | None, failure: BaseException | None) -> RenderOutcome:
+    if result is not None:
+        snapshot = result.snapshot
         return "redirect" if snapshot.status // 100 == 3 else snapshot.facts.verdict
     if isinstance(failure, NotRenderable):
         return "not a page"

@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 from prerender.browser import chromium
 from prerender.config import Settings
 from prerender.errors import NotRenderable, OriginError, PrerenderError, StoreError
-from prerender.gateway.address_policy import Guard
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.http import headers
 from prerender.rendering import opening
@@ -191,7 +191,7 @@ async def _origin(settings: Settings) -> Line:
     started = time.monotonic()
     where = settings.origin.url
     remedy = "start the site's server, or mend [origin] url"
-    policy = Guard.only(settings.origin_url)
+    policy = AddressPolicy.only(settings.origin_url)
     async with open_session(policy, settings.origin.connect_timeout, _SECONDS) as session:
         try:
             async with (

@@ -148,12 +148,12 @@ async def test_a_session(locked: Proxy) -> None:
 
 
 def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    guarding = auth.Guard(TOKEN, ())
+    guarding = auth.AdminAuth(TOKEN, ())
 
     cookie = {"Cookie": f"{auth.COOKIE}={guarding.session()}"}
     request = make_mocked_request("GET", "/", headers=cookie)
     assert guarding.knows(request)
-    assert not auth.Guard("another-token-of-length", ()).knows(request)
+    assert not auth.AdminAuth("another-token-of-length", ()).knows(request)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + auth.SESSION_SECONDS + 1)
     assert not guarding.knows(request)

@@ -13,7 +13,7 @@ from yarl import URL
 
 from prerender.browser import chromium
 from prerender.browser.chromium import Chromium
-from prerender.gateway.address_policy import Guard
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.rendering import opening
@@ -101,7 +101,7 @@ async def test_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         await browser.close()
 
     async with (
-        open_session(Guard.only(origin), 1, 1) as session,
+        open_session(AddressPolicy.only(origin), 1, 1) as session,
         Gateway.open(public, Upstream(session, origin), session) as gateway,
     ):
         before = asyncio.all_tasks()

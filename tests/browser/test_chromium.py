@@ -33,7 +33,7 @@ from prerender.browser.context import BLANK, NOWHERE, STORAGE
 from prerender.browser.device import user_agent_override
 from prerender.browser.devtools import CommandFailed, Session
 from prerender.errors import BrowserGone
-from prerender.gateway.address_policy import Guard
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import Document
@@ -74,7 +74,7 @@ async def gateway(no_shared_browser: None, start_origin: StartOrigin) -> AsyncIt
     )
     origin = await start_origin(application)
     async with (
-        open_session(Guard.only(URL(origin.url)), 1, 60) as session,
+        open_session(AddressPolicy.only(URL(origin.url)), 1, 60) as session,
         Gateway.open(SITE, Upstream(session, URL(origin.url)), session) as gateway,
     ):
         yield gateway

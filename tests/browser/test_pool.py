@@ -333,13 +333,17 @@ async def test_a_helper_of_the_browser_dies_under_load(
 async def test_a_render_that_ends_while_its_browser_is_dying_does_not_count(seen: set[int]) -> None:
     """The kernel tells of the end of a process later than pages see their requests fail."""
     async with pool_of(1) as pool:
-        with pytest.raises(BrowserGone, match="process .* died"):
+
+        async def lose_network_process() -> None:
             async with pool.place() as place, pool.page(place, SECONDS):
                 seen.update(processes.sessions())
                 (network,) = processes.of_kind(max(seen), "network")
                 processes.kill(max(seen), "network")
                 # Without the event loop, which would be told.
                 network.wait(SECONDS)
+
+        with pytest.raises(BrowserGone, match=r"process .* died"):
+            await lose_network_process()
         await state(pool, "1 idle, 0 busy, 0 waiting")
         assert pool.browsers_started == 2
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.gateway.address_policy import Forbidden, Guard, is_public
+from prerender.gateway.address_policy import AddressPolicy, Forbidden, is_public
 
 PUBLIC = [
     "8.8.8.8",
@@ -102,14 +102,14 @@ NOT_PUBLIC = [
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public(address: str) -> None:
     assert is_public(ip_address(address))
-    Guard().check(address, 80)
+    AddressPolicy().check(address, 80)
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
     with pytest.raises(Forbidden):
-        Guard().check(address, 80)
+        AddressPolicy().check(address, 80)
 
 
 @given(address=st.ip_addresses())
@@ -126,9 +126,9 @@ def test_no_notation_makes_an_address_public(address: object) -> None:
 def test_odd_notations(host: str) -> None:
     """The client would not resolve them, but the system would: mostly to the loopback interface."""
     with pytest.raises(Forbidden, match="not an address in its ordinary notation"):
-        Guard().check(host, 80)
+        AddressPolicy().check(host, 80)
 
 
 @pytest.mark.parametrize("host", ["example.com", "localhost", "0x7f.1", "1.example", "a_b.c", ""])
 def test_names_are_left_to_the_resolver(host: str) -> None:
-    Guard().check(host, 80)
+    AddressPolicy().check(host, 80)

@@ -3,7 +3,7 @@
 import pytest
 from multidict import CIMultiDict
 
-from prerender.gateway.blocklist import Policy, trackers
+from prerender.gateway.blocklist import Blocklist, trackers
 from prerender.gateway.destination import destination
 from prerender.urls.hosts import Hosts
 
@@ -21,9 +21,9 @@ from prerender.urls.hosts import Hosts
     ],
 )
 def test_trackers(host: str) -> None:
-    assert Policy().unwanted_host(host, 443) == "a tracker"
-    assert not Policy(block_trackers=False).unwanted_host(host, 443)
-    assert not Policy(allow=Hosts([host])).unwanted_host(host, 443)
+    assert Blocklist().unwanted_host(host, 443) == "a tracker"
+    assert not Blocklist(block_trackers=False).unwanted_host(host, 443)
+    assert not Blocklist(allow=Hosts([host])).unwanted_host(host, 443)
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_content_is_not_left_out(host: str) -> None:
 
 
 def test_denied_hosts() -> None:
-    policy = Policy(allow=Hosts(["a.example"]), deny=Hosts(["*.example", "192.0.2.0/24"]))
+    policy = Blocklist(allow=Hosts(["a.example"]), deny=Hosts(["*.example", "192.0.2.0/24"]))
     assert policy.unwanted_host("a.example", 443) == "deny has its host"
     assert policy.unwanted_host("192.0.2.7", 443) == "deny has its host"
     assert not policy.unwanted_host("example.com", 443)
 
 
 def test_types() -> None:
-    policy = Policy(block_types=["image", "media"])
+    policy = Blocklist(block_types=["image", "media"])
     for kind in ("image", "audio", "video", "track"):
         assert policy.unwanted_type(kind)
     for kind in ("script", "style", "font", "empty", "document", ""):

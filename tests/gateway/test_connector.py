@@ -10,7 +10,7 @@ from aiohttp import ClientError, ClientSession, WSServerHandshakeError, web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from prerender.gateway.address_policy import Forbidden, Guard
+from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.upstream import open_session
 from prerender.urls.hosts import Hosts
 from tests.conftest import Site, StartOrigin
@@ -66,7 +66,7 @@ async def redirecting(start_origin: StartOrigin) -> Site:
     ["127.0.0.1", "localhost", "0.0.0.0", "0x7f.1", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]"],
 )
 async def test_no_notation_of_this_host_is_connected_to(host: str) -> None:
-    async with Canary.open() as canary, open_session(Guard(), 1, 5) as session:
+    async with Canary.open() as canary, open_session(AddressPolicy(), 1, 5) as session:
         assert await refusal(session, f"http://{host}:{canary.port}/")
         assert canary.touched == []
 
@@ -74,7 +74,7 @@ async def test_no_notation_of_this_host_is_connected_to(host: str) -> None:
 async def test_a_name_that_changes_its_address() -> None:
     """Each connection is checked by itself: what a name stood for before does not count."""
     names = Names(["127.0.0.1"], ["127.0.0.1", "::1"], ["::ffff:127.0.0.1", "10.0.0.1"])
-    async with Canary.open() as canary, open_session(Guard(), 1, 5, names) as session:
+    async with Canary.open() as canary, open_session(AddressPolicy(), 1, 5, names) as session:
         for number in range(3):
             url = f"http://{number}.example:{canary.port}/"
             assert (
@@ -85,7 +85,7 @@ async def test_a_name_that_changes_its_address() -> None:
 
 
 async def test_only_the_addresses_that_are_allowed_are_used() -> None:
-    policy = Guard(Hosts(["127.0.0.1"]), Hosts(["127.0.0.2"]))
+    policy = AddressPolicy(Hosts(["127.0.0.1"]), Hosts(["127.0.0.2"]))
     names = Names(["127.0.0.2", "127.0.0.1"])
     async with Canary.open() as canary, open_session(policy, 1, 5, names) as session:
         await refusal(session, f"http://a.example:{canary.port}/one")
@@ -94,7 +94,7 @@ async def test_only_the_addresses_that_are_allowed_are_used() -> None:
 
 async def test_the_origins_session_reaches_the_origin_only() -> None:
     async with Canary.open() as canary, Canary.open() as origin:
-        policy = Guard.only(URL(f"http://LOCALHOST.:{origin.port}/"))
+        policy = AddressPolicy.only(URL(f"http://LOCALHOST.:{origin.port}/"))
         async with open_session(policy, 1, 5) as session:
             for url in (f"127.0.0.1:{origin.port}", f"localhost:{canary.port}", "localhost"):
                 assert (await refusal(session, f"http://{url}/")).strip()
@@ -104,7 +104,7 @@ async def test_the_origins_session_reaches_the_origin_only() -> None:
 
 
 async def test_a_proxy_is_no_way_around() -> None:
-    async with Canary.open() as canary, open_session(Guard(), 1, 5) as session:
+    async with Canary.open() as canary, open_session(AddressPolicy(), 1, 5) as session:
         with pytest.raises((Forbidden, ClientError), match="nobody looks"):
             await session.get("http://8.8.8.8/", proxy=f"http://127.0.0.1:{canary.port}")
         assert canary.touched == []
@@ -115,9 +115,9 @@ async def test_no_redirect_is_followed(start_origin: StartOrigin, code: int) -> 
     """Even where a caller forgets to say so, and where the policy would let it pass."""
     site = await redirecting(start_origin)
     async with Canary.open() as canary:
-        policies: tuple[Guard, ...] = (
-            Guard.only(URL(site.url)),
-            Guard(Hosts(["127.0.0.1"])),
+        policies: tuple[AddressPolicy, ...] = (
+            AddressPolicy.only(URL(site.url)),
+            AddressPolicy(Hosts(["127.0.0.1"])),
         )
         for policy in policies:
             async with open_session(policy, 1, 5) as session:

@@ -12,7 +12,7 @@ from aiohttp import ClientConnectionResetError, WSMsgType, WSServerHandshakeErro
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.gateway.address_policy import Guard
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
 from prerender.gateway.listener import MAX_LINE_BYTES
 from prerender.gateway.peer import Peers
@@ -27,7 +27,7 @@ from tests.support.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
 
 def test_resolver_rules() -> None:
     def led(public: str, *allow: str) -> str:
-        rules = NetworkRules(guard=Guard(Hosts(allow)))
+        rules = NetworkRules(addresses=AddressPolicy(Hosts(allow)))
         gateway = Gateway(URL(public), None, None, rules)  # type: ignore[arg-type]
         gateway.plain_port, gateway.tls_port = 1080, 1443
         return gateway.resolver_rules
@@ -73,7 +73,7 @@ async def test_the_origin_is_asked_for_the_public_host(start_origin: StartOrigin
 
 async def test_third_parties_get_what_the_browser_sent(start_origin: StartOrigin) -> None:
     cdn = await pages(start_origin, {"/lib.js": "code"})
-    rules = NetworkRules(guard=Guard(Hosts(["cdn.example"])))
+    rules = NetworkRules(addresses=AddressPolicy(Hosts(["cdn.example"])))
     async with PlainClient.open(
         "http://127.0.0.1:9", Elsewhere(URL(cdn.url).port or 0), rules=rules
     ) as browser:

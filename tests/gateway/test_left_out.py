@@ -8,8 +8,8 @@ import pytest
 from aiohttp import ClientError, WSServerHandshakeError, web
 from yarl import URL
 
-from prerender.gateway.address_policy import Guard
-from prerender.gateway.blocklist import Policy
+from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import NetworkRules
 from prerender.gateway.visit import Document, VisitLimits
 from prerender.urls.hosts import Hosts
@@ -35,7 +35,7 @@ TRACKER = "www.google-analytics.com"
         ("font", 204, None, b""),
     ],
 )
-async def test_stand_ins(
+async def test_stubs(
     destination: str, status: int, content_type: str | None, starts_with: bytes
 ) -> None:
     async with PlainClient.open(NOTHING) as browser:
@@ -68,7 +68,7 @@ async def test_preflights_and_sockets_of_what_is_left_out() -> None:
 
 async def test_the_sites_own_files_are_never_taken_for_trackers(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/x": "own"})
-    rules = NetworkRules(policy=Policy(deny=Hosts([f"*.{TRACKER}"]), block_types=["image"]))
+    rules = NetworkRules(blocklist=Blocklist(deny=Hosts([f"*.{TRACKER}"]), block_types=["image"]))
     public = URL(f"http://{TRACKER}")
     async with PlainClient.open(origin.url, public=public, rules=rules) as browser:
         assert (await browser.request(TRACKER, "/x")).text == "own"
@@ -79,9 +79,9 @@ async def test_the_sites_own_files_are_never_taken_for_trackers(start_origin: St
 async def test_only_listed_third_parties(start_origin: StartOrigin) -> None:
     cdn = await pages(start_origin, {"/lib.js": "code"})
     port = URL(cdn.url).port or 0
-    guard = Guard(Hosts(["*.cdn.example", "192.0.2.0/24"]), only_listed=True)
+    policy = AddressPolicy(Hosts(["*.cdn.example", "192.0.2.0/24"]), only_listed=True)
     async with PlainClient.open(
-        NOTHING, Elsewhere(port), rules=NetworkRules(guard=guard)
+        NOTHING, Elsewhere(port), rules=NetworkRules(addresses=policy)
     ) as browser:
         assert (await browser.request("a.cdn.example", "/lib.js")).text == "code"
         for host in ("other.example", "cdn.example.evil.example", "8.8.8.8", "127.0.0.1"):
@@ -100,7 +100,7 @@ async def test_what_is_listed_may_be_private() -> None:
             ("127.0.0.2", here, False),
             ("127.0.0.1", f"0x7f.2:{canary.port}", False),
         ]:
-            rules = NetworkRules(guard=Guard(Hosts([entry])))
+            rules = NetworkRules(addresses=AddressPolicy(Hosts([entry])))
             async with PlainClient.open(NOTHING, rules=rules) as browser:
                 answer = await browser.request(host, "/")
             assert (answer.status != 403) is reached, entry
@@ -109,9 +109,11 @@ async def test_what_is_listed_may_be_private() -> None:
 
 
 async def test_what_is_denied_is_not_reached_by_another_name() -> None:
-    guard = Guard(Hosts(["localhost", "127.0.0.0/8", "::1"]), Hosts(["127.0.0.0/8", "::1"]))
+    policy = AddressPolicy(
+        Hosts(["localhost", "127.0.0.0/8", "::1"]), Hosts(["127.0.0.0/8", "::1"])
+    )
     async with Canary.open() as canary:
-        async with PlainClient.open(NOTHING, rules=NetworkRules(guard=guard)) as browser:
+        async with PlainClient.open(NOTHING, rules=NetworkRules(addresses=policy)) as browser:
             for host in ("localhost", "127.0.0.1", "[::ffff:127.0.0.1]"):
                 assert (await browser.request(f"{host}:{canary.port}", "/")).status == 403
         assert canary.touched == []

@@ -12,7 +12,7 @@ from prerender.proxy.responses import cache_status
 from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.purges import Purge
-from prerender.snapshots.snapshot import Answer, Facts, Target
+from prerender.snapshots.snapshot import Facts, SnapshotResult, Target
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.popularity import Popularity
@@ -23,7 +23,7 @@ from tests.support.renders import Clock, Renders, target, until
 PAGE = target()
 
 
-def told(answer: Answer) -> str:
+def told(answer: SnapshotResult) -> str:
     """The Cache-Status of an answer."""
     return cache_status(answer.how, answer.stored, floor(answer.ttl), answer.detail)
 
@@ -56,7 +56,7 @@ class Site:
             clock=self.clock,
         )
 
-    async def get(self) -> Answer:
+    async def get(self) -> SnapshotResult:
         return await self.cached.snapshot(PAGE)
 
     async def status(self) -> str:
@@ -285,12 +285,12 @@ async def test_what_is_purged_while_its_render_fails_is_not_shown(site: Site) ->
 
 async def test_a_deploy_makes_what_it_replaced_stale() -> None:
     site = Site(Freshness(100.0, stale=50.0, deploys=True))
-    site.renders.shell = "v1"
+    site.renders.asset_fingerprint = "v1"
     await site.get()
     site.clock.now += 60
     other = target("/other")
     await site.cached.snapshot(other)
-    site.renders.shell = "v2"
+    site.renders.asset_fingerprint = "v2"
     site.clock.now += 60
     await site.get()
     await site.refreshed(3)
@@ -309,11 +309,11 @@ async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
         for _ in range(asked):
             popularity(asked_for(page))
     site = Site(Freshness(100.0, deploys=True), popular=popularity.most_first)
-    site.renders.shell = "v1"
+    site.renders.asset_fingerprint = "v1"
     for page in (PAGE, *pages):
         await site.cached.snapshot(page)
     await site.cached.snapshot(target("/never asked for again"))
-    site.renders.shell = "v2"
+    site.renders.asset_fingerprint = "v2"
     site.renders.rendered.clear()
     site.clock.now += 200
     await site.get()
@@ -327,10 +327,10 @@ async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
 async def test_a_renewal_goes_on_when_a_page_fails() -> None:
     pages = [target("/fails"), target("/works")]
     site = Site(Freshness(100.0, deploys=True), popular=lambda: pages)
-    site.renders.shell = "v1"
+    site.renders.asset_fingerprint = "v1"
     for page in (PAGE, *pages):
         await site.cached.snapshot(page)
-    site.renders.shell = "v2"
+    site.renders.asset_fingerprint = "v2"
     site.renders.fails.add("/fails")
     site.renders.rendered.clear()
     site.clock.now += 200

@@ -12,7 +12,7 @@ from yarl import URL
 from prerender.config.settings import TRACKING_PARAMETERS
 from prerender.errors import BadEntry
 from prerender.http.encodings import CODINGS, accepted, encoded
-from prerender.snapshots.asset_fingerprint import shell_of
+from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness, Rule, page_ttl, worse_than
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of
@@ -278,7 +278,7 @@ ENTRY = Entry(
         facts=Facts(partial=False, text_length=7, failed_requests=("/api", "/x")),
         ttl=60.0,
         tags=("a", "b"),
-        shell="00ff",
+        asset_fingerprint="00ff",
     ),
     stored=1.5,
     expires=2.5,
@@ -325,7 +325,7 @@ def test_purges_mean_what_they_say() -> None:
         Purge("prefix", "/a"),
         Purge("pattern", "/*#!c"),
         Purge("tag", "shop"),
-        Purge("shell", "00ff"),
+        Purge("asset_fingerprint", "00ff"),
         Purge("all"),
     ):
         purges = Purges().with_(purge, 5.0)
@@ -364,7 +364,7 @@ def test_many_purges_become_one_of_everything() -> None:
 @given(
     st.builds(
         Purge,
-        st.sampled_from(["url", "prefix", "pattern", "tag", "all", "shell"]),
+        st.sampled_from(["url", "prefix", "pattern", "tag", "all", "asset_fingerprint"]),
         st.text(st.characters(exclude_categories=["Cs"])) | st.just("/\udcff"),
         st.booleans(),
     )
@@ -382,13 +382,17 @@ def test_tags() -> None:
     assert tags_of(["a, b", "b c,,d", "", "ü", "x" * 129]) == ("a", "b", "c", "d")
 
 
-def test_the_shell_is_what_the_scripts_and_styles_are() -> None:
-    shell = shell_of(b"<script src='/app.1.js'></script><link rel=stylesheet href=/a.css><p>x")
-    assert shell
-    assert shell == shell_of(
+def test_the_asset_fingerprint_covers_scripts_and_styles() -> None:
+    fingerprint = asset_fingerprint_of(
+        b"<script src='/app.1.js'></script><link rel=stylesheet href=/a.css><p>x"
+    )
+    assert fingerprint
+    assert fingerprint == asset_fingerprint_of(
         b'<link href="/icon" rel=icon><script defer src=/app.1.js></script>'
         b'<link href="/a.css" rel="stylesheet"><h1>other'
     )
-    assert shell != shell_of(b"<script src='/app.2.js'></script><link rel=stylesheet href=/a.css>")
-    assert shell_of(b"<script>1</script>") == ""
-    assert shell_of(b"<script " * 100_000) == ""
+    assert fingerprint != asset_fingerprint_of(
+        b"<script src='/app.2.js'></script><link rel=stylesheet href=/a.css>"
+    )
+    assert asset_fingerprint_of(b"<script>1</script>") == ""
+    assert asset_fingerprint_of(b"<script " * 100_000) == ""

@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.gateway.address_policy import Guard
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import Reply
@@ -59,8 +59,8 @@ class PlainClient:
     ) -> AsyncIterator["PlainClient"]:
         rules = rules or NetworkRules()
         async with (
-            open_session(Guard.only(URL(origin)), 1, 5) as own,
-            open_session(rules.guard, 1, 5, resolver) as third_parties,
+            open_session(AddressPolicy.only(URL(origin)), 1, 5) as own,
+            open_session(rules.addresses, 1, 5, resolver) as third_parties,
             Gateway.open(public, Upstream(own, URL(origin)), third_parties, rules) as gateway,
             ClientSession(
                 connector=TCPConnector(force_close=True),  # connections end with their visit

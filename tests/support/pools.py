@@ -14,7 +14,7 @@ from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits
 from prerender.browser.trial import trial
 from prerender.errors import BrowserGone
-from prerender.gateway.address_policy import Guard
+from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import Proxy, StartOrigin, StartProxy
@@ -53,7 +53,7 @@ async def pool_of(
     public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
     launches = 0
     async with (
-        open_session(Guard.only(origin), 1, 1) as session,
+        open_session(AddressPolicy.only(origin), 1, 1) as session,
         Gateway.open(public, Upstream(session, origin), session) as gateway,
     ):
 

@@ -5,7 +5,7 @@ import asyncio
 from yarl import URL
 
 from prerender.errors import RenderError
-from prerender.snapshots.snapshot import Answer, Facts, Snapshot, Target, etag_of
+from prerender.snapshots.snapshot import Facts, Snapshot, SnapshotResult, Target, etag_of
 from prerender.urls.ajax_crawling import PrettyURL
 
 PUBLIC = URL("https://www.example.com")
@@ -24,7 +24,7 @@ class Renders:
         self.storable = True
         self.facts = Facts(text_length=100)
         self.tags: tuple[str, ...] = ()
-        self.shell = ""
+        self.asset_fingerprint = ""
         self.error: Exception | None = None
         self.count = 0
         self.rendered: list[str] = []
@@ -33,7 +33,7 @@ class Renders:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def snapshot(self, wanted: Target) -> Answer:
+    async def snapshot(self, wanted: Target) -> SnapshotResult:
         self.count += 1
         self.running += 1
         try:
@@ -46,7 +46,7 @@ class Renders:
             raise RenderError("it fails")
         self.rendered.append(wanted.page)
         body = f"<p>{self.text} of {wanted.page}".encode()
-        return Answer(
+        return SnapshotResult(
             Snapshot(
                 self.status,
                 (),
@@ -56,7 +56,7 @@ class Renders:
                 storable=self.storable,
                 facts=self.facts,
                 tags=self.tags,
-                shell=self.shell,
+                asset_fingerprint=self.asset_fingerprint,
             )
         )
 

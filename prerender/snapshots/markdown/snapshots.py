@@ -12,7 +12,7 @@ from prerender.snapshots.coalesced import Coalesced
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.markdown.convert import FORMAT
 from prerender.snapshots.markdown.worker import MarkdownWorker
-from prerender.snapshots.snapshot import Answer, Snapshot, Target, etag_of
+from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Target, etag_of
 from prerender.snapshots.stores.store import Store
 
 MARKDOWN = "text/markdown; charset=utf-8"
@@ -32,37 +32,37 @@ class MarkdownSnapshots:
         self._conversions: Coalesced[Snapshot] = Coalesced()
         self._worker = MarkdownWorker()
 
-    def fresh(self, target: Target) -> Answer | None:
+    def fresh(self, target: Target) -> SnapshotResult | None:
         """The Markdown of a fresh snapshot if both are at hand. Costs microseconds."""
-        answer = self._html.fresh(target)
-        if answer is None or not answer.snapshot.body:
-            return answer
-        entry = self._store.peek(_key(target, answer.snapshot), clock.now())
-        return None if entry is None else replace(answer, snapshot=entry.snapshot)
+        result = self._html.fresh(target)
+        if result is None or not result.snapshot.body:
+            return result
+        entry = self._store.peek(_key(target, result.snapshot), clock.now())
+        return None if entry is None else replace(result, snapshot=entry.snapshot)
 
-    async def snapshot(self, target: Target) -> Answer:
+    async def snapshot(self, target: Target) -> SnapshotResult:
         """The snapshot of a target as Markdown; in HTML if that cannot be made.
 
         Raises RenderError, OriginError or NotRenderable.
         """
-        answer = await self._html.snapshot(target)
-        html = answer.snapshot
+        result = await self._html.snapshot(target)
+        html = result.snapshot
         if not html.body:
-            return answer  # a redirect
+            return result  # a redirect
         key = _key(target, html)
         entry = await self._store.get(key)
         if entry is not None:
-            return replace(answer, snapshot=entry.snapshot)
+            return replace(result, snapshot=entry.snapshot)
         # What may not be kept in one form may not be kept in the other.
-        keep = answer.stored or answer.how in ("hit", "kept")
+        keep = result.stored or result.how in ("hit", "kept")
         try:
             snapshot, _ = await self._conversions.run(
                 key, lambda: self._convert(target, html, key if keep else "")
             )
         except ValueError as error:
             log.warning("no Markdown", url=target.url, reason=str(error))
-            return answer
-        return replace(answer, snapshot=snapshot)
+            return result
+        return replace(result, snapshot=snapshot)
 
     async def close(self) -> None:
         """Stop what is being made."""

@@ -57,7 +57,9 @@ class Invalidation:
         if entry.generation >= self.generation:
             return entry
         snapshot = entry.snapshot
-        verdict = self.purges.verdict(entry.page, snapshot.tags, snapshot.shell, entry.generation)
+        verdict = self.purges.verdict(
+            entry.page, snapshot.tags, snapshot.asset_fingerprint, entry.generation
+        )
         if verdict is not None and not verdict.soft:
             return None
         expires = entry.expires if verdict is None else min(entry.expires, verdict.since)

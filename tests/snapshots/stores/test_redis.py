@@ -21,7 +21,7 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.entry import Entry, encode
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
-from prerender.snapshots.snapshot import Answer, Snapshot
+from prerender.snapshots.snapshot import Snapshot, SnapshotResult
 from prerender.snapshots.stores.invalidation import TRUST_SECONDS
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
@@ -64,7 +64,7 @@ class Replica:
         freshness = Freshness(100.0, stale=50.0, stale_if_error=100.0)
         self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0)
 
-    async def get(self, page: str = "/") -> Answer:
+    async def get(self, page: str = "/") -> SnapshotResult:
         return await self.cached.snapshot(target(page))
 
 

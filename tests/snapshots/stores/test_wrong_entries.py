@@ -57,7 +57,7 @@ def entry(**changes: Any) -> Entry:
     now = time.time()
     snapshot = Snapshot(
         200, (("Link", "</x>"),), BODY, etag_of(200, (), BODY), 1, facts=Facts(settled="nothing"),
-        tags=("lamps",), shell="00ff", encoded=encoded(BODY),
+        tags=("lamps",), asset_fingerprint="00ff", encoded=encoded(BODY),
     )  # fmt: skip
     return replace(Entry(PAGE.key, PAGE.page, snapshot, now, now + 100), **changes)
 
@@ -95,7 +95,7 @@ WRONG: dict[str, list[Any]] = {
     "refusals": [-1, "x", 1.5, None],
     "generation": [-1, "x", 1.5, None],
     "tags": [["a b"], ["a\n"], ["x" * 129], [1], "lamps", None, ["x"] * 257, ["\u00e4"]],
-    "shell": [1, None, []],
+    "asset_fingerprint": [1, None, []],
     "key": ["x", "", None, 1, OTHER.key],
     "page": [None, 1, []],
     "variant": [None, {}, {"device": "desktop"}, {"device": "tv", "language": ""}, "desktop"],
