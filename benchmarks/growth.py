@@ -157,7 +157,7 @@ async def _fill(settings: dict[str, str], first: int, last: int) -> None:
     assert entry is not None
     for number in range(first, last + 1):
         to = target(number)
-        await store.set(to.key, dataclasses.replace(entry, page=to.page), loaded.cache.ttl)
+        await store.set(to.key, dataclasses.replace(entry, path=to.path), loaded.cache.ttl)
     await store.close()
 
 

@@ -272,7 +272,7 @@ class Api:
         entry = await self._store.get(key) if isinstance(key, str) else None
         if entry is None:
             raise web.HTTPNotFound(text="no snapshot is kept under this id")
-        pretty = pretty_of(f"{self._site}{entry.page}")
+        pretty = pretty_of(f"{self._site}{entry.path}")
         return Target.of(self._public, pretty, self._tracking, entry.variant)
 
     def _target(self, text: object) -> Target:

@@ -51,7 +51,11 @@ class Tally:
         self.got[_got(record)] += 1
         seconds = max(record.seconds, _SHORTEST_SECONDS)
         self.durations[round(math.log(seconds, _BASE))] += 1
-        page = (record.page.url, record.page.key) if record.page else (record.target[:300], "")
+        page = (
+            (record.snapshot_target.url, record.snapshot_target.key)
+            if record.snapshot_target
+            else (record.target[:300], "")
+        )
         if page in self.pages or len(self.pages) < _MOST_PAGES:
             self.pages[page] += 1
         self.last = record.time

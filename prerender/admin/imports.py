@@ -83,15 +83,15 @@ class Importing:
         entry = Archived.read(told)
         text = told.get("body")
         if not isinstance(text, str):
-            raise ValueError(f"{entry.page}: there is no body")
+            raise ValueError(f"{entry.path}: there is no body")
         try:
             body = text.encode()
-            pretty = pretty_of(f"{self._site}{entry.page}")
+            pretty = pretty_of(f"{self._site}{entry.path}")
         except ValueError as error:
-            raise ValueError(f"{entry.page!r}: {error}") from None
+            raise ValueError(f"{entry.path!r}: {error}") from None
         snapshot = entry.snapshot(body)
         if problem := _problem(snapshot):
-            raise ValueError(f"{entry.page}: {problem}")
+            raise ValueError(f"{entry.path}: {problem}")
         snapshot = replace(snapshot, encoded=encoded(body))
         return self._target_of(pretty), snapshot, time.time() if fresh else entry.made
 

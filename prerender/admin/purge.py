@@ -93,7 +93,7 @@ class Purging:
             pretty = pretty_of(f"{self._site}{path}")
         except ValueError as error:
             raise ValueError(f"url: {text!r}: {error}") from None
-        return Purge("url", Target.of(self._public, pretty, self._tracking).page, soft)
+        return Purge("url", Target.of(self._public, pretty, self._tracking).path, soft)
 
 
 def _texts(asked: dict[str, Any], word: str) -> list[str]:

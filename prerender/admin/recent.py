@@ -61,7 +61,7 @@ class Recent:
         """Count a render of a page."""
         if record.outcome in ("cancelled", "not a page"):
             return
-        target = record.page
+        target = record.target
         page = self._pages.setdefault(target.key, PageRenders(target.key, target.url))
         page.renders += 1
         page.seconds += record.seconds

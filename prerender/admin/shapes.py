@@ -49,8 +49,8 @@ def of_row(row: Row, site: str, now: float) -> dict[str, Any]:
     return {
         # Markdown is kept under a longer key, which begins with that of the snapshot it was made from.
         "id": row.key[:ID_LENGTH],
-        "url": f"{site}{row.page}",
-        "page": row.page,
+        "url": f"{site}{row.path}",
+        "path": row.path,
         "device": row.device,
         "language": row.language,
         "format": row.form,
@@ -74,10 +74,10 @@ def of_request(record: RequestRecord) -> dict[str, Any]:
         "seconds": round(record.seconds, 6),
         "method": record.method,
         "target": record.target[:_LONGEST_TEXT],
-        "url": record.page.url[:_LONGEST_TEXT] if record.page else "",
-        "id": record.page.key if record.page else "",
-        "device": record.page.variant.device if record.page else "",
-        "language": record.page.variant.language if record.page else "",
+        "url": record.snapshot_target.url[:_LONGEST_TEXT] if record.snapshot_target else "",
+        "id": record.snapshot_target.key if record.snapshot_target else "",
+        "device": record.snapshot_target.variant.device if record.snapshot_target else "",
+        "language": record.snapshot_target.variant.language if record.snapshot_target else "",
         "remote": record.remote,
         "user_agent": record.user_agent[:_LONGEST_TEXT],
         "crawler": record.crawler or "",
@@ -122,7 +122,7 @@ def of_entry(key: str, entry: Entry, row: Row, site: str, now: float) -> dict[st
         if isinstance(value, tuple):
             facts[name] = [text[:_LONGEST_TEXT] for text in value[:_MOST_URLS]]
     return of_row(row, site, now) | {
-        "ugly_url": f"{site}{pretty_to_ugly(entry.page, opted_in=True) or entry.page}",
+        "ugly_url": f"{site}{pretty_to_ugly(entry.path, opted_in=True) or entry.path}",
         "etag": snapshot.etag,
         "last_modified": snapshot.last_modified,
         "headers": [list(line.partition(": ")[::2]) for line in lines if line],

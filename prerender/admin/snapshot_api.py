@@ -64,7 +64,7 @@ class Pages:
         if entry is None and history is None:
             raise web.HTTPNotFound(text="nothing is known of this page: render it")
         found: dict[str, object] = {"id": key, "snapshot": None, "reading": None}
-        found["url"] = f"{self._site}{entry.page if entry else history.page if history else ''}"
+        found["url"] = f"{self._site}{entry.path if entry else history.path if history else ''}"
         if entry is not None:
             row, now = Row.of(entry, 0.0), time.time()
             url = str(found["url"])
@@ -134,7 +134,7 @@ class Pages:
         return entry
 
     def _target(self, entry: Entry) -> Target:
-        pretty = pretty_of(f"{self._site}{entry.page}")
+        pretty = pretty_of(f"{self._site}{entry.path}")
         return Target.of(self._public, pretty, self._tracking, entry.variant)
 
 

@@ -221,7 +221,7 @@ class Handler:
             # An image, an error of the origin: its own answer, for the pretty URL.
             context.detail = str(reason)
             log.debug("not rendered", url=target.url, reason=context.detail)
-            await self._forwarder.forward(request, target.path)
+            await self._forwarder.forward(request, target.request_target)
         else:
             vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
             await request.answer(snapshot_response(request, result, vary))

@@ -132,7 +132,7 @@ class Renderer:
                 return await document.fetch(
                     self._upstream,
                     self._public,
-                    target.path,
+                    target.request_target,
                     self._settings.max_bytes,
                     target.variant,
                 )

@@ -66,7 +66,7 @@ class Viewer:
             page = await document.fetch(
                 self._upstream,
                 self._public,
-                target.path,
+                target.request_target,
                 self._limits.max_bytes,
                 for_a_person=True,
                 variant=target.variant,

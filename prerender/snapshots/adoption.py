@@ -34,12 +34,12 @@ async def adopt(
             return "newer"
         if old is not None and old.snapshot.etag == snapshot.etag:
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
-        ttl = freshness.lifetime(target.page, snapshot, doubt=False)
+        ttl = freshness.lifetime(target.path, snapshot, doubt=False)
         if not ttl:
             return "not kept"
         entry = Entry(
             target.key,
-            target.page,
+            target.path,
             snapshot,
             stored=made,
             expires=made + ttl,

@@ -1,6 +1,6 @@
 """A folder of snapshots: ``index.json``, and a file for each page with its gzip form beside it.
 
-The index has ``format`` 1, ``site``, and ``pages``: objects with ``page`` (path, query and ``#!``
+The index has ``format`` 1, ``site``, and ``pages``: objects with ``path`` (path, query and ``#!``
 fragment), ``file``, ``status``, ``headers``, ``etag``, ``last_modified`` and ``made`` (Unix seconds),
 ``ttl``, ``tags``, ``asset_fingerprint`` and ``text_length``.
 The modification time of each file is when its content last changed, for Last-Modified.
@@ -31,7 +31,7 @@ _FILE = re.compile(r"pages/[0-9a-f]{2}/[0-9a-f]{32}\.html", re.ASCII)
 class Archived:
     """A page in the index. ``made``: when it was rendered (Unix seconds)."""
 
-    page: str
+    path: str
     file: str
     status: int
     headers: tuple[Header, ...]
@@ -47,7 +47,7 @@ class Archived:
     def of(cls, target: Target, snapshot: Snapshot, made: float) -> "Archived":
         """The entry of a snapshot."""
         return cls(
-            page=target.page,
+            path=target.path,
             file=f"{PAGES}/{target.key[:2]}/{target.key}.html",
             status=snapshot.status,
             headers=snapshot.headers,
@@ -65,7 +65,7 @@ class Archived:
         """The entry that was written as JSON. Raises ValueError."""
         try:
             entry = cls(
-                page=str(told["page"]),
+                path=str(told["path"]),
                 file=str(told["file"]),
                 status=int(told["status"]),
                 headers=tuple((str(name), str(value)) for name, value in told["headers"]),
@@ -81,10 +81,10 @@ class Archived:
             raise ValueError(f"an entry of the index is not whole: {error!r}") from None
         if not _FILE.fullmatch(entry.file):
             raise ValueError(f"{entry.file!r} is no file of an export")
-        if not entry.page.startswith("/"):
-            raise ValueError(f"{entry.page!r} is no page")
+        if not entry.path.startswith("/"):
+            raise ValueError(f"{entry.path!r} is not a path")
         if not re.fullmatch(r'(W/)?"[0-9a-f]{32}"', entry.etag, re.ASCII):
-            raise ValueError(f"{entry.page}: {entry.etag!r} is no entity-tag of a snapshot")
+            raise ValueError(f"{entry.path}: {entry.etag!r} is no entity-tag of a snapshot")
         return entry
 
     def snapshot(self, body: bytes) -> Snapshot:
@@ -139,7 +139,7 @@ class Archive:
             if told["format"] != FORMAT:
                 raise ArchiveError(f"{folder}: is an export of another version")
             pages = [Archived.read(entry) for entry in told["pages"]]
-            return cls(folder, str(told["site"]), {entry.page: entry for entry in pages})
+            return cls(folder, str(told["site"]), {entry.path: entry for entry in pages})
         except OSError as error:
             raise ArchiveError(f"{folder / INDEX}: {error.strerror}") from error
         except (ValueError, TypeError, KeyError) as error:
@@ -160,13 +160,13 @@ class Archive:
                 packed.unlink(missing_ok=True)
         except OSError as error:
             raise ArchiveError(f"{file}: {error.strerror}") from error
-        self.pages[entry.page] = entry
+        self.pages[entry.path] = entry
 
-    def keep(self, page: str) -> bool:
+    def keep(self, path: str) -> bool:
         """Let a page be as it was in the export before; False if it was not there."""
-        if page in self._before:
-            self.pages.setdefault(page, self._before[page])
-        return page in self.pages
+        if path in self._before:
+            self.pages.setdefault(path, self._before[path])
+        return path in self.pages
 
     def keep_all(self) -> None:
         """Let all pages that have not been made anew be as they were."""
@@ -181,7 +181,7 @@ class Archive:
 
     def finish(self, files: Mapping[str, str]) -> None:
         """Write the index, and ``files`` by their names; then remove what is not in it any more."""
-        ordered = [self.pages[page] for page in sorted(self.pages)]
+        ordered = [self.pages[path] for path in sorted(self.pages)]
         index = {"format": FORMAT, "site": self.site, "pages": [asdict(entry) for entry in ordered]}
         try:
             for name, text in files.items():

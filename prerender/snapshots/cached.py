@@ -107,7 +107,7 @@ class CachedSnapshots:
         """A kept snapshot or a new one. Raises RenderError, OriginError or NotRenderable."""
         if result := self.fresh(target):
             return result
-        if not self._freshness.ordinary(target.page):
+        if not self._freshness.ordinary(target.path):
             return await self._shared(target, lambda: self._render_only(target))
         old = await self._store.get(target.key)
         if old is not None:
@@ -126,7 +126,7 @@ class CachedSnapshots:
 
         Raises RenderError, OriginError or NotRenderable.
         """
-        if not self._freshness.ordinary(target.page):
+        if not self._freshness.ordinary(target.path):
             return await self._shared(target, lambda: self._render_only(target))
         return await self._shared(target, lambda: self._render_anyway(target))
 
@@ -148,7 +148,7 @@ class CachedSnapshots:
 
     async def outlook(self, target: Target) -> Outlook:
         """What would be done for a target now. Nothing is."""
-        ttl = self._freshness.ordinary(target.page)
+        ttl = self._freshness.ordinary(target.path)
         entry = await self._store.get(target.key) if ttl else None
         now = self._clock()
         shown = None if entry is None else self._shown(entry, now)
@@ -272,7 +272,7 @@ class CachedSnapshots:
         if same and old is not None:
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
         # What came out the same twice is not in doubt any more.
-        ttl = self._freshness.lifetime(target.page, snapshot, doubt=not same)
+        ttl = self._freshness.lifetime(target.path, snapshot, doubt=not same)
         detail = "" if verdict == "complete" else verdict
         if not ttl:
             if old is not None and not snapshot.facts.partial:
@@ -283,7 +283,7 @@ class CachedSnapshots:
         await self._watch_for_deploys(old, snapshot)
         entry = Entry(
             target.key,
-            target.page,
+            target.path,
             snapshot,
             stored=now,
             expires=now + ttl,

@@ -40,7 +40,7 @@ _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"', re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kept snapshot of a ``variant`` of a page (path, query and ``#!`` fragment).
+    """A kept snapshot of a ``variant`` of a page; ``path`` is its path, query and ``#!`` fragment.
 
     ``key``: what it is stored under.
 
@@ -52,7 +52,7 @@ class Entry:
     """
 
     key: str
-    page: str
+    path: str
     snapshot: Snapshot
     stored: float
     expires: float
@@ -74,7 +74,7 @@ class _Head:
     """The header: all but the bodies, of which it has the codings and lengths, identity first."""
 
     key: str
-    page: str
+    path: str
     variant: Variant
     stored: float
     expires: float
@@ -100,7 +100,7 @@ def encode(entry: Entry) -> bytes:
     bodies = ((IDENTITY, snapshot.body), *snapshot.encoded)
     head = _Head(
         key=entry.key,
-        page=entry.page,
+        path=entry.path,
         variant=entry.variant,
         stored=entry.stored,
         expires=entry.expires,
@@ -154,7 +154,7 @@ def decode(data: bytes) -> Entry:
     )
     return Entry(
         head.key,
-        head.page,
+        head.path,
         snapshot,
         head.stored,
         head.expires,

@@ -46,16 +46,16 @@ class Freshness:
     stale_if_error: float = 0.0
     deploys: bool = False
 
-    def ordinary(self, page: str) -> float:
+    def ordinary(self, path: str) -> float:
         """How long the snapshot of a page is fresh if nothing is the matter; 0: never kept."""
         for rule in self.rules:
-            if matches(rule.path, page):
+            if matches(rule.path, path):
                 return rule.ttl
         return self.ttl
 
-    def lifetime(self, page: str, snapshot: Snapshot, *, doubt: bool = True) -> float:
+    def lifetime(self, path: str, snapshot: Snapshot, *, doubt: bool = True) -> float:
         """How long a new snapshot is fresh. ``doubt``: it is the first with this content."""
-        ttl = self.ordinary(page)
+        ttl = self.ordinary(path)
         facts = snapshot.facts
         forbidden = self.obey_origin and not snapshot.storable
         if not ttl or forbidden or facts.partial:

@@ -57,7 +57,7 @@ class History:
     """The last render of a page, and its versions, the newest first. ``key``: that of its snapshot."""
 
     key: str
-    page: str
+    path: str
     render: Render | None = None
     versions: tuple[Version, ...] = ()
 

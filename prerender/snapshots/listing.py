@@ -19,7 +19,7 @@ from prerender.snapshots.variants import DEVICES, Device
 # How many rows are looked at before others get their turn: about a millisecond's worth.
 PIECE = 500
 
-Sort = Literal["page", "status", "age", "size", "seconds"]
+Sort = Literal["path", "status", "age", "size", "seconds"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 Form = Literal["html", "markdown"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     """
 
     key: str
-    page: str
+    path: str
     title: str
     status: int
     stored: float
@@ -63,7 +63,7 @@ class Row(NamedTuple):
         problems = (facts.failed_requests, facts.unanswered_requests, facts.errors)
         return cls(
             entry.key,
-            entry.page,
+            entry.path,
             snapshot.title,
             snapshot.status,
             float(entry.stored),
@@ -168,7 +168,7 @@ class Selection:
     """
 
     def __init__(self, query: Query, purges: Purges, now: float) -> None:
-        if query.after and isinstance(query.after[0], str) != (query.sort == "page"):
+        if query.after and isinstance(query.after[0], str) != (query.sort == "path"):
             raise ValueError("cursor: not one of this list")
         self._query = query
         self._purges = purges
@@ -219,7 +219,7 @@ class Selection:
             return None
         self._seen.add(row.key)
         if self._search and not (
-            self._search in row.page.casefold() or self._search in row.title.casefold()
+            self._search in row.path.casefold() or self._search in row.title.casefold()
         ):
             return None
         if query.status and query.status not in (row.status, row.status // 100):
@@ -230,7 +230,7 @@ class Selection:
             return None
         if row.generation < self._purges.generation:
             verdict = self._purges.verdict(
-                row.page, row.tags, row.asset_fingerprint, row.generation
+                row.path, row.tags, row.asset_fingerprint, row.generation
             )
             if verdict is not None:
                 if not verdict.soft:
@@ -242,8 +242,8 @@ class Selection:
 
     def _value(self, row: Row) -> float | str:
         match self._query.sort:
-            case "page":
-                return row.page
+            case "path":
+                return row.path
             case "status":
                 return row.status
             case "size":

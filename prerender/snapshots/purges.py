@@ -28,8 +28,8 @@ _MOST_AHEAD = 86400 * 1_000_000
 class Purge:
     """What shall not be shown any more.
 
-    ``value`` is a page, the beginning of pages, a pattern of pages, a tag or an asset
-    fingerprint (asset_fingerprint.py), according to ``kind``.
+    ``value`` is a path, a prefix or a pattern of paths, a tag or an asset fingerprint
+    (asset_fingerprint.py), according to ``kind``.
     ``soft``: it counts as stale and may be shown until it has been rendered again.
     """
 
@@ -103,21 +103,21 @@ class Purges:
         return Purges(records)
 
     def verdict(
-        self, page: str, tags: Iterable[str], asset_fingerprint: str, generation: int
+        self, path: str, tags: Iterable[str], asset_fingerprint: str, generation: int
     ) -> Verdict | None:
         """What becomes of an entry; None if it is newer than all purges that mean it."""
         numbers = {True: 0, False: 0}
         for soft in numbers:
             named = [
                 Purge("all", "", soft),
-                Purge("url", page, soft),
+                Purge("url", path, soft),
                 Purge("asset_fingerprint", asset_fingerprint, soft),
             ]
             named += [Purge("tag", tag, soft) for tag in tags]
             numbers[soft] = max(self.records.get(purge, 0) for purge in named)
         for purge in self._searched:
             number = self.records[purge]
-            if number > max(generation, numbers[purge.soft]) and _means(purge, page):
+            if number > max(generation, numbers[purge.soft]) and _means(purge, path):
                 numbers[purge.soft] = number
         if numbers[False] > generation:
             return Verdict(False, numbers[False] / 1_000_000)
@@ -126,10 +126,10 @@ class Purges:
         return None
 
 
-def _means(purge: Purge, page: str) -> bool:
+def _means(purge: Purge, path: str) -> bool:
     if purge.kind == "prefix":
-        return page.startswith(purge.value)
-    return matches(purge.value, page)
+        return path.startswith(purge.value)
+    return matches(purge.value, path)
 
 
 def is_tag(text: str) -> bool:

@@ -34,14 +34,14 @@ _TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 class Target:
     """The page to render: its path and query as the crawler sent them, and its fragment.
 
-    ``url`` is the public URL that the browser opens, ``page`` the part of it after the host. ``key``
+    ``url`` is the public URL that the browser opens, ``path`` the part of it after the host. ``key``
     names the target in every store: two targets have the same key only if they are the same ``variant``
     of the same page.
     """
 
-    path: str
+    request_target: str
     url: str
-    page: str = field(repr=False)
+    path: str = field(repr=False)
     key: str = field(repr=False)
     variant: Variant = ORDINARY
 
@@ -55,12 +55,12 @@ class Target:
     ) -> "Target":
         """The target of a pretty URL, less ``tracking``, on the site with the public URL ``public``."""
         pretty = replace(pretty, path=tracking.without(pretty.path))
-        page = str(pretty)
-        url = f"{public.origin()}{page}"
+        path = str(pretty)
+        url = f"{public.origin()}{path}"
         # No URL has a space.
         name = url if variant == ORDINARY else f"{url} {variant}"
         key = _digest(name.encode("utf-8", "surrogateescape"))
-        return cls(pretty.path, url, page, key, variant)
+        return cls(pretty.path, url, path, key, variant)
 
 
 class Fetch(NamedTuple):

@@ -56,7 +56,7 @@ class Histories:
         try:
             history = await asyncio.to_thread(decode, data)
             if history.key != key:
-                raise BadEntry(f"it is that of another key: {history.page}")
+                raise BadEntry(f"it is that of another key: {history.path}")
         except BadEntry as error:
             log.warning("bad history in the store", key=key, reason=str(error))
             return None
@@ -68,9 +68,9 @@ class Histories:
             self._more.clear()
             while self._waiting:
                 record = self._waiting.popleft()
-                target = record.page
+                target = record.target
                 try:
-                    history = await self.of(target.key) or History(target.key, target.page)
+                    history = await self.of(target.key) or History(target.key, target.path)
                     data = await asyncio.to_thread(self._with, history, record)
                     await self._notes.set(target.key, data, KEPT_SECONDS)
                 except Exception:

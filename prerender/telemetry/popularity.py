@@ -16,7 +16,7 @@ class Popularity:
 
     def __call__(self, record: RequestRecord) -> None:
         """Count a request, if it was for a snapshot."""
-        target = record.page
+        target = record.snapshot_target
         if target is None:
             return
         key = target.key

@@ -46,7 +46,7 @@ class RequestRecord(NamedTuple):
     ``source``: who answered: a snapshot, the origin, or the proxy itself (errors, refusals).
     ``cache``: how the snapshot was come by, "" where none was shown; "error" where there should have
     been one. ``detail``: more about that in a few words; ``error``: the name of the error's class.
-    ``page``: of requests for snapshots; its ``key`` is that of the store.
+    ``snapshot_target``: of requests for snapshots; its ``key`` is that of the store.
     ``origin_seconds``: until the head of the origin's answer was there, of forwarded requests.
     ``timings`` and ``facts``: of the render that this answer waited for, and of the snapshot shown.
     ``trace``: the trace that the request belongs to, None if it belongs to none.
@@ -67,7 +67,7 @@ class RequestRecord(NamedTuple):
     status: int
     sent_bytes: int
     error: str
-    page: Target | None
+    snapshot_target: Target | None
     origin_seconds: float | None
     timings: Timings | None
     facts: Facts | None
@@ -200,7 +200,7 @@ class RenderRecord(NamedTuple):
 
     time: float
     seconds: float
-    page: Target
+    target: Target
     outcome: RenderOutcome
     error: str
     reason: str

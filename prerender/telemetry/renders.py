@@ -50,7 +50,7 @@ def _record(
     return RenderRecord(
         time=time.time() - seconds,
         seconds=seconds,
-        page=target,
+        target=target,
         outcome=_outcome(result, failure),
         error="" if failure is None else type(failure).__name__,
         reason=str(failure) if isinstance(failure, PrerenderError) else "",

@@ -85,7 +85,7 @@ class Tracing:
         if trace is None or not trace.sampled or not trace.own:
             return
         attributes: dict[str, str | int | float | bool] = {
-            "url.full": self._redaction(record.page.url),
+            "url.full": self._redaction(record.target.url),
             "prerender.outcome": record.outcome,
         }
         if record.error:

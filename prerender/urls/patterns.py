@@ -1,7 +1,7 @@
 """Patterns of pages, as rules, purges and triggers have them. Pure."""
 
 
-def matches(pattern: str, page: str) -> bool:
+def matches(pattern: str, path: str) -> bool:
     """Whether a pattern describes all of a page's path, query and ``#!`` fragment.
 
     ``*`` stands for any number of characters, everything else for itself. A regular expression made
@@ -9,13 +9,13 @@ def matches(pattern: str, page: str) -> bool:
     """
     first, *others = pattern.split("*")
     if not others:
-        return page == pattern
+        return path == pattern
     *middle, last = others
-    position, end = len(first), len(page) - len(last)
-    if position > end or not page.startswith(first) or not page.endswith(last):
+    position, end = len(first), len(path) - len(last)
+    if position > end or not path.startswith(first) or not path.endswith(last):
         return False
     for part in middle:
-        position = page.find(part, position, end)
+        position = path.find(part, position, end)
         if position < 0:
             return False
         position += len(part)

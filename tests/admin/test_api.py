@@ -126,7 +126,7 @@ async def test_everything_that_is_described(  # noqa: PLR0915
         assert "Server" not in response.headers
 
     snapshots = await api.get("/snapshots?sort=status&order=desc")
-    assert snapshots["items"][0]["page"] == "/#!/items/999"
+    assert snapshots["items"][0]["path"] == "/#!/items/999"
     assert snapshots["count"] == 3
 
     key = await api.id_of(f"{SITE}/?_escaped_fragment_=/items/3")
@@ -169,7 +169,7 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
     api = Api(await start_proxy(shop.url, {"site": {"url": SITE}}))
     none = "0" * 32
     wrong: list[tuple[str, int, str]] = [
-        ("/snapshots?sort=colour", 400, "sort: give one of page, status, age, size, seconds"),
+        ("/snapshots?sort=colour", 400, "sort: give one of path, status, age, size, seconds"),
         ("/snapshots?limit=201", 400, "limit: give a whole number from 0 to 200"),
         ("/snapshots?limit=-1", 400, "limit: give a whole number from 0 to 200"),
         ("/snapshots?status=%d9%a1", 400, "status: give a whole number from 0 to 599"),

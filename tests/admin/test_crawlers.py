@@ -26,7 +26,7 @@ RECORD = RequestRecord(
     status=200,
     sent_bytes=1,
     error="",
-    page=Target.of(PUBLIC, PrettyURL("/a", "")),
+    snapshot_target=Target.of(PUBLIC, PrettyURL("/a", "")),
     origin_seconds=None,
     timings=None,
     facts=None,
@@ -63,7 +63,11 @@ def test_what_each_crawler_got() -> None:
     }
     assert found["Googlebot"].unverified == 1
     assert found["Googlebot"].as_json()["pages"] == [
-        {"url": "https://www.example.com/a", "id": RECORD.page and RECORD.page.key, "requests": 4}
+        {
+            "url": "https://www.example.com/a",
+            "id": RECORD.snapshot_target and RECORD.snapshot_target.key,
+            "requests": 4,
+        }
     ]
 
 
@@ -94,7 +98,11 @@ def test_quantiles_are_right_to_a_tenth(share: float) -> None:
 def test_what_is_kept_is_bounded() -> None:
     crawlers = Crawlers()
     for number in range(3000):
-        crawlers(RECORD._replace(page=None, target=f"/{number}", user_agent=f"Googlebot/{number}"))
+        crawlers(
+            RECORD._replace(
+                snapshot_target=None, target=f"/{number}", user_agent=f"Googlebot/{number}"
+            )
+        )
     (tally,) = crawlers.since_start().values()
     assert len(tally.pages) == 1000
     assert tally.requests == 3000

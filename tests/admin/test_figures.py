@@ -47,7 +47,7 @@ def test_an_hour_is_kept() -> None:
 def test_renders_are_counted_with_their_phases() -> None:
     figures = Figures(dict, Clock(START))
     fields: dict[str, object] = dict.fromkeys(RenderRecord._fields)
-    fields |= {"page": target(), "outcome": "complete", "timings": Timings(0.1, 0.2, 0.3, 0.4)}
+    fields |= {"target": target(), "outcome": "complete", "timings": Timings(0.1, 0.2, 0.3, 0.4)}
     for outcome in ("complete", "complete", "failed"):
         timings = fields["timings"] if outcome == "complete" else None
         figures.render(RenderRecord(**(fields | {"outcome": outcome, "timings": timings})))  # type: ignore[arg-type]

@@ -31,9 +31,9 @@ def told(answer: SnapshotResult) -> str:
 def asked_for(page: Target) -> RequestRecord:
     """The record of a request that got the snapshot of a page."""
     return RequestRecord(
-        time=0.0, seconds=0.0, method="GET", target=page.page, remote="", user_agent="", crawler=None,
+        time=0.0, seconds=0.0, method="GET", target=page.path, remote="", user_agent="", crawler=None,
         kind="render", reason="", source="snapshot", cache="hit", detail="", status=200, sent_bytes=0,
-        error="", page=page, origin_seconds=None, timings=None, facts=None, trace=None,
+        error="", snapshot_target=page, origin_seconds=None, timings=None, facts=None, trace=None,
     )  # fmt: skip
 
 
@@ -318,7 +318,7 @@ async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
     site.clock.now += 200
     await site.get()
     await until(lambda: len(site.renders.rendered) == 5)
-    assert site.renders.rendered == [PAGE.page, "/2", "/3", "/0", "/1"]
+    assert site.renders.rendered == [PAGE.path, "/2", "/3", "/0", "/1"]
     for page in pages:
         assert (await site.cached.snapshot(page)).how == "hit"
     await site.cached.close()
@@ -345,7 +345,7 @@ def test_rare_pages_are_forgotten_first() -> None:
         for _ in range(number + 1):
             popularity(asked_for(target(f"/{number}")))
     popularity(asked_for(target("/new")))
-    assert [page.page for page in popularity.most_first()] == ["/9", "/8", "/7", "/6", "/5"]
+    assert [page.path for page in popularity.most_first()] == ["/9", "/8", "/7", "/6", "/5"]
 
 
 async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:

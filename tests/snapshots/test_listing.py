@@ -79,7 +79,7 @@ async def test_lists_of_a_store(store: Store) -> None:
     wanted: list[tuple[Query, str]] = [
         (Query(), "15423"),
         (Query(descending=True), "32451"),
-        (Query(sort="page"), "12345"),
+        (Query(sort="path"), "12345"),
         (Query(sort="size"), "23145"),
         (Query(sort="seconds", descending=True), "54132"),
         (Query(sort="status", descending=True), "45321"),
@@ -98,7 +98,7 @@ async def test_lists_of_a_store(store: Store) -> None:
         assert await keys(store, query) == expected, query
     found = await store.lists.find(Query(search="half"))
     (row,) = found.rows
-    assert (row.page, row.title, row.status, row.partial) == ("/half", "Page /half", 200, True)
+    assert (row.path, row.title, row.status, row.partial) == ("/half", "Page /half", 200, True)
     assert found.count == 1
     assert found.size == row.size == len(entries()["5"].snapshot.body)
     assert 900 < row.until - time.time() < 1100
@@ -122,11 +122,11 @@ async def test_pages_of_a_list(store: Store) -> None:
 
 async def test_what_is_purged_or_deleted_or_replaced(store: Store) -> None:
     await store.purges.purge(Purge("tag", "lamps", soft=True))
-    assert await keys(store, Query(state="stale", sort="page")) == "23"
+    assert await keys(store, Query(state="stale", sort="path")) == "23"
     await store.purges.purge(Purge("url", "/gone"))
-    assert await keys(store, Query(sort="page")) == "1235"
+    assert await keys(store, Query(sort="path")) == "1235"
     await store.delete("5")
-    assert await keys(store, Query(sort="page")) == "123"
+    assert await keys(store, Query(sort="path")) == "123"
     await store.set(entry("/", status=410, age=-5, key="1"), 1000)
     assert await keys(store, Query(status=410)) == "1"
     await store.purges.purge(Purge("all"))
@@ -143,7 +143,7 @@ async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
             await store.set(entry("/soon", key="6"), 0.1)
             await store.set(entry("/later", key="7"), 100)
             async with asyncio.timeout(raw.SECONDS):
-                while await keys(store, Query(sort="page")) != "7":
+                while await keys(store, Query(sort="path")) != "7":
                     await asyncio.sleep(0.02)
 
 
@@ -182,7 +182,7 @@ async def test_the_lines_in_redis_are_bounded(tmp_path: Path) -> None:
         for number in range(5):
             await cache.set(f"new{number}", entry("/new", key=f"new{number}"), 100)
         lines = [line async for piece in cache.lines() for line in piece]
-        assert [row.page for row in parse(lines)] == ["/new"] * 5
+        assert [row.path for row in parse(lines)] == ["/new"] * 5
         await cache.close()
 
 
@@ -228,7 +228,7 @@ def test_every_row_is_on_one_page(
         for start in range(0, len(rows), 3):
             selection.add(rows[start : start + 3])
         found = selection.found()
-        seen += [row.page for row in found.rows]
+        seen += [row.path for row in found.rows]
         if found.next is None:
             break
         query = replace(query, after=found.next)

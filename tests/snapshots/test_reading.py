@@ -153,8 +153,8 @@ def test_bad_histories_are_told_from_good_ones() -> None:
     magic = good[:12]
     bad = [
         b"", b"x", good[:-3], magic, b"PRS1" + good[4:], magic + zlib.compress(b"[]"),
-        magic + zlib.compress(b'{"page": 1}'),
-        magic + zlib.compress(b'{"page": "", "render": {}, "versions": []}'),
+        magic + zlib.compress(b'{"path": 1}'),
+        magic + zlib.compress(b'{"path": "", "render": {}, "versions": []}'),
         magic + zlib.compress(b"[" * 10**6), magic + zlib.compress(b" " * 10**8),
     ]  # fmt: skip
     for data in bad:

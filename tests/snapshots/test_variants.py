@@ -98,7 +98,7 @@ def test_each_variant_has_a_key_of_its_own() -> None:
     # Those of before there were any variants stay.
     assert Target.of(PUBLIC, pages[0]).key == targets[0].key
     # Purges mean all variants of a page.
-    assert len({target.page for target in targets}) == len(pages)
+    assert len({target.path for target in targets}) == len(pages)
 
 
 PAGE = """<!DOCTYPE html><meta name=viewport content="width=device-width">

@@ -42,10 +42,10 @@ class Renders:
             self.running -= 1
         if self.error is not None:
             raise self.error
-        if wanted.page in self.fails:
+        if wanted.path in self.fails:
             raise RenderError("it fails")
-        self.rendered.append(wanted.page)
-        body = f"<p>{self.text} of {wanted.page}".encode()
+        self.rendered.append(wanted.path)
+        body = f"<p>{self.text} of {wanted.path}".encode()
         return SnapshotResult(
             Snapshot(
                 self.status,

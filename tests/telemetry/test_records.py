@@ -50,8 +50,8 @@ async def test_a_render_and_a_hit(start_origin: StartOrigin, start_proxy: StartP
     assert (first.kind, first.reason, first.source) == ("render", "an ugly URL", "snapshot")
     assert (first.method, first.target) == ("GET", "/?_escaped_fragment_=a")
     assert (first.cache, first.status, first.error) == ("miss", 200, "")
-    assert first.page == render.page
-    assert render.page.url == f"{origin.url}/#!a"
+    assert first.snapshot_target == render.target
+    assert render.target.url == f"{origin.url}/#!a"
     assert render.trace is not None
     assert first.trace_id == render.trace.trace_id == TRACE_ID
     assert first.timings == render.timings
@@ -77,7 +77,7 @@ async def test_a_render_and_a_hit(start_origin: StartOrigin, start_proxy: StartP
     await proxy.get("/", headers={"User-Agent": TWITTERBOT})
     by_name = await requests.next()
     assert (by_name.kind, by_name.reason) == ("render", "a crawler by its User-Agent")
-    assert {(await renders.next()).page.url for _ in range(2)} == {
+    assert {(await renders.next()).target.url for _ in range(2)} == {
         f"{origin.url}/#!b",
         f"{origin.url}/",
     }
@@ -93,7 +93,7 @@ async def test_what_is_forwarded(start_origin: StartOrigin, start_proxy: StartPr
     await proxy.request("POST", "/a?b=1", data=b"hello")
     forwarded = await requests.next()
     assert (forwarded.kind, forwarded.reason) == ("forward", "neither an ugly URL nor a crawler")
-    assert (forwarded.source, forwarded.cache, forwarded.page) == ("origin", "", None)
+    assert (forwarded.source, forwarded.cache, forwarded.snapshot_target) == ("origin", "", None)
     assert forwarded.status == 200
     assert 1000 < forwarded.sent_bytes < 2000
     assert forwarded.origin_seconds is not None

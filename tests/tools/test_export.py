@@ -276,7 +276,7 @@ async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path
         ({"body": "<p>another"}, "is not the one that the index describes"),
         ({"body": None}, "there is no body"),
         ({"status": 500}, "status 500"),
-        ({"page": "a"}, "'a' is no page"),
+        ({"path": "a"}, "'a' is not a path"),
         ({"headers": [["Set-Cookie", "a=b"]]}, "header fields that no snapshot has"),
         ({"file": "../../etc/passwd"}, "is no file of an export"),
         ({"tags": ["two words"]}, "its tags are none"),

@@ -38,7 +38,7 @@ export async function snapshots(root, here, signal) {
     ],
     columns: [
       { label: "", head: () => all, cell: box, class: "choose" },
-      { label: "Page", sort: "page", first: "asc", heading: true, class: "page", cell: link },
+      { label: "Page", sort: "path", first: "asc", heading: true, class: "page", cell: link },
       { label: "State", cell: (item) => [statePill(item.state), " ", item.problems ? pill(counted(item.problems, "problem"), "warn") : null] },
       { label: "Status", sort: "status", cell: (item) => statusPill(item.status) },
       { label: "Size", sort: "size", number: true, cell: (item) => bytes(item.size) },
@@ -58,7 +58,7 @@ export async function snapshots(root, here, signal) {
 
   function box(item) {
     return h("input", {
-      type: "checkbox", "aria-label": ["Choose", item.page, item.device === "mobile" ? "phone" : "", item.language, item.format].filter(Boolean).join(" "),
+      type: "checkbox", "aria-label": ["Choose", item.path, item.device === "mobile" ? "phone" : "", item.language, item.format].filter(Boolean).join(" "),
       onchange(event) {
         const name = `${item.id} ${item.format}`;
         if (event.target.checked) chosen.set(name, item); else chosen.delete(name);
@@ -78,7 +78,7 @@ export async function snapshots(root, here, signal) {
     let failed = 0;
     for (const [index, item] of items.entries()) {
       told.textContent = `${what} ${index + 1} of ${items.length}`;
-      try { await act(item); } catch (error) { failed++; toast(`${item.page}: ${error.message}`, "bad"); }
+      try { await act(item); } catch (error) { failed++; toast(`${item.path}: ${error.message}`, "bad"); }
       if (signal.aborted) return;
     }
     toast(`${what}: ${count(items.length - failed)} done${failed ? `, ${failed} failed` : ""}.`, failed ? "bad" : "good");
@@ -112,6 +112,6 @@ export async function snapshots(root, here, signal) {
 
 function link(item) {
   return [h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
-    h("span", { class: "path" }, item.page), item.title ? h("span", { class: "dim title" }, item.title) : null),
+    h("span", { class: "path" }, item.path), item.title ? h("span", { class: "dim title" }, item.title) : null),
   variantPills(item)];
 }

@@ -84,7 +84,7 @@ class MarkdownSnapshots:
             now = clock.now()
             entry = Entry(
                 key,
-                target.page,
+                target.path,
                 snapshot,
                 stored=now,
                 expires=now + _KEPT_SECONDS,

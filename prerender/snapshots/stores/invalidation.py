@@ -58,7 +58,7 @@ class Invalidation:
             return entry
         snapshot = entry.snapshot
         verdict = self.purges.verdict(
-            entry.page, snapshot.tags, snapshot.asset_fingerprint, entry.generation
+            entry.path, snapshot.tags, snapshot.asset_fingerprint, entry.generation
         )
         if verdict is not None and not verdict.soft:
             return None

@@ -234,7 +234,7 @@ class Store:
         if not self._shared and (newer := self._copy(key)) is not None:
             return newer  # it was replaced while it was read
         if entry is not None and entry.key != key:
-            self._slow.cache.serializer.refuse(key, f"it is that of another key: {entry.page}")
+            self._slow.cache.serializer.refuse(key, f"it is that of another key: {entry.path}")
             entry = None
         if entry is None:
             self._forget(key)

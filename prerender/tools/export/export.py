@@ -68,7 +68,7 @@ class Export:
         except (RenderError, OriginError, NotRenderable) as error:
             reason = " ".join(str(error).split())
             lasting = isinstance(error, NotRenderable) and not error.origin_failed
-        if reason and not lasting and self._archive.keep(target.page):
+        if reason and not lasting and self._archive.keep(target.path):
             reason += "; the snapshot of the last export stays"
         failure = None
         if reason:

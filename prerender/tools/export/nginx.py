@@ -126,22 +126,22 @@ def configuration(pages: Iterable[Archived], folder: str) -> dict[str, str]:
     entries = list(pages)
     keys: dict[str, list[Archived]] = defaultdict(list)
     for entry in entries:
-        keys[entry.page.lower()].append(entry)
+        keys[entry.path.lower()].append(entry)
     exact, by_case = [], []
     for same in keys.values():
         for entry in same:
-            value = _value(f"{_name(entry)}:{entry.page}")
+            value = _value(f"{_name(entry)}:{entry.path}")
             if len(same) == 1:
-                exact.append(f"  {_string(entry.page)} {value};\n")
+                exact.append(f"  {_string(entry.path)} {value};\n")
             else:
-                key = _string("~^" + re.escape(entry.page) + "$")
+                key = _string("~^" + re.escape(entry.path) + "$")
                 by_case.append(f"  {key} {value};\n")
     fields = "".join(
         _FIELD.format(variable=variable, values=_lines(values))
         for variable, values in _field_values(entries).items()
     )
     statuses = {_name(entry): str(entry.status) for entry in entries if entry.status != 200}
-    longest = max((len(entry.page.encode()) for entry in entries), default=0)
+    longest = max((len(entry.path.encode()) for entry in entries), default=0)
     http = _HTTP.format(
         hash_size=_power_of_two(4 * len(exact), 2048),
         bucket_size=_power_of_two(longest + 64, 128),

@@ -553,7 +553,7 @@ async def test_kill_9_during_writes(tmp_path: Path) -> None:
                 found = await file.get(str(key))
                 if found is not None:
                     body = found.snapshot.body
-                    assert body == entry(len(body), found.page).snapshot.body
+                    assert body == entry(len(body), found.path).snapshot.body
                     read += 1
             assert file.database.used_bytes <= 5_000_000
     assert read > times

@@ -59,7 +59,7 @@ def entry(**changes: Any) -> Entry:
         200, (("Link", "</x>"),), BODY, etag_of(200, (), BODY), 1, facts=Facts(settled="nothing"),
         tags=("lamps",), asset_fingerprint="00ff", encoded=encoded(BODY),
     )  # fmt: skip
-    return replace(Entry(PAGE.key, PAGE.page, snapshot, now, now + 100), **changes)
+    return replace(Entry(PAGE.key, PAGE.path, snapshot, now, now + 100), **changes)
 
 
 def repacked(whole: bytes, change: Callable[[dict[str, Any]], Any], tail: bytes = b"") -> bytes:
@@ -97,7 +97,7 @@ WRONG: dict[str, list[Any]] = {
     "tags": [["a b"], ["a\n"], ["x" * 129], [1], "lamps", None, ["x"] * 257, ["\u00e4"]],
     "asset_fingerprint": [1, None, []],
     "key": ["x", "", None, 1, OTHER.key],
-    "page": [None, 1, []],
+    "path": [None, 1, []],
     "variant": [None, {}, {"device": "desktop"}, {"device": "tv", "language": ""}, "desktop"],
     "storable": [1, None, "yes"],
     "facts": [None, [], {}, {"settled": "x"}],
@@ -190,7 +190,7 @@ def test_any_row_is_right_or_left_out(place: int, by: Any) -> None:
 def test_any_history_is_right_or_a_bad_one(place: int, by: Any) -> None:
     version = history.Version(1.0, 200, '"x"', 10, "title", "text")
     render = history.Render(1.0, 2.0, facts=Facts(errors=("x",)))
-    whole = history.encode(history.History(PAGE.key, PAGE.page, render, (version,)))
+    whole = history.encode(history.History(PAGE.key, PAGE.path, render, (version,)))
     told = mutated(json.loads(zlib.decompress(whole[12:])), place, by)
     try:
         found = history.decode(whole[:12] + zlib.compress(json.dumps(told).encode()))
@@ -326,7 +326,7 @@ async def test_wrong_markdown_is_a_miss(shelf: Shelf) -> None:
 
 async def test_wrong_notes_are_none(shelf: Shelf) -> None:
     histories = Histories(shelf.store.notes, 3)
-    good = history.encode(history.History(OTHER.key, OTHER.page))
+    good = history.encode(history.History(OTHER.key, OTHER.path))
     for wrong in (good, good[:-1], b"", b"\xff" * 99, encode(entry())):
         await shelf.store.notes.set(PAGE.key, wrong, 60)
         assert await histories.of(PAGE.key) is None
@@ -378,7 +378,7 @@ async def test_wrong_purges_are_left_out(tmp_path: Path) -> None:
             shelf = Shelf(RedisCache(server.url, NAMESPACE, 2.0), server)
             await shelf.cached.snapshot(PAGE)
             assert (await shelf.cached.snapshot(PAGE)).how == "hit", fields
-            assert await shelf.store.purges.purge(Purge("url", PAGE.page))
+            assert await shelf.store.purges.purge(Purge("url", PAGE.path))
             assert (await shelf.cached.snapshot(PAGE)).how == "miss", fields
             assert (await shelf.cached.snapshot(PAGE)).how == "hit", fields
             assert not shelf.store.state().faults
