@@ -135,7 +135,7 @@ def _of_xml(text: bytes, name: str) -> Iterator[Listed]:
     try:
         kind = ""
         for _, element in events:
-            tag = etree.QName(element).localname if isinstance(element.tag, str) else ""
+            _, tag = _name(element)
             if tag in ("url", "sitemap"):
                 if entry := _entry(element, is_sitemap=tag == "sitemap"):
                     yield entry
@@ -149,15 +149,26 @@ def _of_xml(text: bytes, name: str) -> Iterator[Listed]:
 
 
 def _entry(element: Any, *, is_sitemap: bool) -> Listed | None:
-    found = {
-        etree.QName(child).localname: (child.text or "").strip()
-        for child in element
-        if isinstance(child.tag, str)
-        and etree.QName(child).namespace == etree.QName(element).namespace
-    }
+    own, _ = _name(element)
+    found = {}
+    for child in element:
+        namespace, name = _name(child)
+        if name and namespace == own:
+            found[name] = (child.text or "").strip()
     if not found.get("loc"):
         return None
     return Listed(found["loc"], _seconds(found.get("lastmod", "")), is_sitemap)
+
+
+def _name(element: Any) -> tuple[str, str]:
+    """The namespace and the local name; of a comment both are empty.
+
+    Not by etree.QName, which raises for names that the recovering parser lets through.
+    """
+    if not isinstance(element.tag, str):
+        return "", ""
+    namespace, _, name = element.tag.rpartition("}")
+    return namespace, name
 
 
 def _seconds(text: str) -> float | None:
