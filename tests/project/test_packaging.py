@@ -11,6 +11,8 @@ import sys
 import tomllib
 import venv
 import zipfile
+from collections.abc import Iterator
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import psutil
@@ -211,6 +213,30 @@ def test_what_is_locked_is_what_is_asked_for() -> None:
     assert len(entries) == len(locked)
     assert all("--hash=sha256:" in entry for entry in entries)
     assert "--require-hashes --requirement requirements.lock" in (ROOT / "Dockerfile").read_text()
+
+
+def test_all_dependencies_work_with_the_pins_of_pyppeteer() -> None:
+    """pyppeteer needs websockets<11 and urllib3<2, also of whoever installs this package.
+
+    All tests run with these. Here every requirement of every dependency is met by what is installed.
+    """
+    for pin in map(Requirement, ("websockets<11", "urllib3<2")):
+        assert pin.specifier.contains(version(pin.name))
+    left, seen = [Requirement("prerender-proxy[otel]")], set[str]()
+    while left:
+        needed = left.pop()
+        assert needed.specifier.contains(version(needed.name)), needed
+        if (line := str(needed)) not in seen:
+            seen.add(line)
+            left += _requirements(needed)
+    assert len(seen) > 40
+
+
+def _requirements(parent: Requirement) -> Iterator[Requirement]:
+    for requirement in map(Requirement, requires(parent.name) or ()):
+        marker, extras = requirement.marker, parent.extras or {""}
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+            yield requirement
 
 
 def test_the_wheel_is_typed_and_has_the_settings(distributions: tuple[Path, Path]) -> None:

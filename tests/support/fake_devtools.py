@@ -49,11 +49,15 @@ class FakeDevTools(asyncio.Protocol):
 
     async def answer(self, command: Message, **result: Any) -> None:
         """Answer a command with a result."""
-        await self.text(json.dumps({"id": command["id"], "result": result}))
+        await self._respond(command, result=result)
 
     async def refuse(self, command: Message, text: str) -> None:
         """Answer a command with an error."""
-        await self.text(json.dumps({"id": command["id"], "error": {"code": -1, "message": text}}))
+        await self._respond(command, error={"code": -1, "message": text})
+
+    async def _respond(self, command: Message, **outcome: Any) -> None:
+        session = {key: command[key] for key in ("sessionId",) if key in command}
+        await self.text(json.dumps({"id": command["id"], **outcome, **session}))
 
     async def event(self, method: str, session_id: str = "", **params: Any) -> None:
         """Tell an event, of a page if there is a session."""
