@@ -35,7 +35,7 @@ from prerender.crawlers.triggers import Triggers
 from prerender.errors import ConfigError
 from prerender.http.connection import Sweeper
 from prerender.http.forwarded import Clients
-from prerender.http.headers import Forwarding
+from prerender.http.headers import Forwarding, authority
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
@@ -142,6 +142,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             clients=Clients(settings.server.trusted_proxies),
             markdown=markdown,
             hosts=_site_hosts(settings),
+            notices=telemetry.notices,
             drop_in=_drop_in(settings),
             verify=verify,
             begin_span=_tracing(settings, telemetry, stack),
@@ -237,10 +238,10 @@ def _drop_in(settings: Settings) -> DropIn | None:
 def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> None:
     """Log where the proxy listens; ``made`` are values that were made up for settings."""
     if not settings.site.url:
-        log.warning(
+        running.telemetry.notices.warn(
             "site_url_unset",
             consequence=f"snapshots carry the origin's URL, {settings.public_url}",
-            remedy="set PRERENDER_SITE_URL to the public URL of the site",
+            remedy="set [site] url (PRERENDER_SITE_URL) to the public URL of the site",
         )
     log.info(
         "serving",
@@ -253,8 +254,9 @@ def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> 
 
 
 def _site_hosts(settings: Settings) -> SiteHosts:
-    site = settings.public_url.raw_host or ""
-    return SiteHosts(site if settings.site.url else "", Hosts(settings.site.hosts))
+    public = settings.public_url
+    guess = "" if settings.site.url else authority(public)
+    return SiteHosts(public.raw_host or "", Hosts(settings.site.hosts), guess)
 
 
 def _vary(settings: Settings) -> Vary | None:

@@ -25,6 +25,7 @@
         ├── PageOverLimit    the page took far more than one render may
         ├── EmptyPage        nothing is shown
         ├── IncompletePage   the site's own data is missing
+        ├── DocumentRefused  the origin answers visitors, but not the renderer
         ├── SnapshotTooLarge
         ├── PoolBusy
         └── BrowserGone          the browser or the page died; one retry on another is worth it
@@ -37,6 +38,8 @@ from typing import Literal
 
 # The verdicts about renders whose result is not to be stored (rendering/verdict.py).
 Unusable = Literal["incomplete", "failed", "blank"]
+# Too slow, for another server, too early, too many (RFC 9110 section 15.5, RFC 8470, RFC 6585).
+_OF_THE_REQUEST = (408, 421, 425, 429)
 
 
 class PrerenderError(Exception):
@@ -123,14 +126,22 @@ class CrawlerRefused(Refused):
 
 
 class NotRenderable(PrerenderError):
-    """The origin's answer for the target is not an HTML page, so there is nothing to render.
+    """The origin's response for the target is not an HTML page, so there is nothing to render.
 
-    ``origin_failed``: because it is an error of the origin's (5xx).
+    ``refused_with``: the status of the response if it is an error, else 0.
     """
 
-    def __init__(self, reason: str, *, origin_failed: bool = False) -> None:
+    def __init__(self, reason: str, *, refused_with: int = 0) -> None:
         super().__init__(reason)
-        self.origin_failed = origin_failed
+        self.refused_with = refused_with
+
+    @property
+    def origin_failed(self) -> bool:
+        """Whether that says nothing about the page: an error of the origin's (5xx), or one of this
+        request only."""
+        return self.refused_with >= HTTPStatus.INTERNAL_SERVER_ERROR or (
+            self.refused_with in _OF_THE_REQUEST
+        )
 
 
 class BadEntry(PrerenderError):
@@ -194,9 +205,18 @@ class IncompletePage(RenderError):
     ``verdict``: of rendering/verdict.py.
     """
 
-    def __init__(self, reason: str, verdict: Unusable) -> None:
+    def __init__(self, reason: str, verdict: str) -> None:
         super().__init__(reason)
         self.detail = verdict
+
+
+class DocumentRefused(RenderError):
+    """The origin sends visitors a page, but answers the renderer with an error.
+
+    The usual cause is a list of allowed hosts that lacks the public one.
+    """
+
+    detail = "refused"
 
 
 class SnapshotTooLarge(RenderError):

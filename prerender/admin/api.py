@@ -25,6 +25,7 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.listing import SORTS, STATES, Query
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.store import Store
+from prerender.telemetry.notices import Notices
 from prerender.telemetry.records import CacheWord, RequestRecord
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking
@@ -52,6 +53,7 @@ class Api:
         recent: Recent,
         crawlers: Crawlers,
         purging: Purging,
+        notices: Notices,
         auth: AdminAuth,
     ) -> None:
         self._public = public
@@ -64,6 +66,7 @@ class Api:
         self._recent = recent
         self._crawlers = crawlers
         self._purging = purging
+        self._notices = notices
         self._auth = auth
 
     def add_to(self, app: web.Application) -> None:
@@ -140,6 +143,7 @@ class Api:
                     "in_memory": store.memory_entries,
                     "faults": sum(store.faults.values()),
                 },
+                "notices": [shapes.of_notice(notice) for notice in self._notices],
                 "step": STEP_SECONDS,
                 "points": self._figures.points(),
             }

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from cachetools import LRUCache
 
-from prerender.snapshots.snapshot import UNUSABLE
+from prerender.errors import DocumentRefused
+from prerender.snapshots.snapshot import UNUSABLE, Target
 from prerender.telemetry.records import RenderRecord, RequestRecord
 
 _MOST_REQUESTS = 3000
@@ -25,13 +26,23 @@ class PageRenders:
     url: str
     renders: int = 0
     failed: int = 0
-    partial: int = 0
+    cut_off: int = 0
     seconds: float = 0.0
     slowest_seconds: float = 0.0
     last: float = 0.0
     last_problem: float = 0.0
     failing_since: float = 0.0
     reason: str = ""
+
+    def fail(self, time: float, reason: str) -> None:
+        """Note that there is no usable snapshot."""
+        self.failed += 1
+        self.failing_since = self.failing_since or time
+        self.note(time, reason)
+
+    def note(self, time: float, reason: str) -> None:
+        """Note what is wrong."""
+        self.last_problem, self.reason = time, reason[:_LONGEST_TEXT]
 
 
 class Recent:
@@ -46,6 +57,8 @@ class Recent:
         """Keep a request of a crawler. Called for every request: well under a microsecond."""
         if record.kind == "forward" and record.crawler is None:
             return
+        if record.error == DocumentRefused.__name__ and record.snapshot_target is not None:
+            self._refused(record.snapshot_target, record)
         self._count += 1
         if record.timings is not None or len(record.target) + len(record.user_agent) > 500:
             # What is kept of each has to be little.
@@ -61,31 +74,38 @@ class Recent:
         """Count a render of a page."""
         if record.outcome in ("cancelled", "not a page"):
             return
-        target = record.target
-        page = self._pages.setdefault(target.key, PageRenders(target.key, target.url))
+        page = self._page(record.target)
         page.renders += 1
         page.seconds += record.seconds
         page.slowest_seconds = max(page.slowest_seconds, record.seconds)
         page.last = record.time + record.seconds
-        failed = record.outcome in UNUSABLE
-        page.failed += failed
-        if not failed:
-            page.failing_since = 0.0
-        elif not page.failing_since:
-            page.failing_since = page.last
-        page.partial += record.outcome == "cut-off"
+        if record.outcome in UNUSABLE:
+            page.fail(page.last, _reason(record))
+            return
+        page.failing_since = 0.0
+        page.cut_off += record.outcome == "cut-off"
         if reason := _reason(record):
-            page.last_problem, page.reason = page.last, reason[:_LONGEST_TEXT]
+            page.note(page.last, reason)
+
+    def _page(self, target: Target) -> PageRenders:
+        return self._pages.setdefault(target.key, PageRenders(target.key, target.url))
+
+    def _refused(self, target: Target, record: RequestRecord) -> None:
+        """The document of a page was refused: that is known only when a client has got it."""
+        page = self._page(target)
+        page.renders += 1
+        page.last = record.time + record.seconds
+        page.fail(page.last, f"refused: {record.detail}")
 
     def worst(self, most: int) -> dict[str, list[PageRenders]]:
-        """The slowest, the most failing and the most partial pages, and those with other problems."""
+        """The slowest, most failing and most often cut off pages, and those with other problems."""
         pages = list(self._pages.values())
         return {
             "slowest": sorted(pages, key=lambda page: -page.seconds / page.renders)[:most],
             "failing": _most(pages, "failed", most),
-            "partial": _most(pages, "partial", most),
+            "cut_off": _most(pages, "cut_off", most),
             "troubled": sorted(
-                (page for page in pages if page.reason and not page.failed and not page.partial),
+                (page for page in pages if page.reason and not page.failed and not page.cut_off),
                 key=lambda page: -page.last_problem,
             )[:most],
         }

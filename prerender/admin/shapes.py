@@ -13,6 +13,7 @@ from prerender.snapshots.history import History, Render, Version
 from prerender.snapshots.listing import Row
 from prerender.snapshots.reading import Reading
 from prerender.snapshots.snapshot import Timings
+from prerender.telemetry.notices import Notice
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
@@ -95,6 +96,13 @@ def of_request(record: RequestRecord) -> dict[str, Any]:
     }
 
 
+def of_notice(notice: Notice) -> dict[str, Any]:
+    """What should be changed in the set-up."""
+    found = asdict(notice)
+    del found["about"]
+    return found
+
+
 def of_problem(page: PageRenders) -> dict[str, Any]:
     """A page that is slow, fails or is cut off."""
     return {
@@ -102,7 +110,7 @@ def of_problem(page: PageRenders) -> dict[str, Any]:
         "url": page.url,
         "renders": page.renders,
         "failed": page.failed,
-        "partial": page.partial,
+        "cut_off": page.cut_off,
         "mean_seconds": round(page.seconds / page.renders, 4),
         "slowest_seconds": round(page.slowest_seconds, 4),
         "last": page.last,
@@ -153,7 +161,6 @@ def of_render(render: Render) -> dict[str, Any]:
         "error": render.error,
         "reason": render.reason,
         "status": render.status,
-        "partial": render.facts.partial,
         "verdict": render.facts.verdict,
         "why": render.facts.why,
         "settled": render.facts.settled,

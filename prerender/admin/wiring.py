@@ -61,6 +61,7 @@ async def dashboard(
         recent=recent,
         crawlers=crawlers,
         purging=purging,
+        notices=telemetry.notices,
         auth=auth,
     ).add_to(app)
     Pages(settings.public_url, tracking, store, histories, viewer).add_to(app)

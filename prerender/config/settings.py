@@ -472,6 +472,11 @@ class Snapshot(_Section):
         description="What to do with a page that changes its own URL while it loads (history API): "
         "add a canonical link to the new URL, redirect there (302), or keep it as it is.",
     )
+    soft_404: Flag = Field(
+        False,
+        description="Respond 404 for a page that says 200 although its own data was answered with 404 "
+        "or 410 (a soft 404).",
+    )
     volatile: Patterns = Field(
         (),
         description="Regular expressions of content that differs on every load (nonces, tokens,"

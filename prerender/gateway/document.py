@@ -78,7 +78,7 @@ async def fetch(
         if response.status in _REDIRECTS and "Location" in kept:
             return Document(response.status, kept, b"")
         if reason := _not_a_page(response):
-            raise NotRenderable(reason, origin_failed=response.status >= 500)
+            raise NotRenderable(reason, refused_with=_refused_with(response.status))
         try:
             body = await _read(response, max_bytes)
         except TimeoutError as error:
@@ -86,6 +86,10 @@ async def fetch(
         except (ClientError, OSError, zlib.error) as error:
             raise OriginError(f"{target}: {reason_of(error)}") from error
         return Document(response.status, kept, body)
+
+
+def _refused_with(status: int) -> int:
+    return status if status >= 400 and status not in PAGE_STATUSES else 0
 
 
 def _not_a_page(response: ClientResponse) -> str:

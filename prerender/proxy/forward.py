@@ -10,7 +10,8 @@ from math import inf
 
 import structlog
 
-from prerender.errors import LoopDetected, OriginError, OriginTimeout
+from prerender.errors import LoopDetected, OriginError, OriginTimeout, PrerenderError
+from prerender.gateway.visit import HTML_TYPES
 from prerender.http.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http.head import BadMessage, Fields, ResponseHead, members, parse_response
 from prerender.http.headers import Forwarding, end_to_end_lines
@@ -58,9 +59,16 @@ class Forwarder:
         self._timeout = timeout
         self._pages_vary = pages_vary.rstrip(b"\r\n")
 
-    async def forward(self, request: Request, target: str | None = None) -> None:
+    async def forward(
+        self,
+        request: Request,
+        target: str | None = None,
+        *,
+        page_error: PrerenderError | None = None,
+    ) -> None:
         """Answer ``request`` with what the origin says, to its own target or to another.
 
+        ``page_error`` is raised instead of sending an HTML page (2xx).
         Raises OriginError and OriginTimeout as long as nothing of an answer has been sent, BadMessage
         for a wrong body of the request, CutShort when the client's connection is to be aborted.
         """
@@ -76,12 +84,16 @@ class Forwarder:
             kept = self._connections.kept()
             if kept is not None:
                 try:
-                    await self._exchange(request, head, kept, upgrade=False, kept=True)
+                    await self._exchange(
+                        request, head, kept, upgrade=False, kept=True, page_error=page_error
+                    )
                     return
                 except _Stale:
                     log.debug("kept connection was closed", target=request.target)
         connection = await self._connections.connect()
-        await self._exchange(request, head, connection, upgrade=upgrade, kept=False)
+        await self._exchange(
+            request, head, connection, upgrade=upgrade, kept=False, page_error=page_error
+        )
 
     def _request_head(self, request: Request, target: str, *, upgrade: bool) -> bytes:
         lines = [
@@ -110,6 +122,7 @@ class Forwarder:
         *,
         upgrade: bool,
         kept: bool,
+        page_error: PrerenderError | None,
     ) -> None:
         complete = False
         upload = None
@@ -120,6 +133,8 @@ class Forwarder:
             upload = asyncio.create_task(self._upload(request, connection), name="upload")
         try:
             answer = await self._answer_head(request, connection, upgrade=upgrade, kept=kept)
+            if page_error is not None and _is_page(answer):
+                raise page_error
             request.status = answer.status
             request.origin_seconds = time.perf_counter() - asked
             if answer.status == 101:
@@ -237,6 +252,11 @@ class Forwarder:
         request.keep_alive = False
         request.connection.write(_head(answer, lines) + b"\r\n")
         await tunnel(request, connection)
+
+
+def _is_page(answer: ResponseHead) -> bool:
+    media_type = answer.fields.get("content-type", "").partition(";")[0].strip().lower()
+    return 200 <= answer.status < 300 and media_type in HTML_TYPES
 
 
 async def _keep_pace(request: Request, connection: OriginConnection) -> None:

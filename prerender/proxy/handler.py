@@ -10,7 +10,7 @@ import structlog
 from prerender.config.types import CrawlerClass
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
-from prerender.errors import NotRenderable, PrerenderError, Refused
+from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Refused
 from prerender.http import headers as fields
 from prerender.http.body import CutShort
 from prerender.http.forwarded import Clients
@@ -35,6 +35,7 @@ from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.variants import Vary
+from prerender.telemetry.notices import Notices
 from prerender.telemetry.records import Channel, RequestContext, RequestRecord
 
 _REMEMBERED_TARGETS = 1024
@@ -51,7 +52,8 @@ class Handler:
 
     ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
     ``verify`` tells whether a request is from the crawler that it names. ``clients`` knows who it is
-    from, ``hosts`` which host names get snapshots. What came of it is told to ``records``.
+    from, ``hosts`` which host names get snapshots; ``notices`` are for the owner.
+    What came of it is told to ``records``.
     ``begin_span`` makes a span for it, in the trace that it may belong to; without it traces pass
     as they are.
     """
@@ -68,6 +70,7 @@ class Handler:
         clients: Clients,
         markdown: MarkdownSnapshots,
         hosts: SiteHosts,
+        notices: Notices,
         vary: Vary | None = None,
         drop_in: DropIn | None = None,
         verify: Callable[[Request], Awaitable[bool]] | None = None,
@@ -90,6 +93,7 @@ class Handler:
         self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
         self._drop_in = drop_in
         self._hosts = hosts
+        self._notices = notices
         self._verify = verify
         self._begin_span = begin_span
         # Nor is it read anew who asks.
@@ -213,6 +217,14 @@ class Handler:
 
     async def _snapshot(self, request: Request, decision: Render, context: RequestContext) -> None:
         target = context.target = self._target_of(request, decision)
+        if self._hosts.are_guessed and request.host != self._hosts.guess:
+            self._notices.warn(
+                "host_differs",
+                client_host=request.host,
+                consequence=f"clients ask for {request.host}, and get snapshots of "
+                f"{self._hosts.guess}, the origin's URL",
+                remedy="set [site] url (PRERENDER_SITE_URL) to the public URL of the site",
+            )
         try:
             snapshots = self._markdown if decision.markdown else self._snapshots
             result = snapshots.fresh(target) or await snapshots.snapshot(target)
@@ -221,10 +233,36 @@ class Handler:
             # An image, an error of the origin: its own answer, for the pretty URL.
             context.detail = str(reason)
             log.debug("not rendered", url=target.url, reason=context.detail)
-            await self._forwarder.forward(request, target.request_target)
+            await self._forward_instead(request, target, reason, context)
         else:
             vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
             await request.answer(snapshot_response(request, result, vary))
+
+    async def _forward_instead(
+        self, request: Request, target: Target, reason: NotRenderable, context: RequestContext
+    ) -> None:
+        """Forward a request whose target is no page; but if it turns out to be one that the origin
+        refuses only to the renderer, raise DocumentRefused."""
+        status = reason.refused_with
+        error = DocumentRefused(
+            f"{target.url}: the origin answers the renderer with {status}, and clients with a page"
+        )
+        try:
+            await self._forwarder.forward(
+                request, target.request_target, page_error=error if status else None
+            )
+        except DocumentRefused:
+            context.detail = str(error)
+            self._notices.warn(
+                "origin_refuses_renderer",
+                url=target.url,
+                status=status,
+                client_host=request.host,
+                consequence="no snapshots: crawlers get 503",
+                remedy="let the origin accept the host of [site] url and the renderer's User-Agent "
+                "(prerender doctor names the settings of frameworks)",
+            )
+            raise
 
     def _target_of(self, request: Request, decision: Render) -> Target:
         if self._vary is None:

@@ -9,19 +9,22 @@ _REMEMBERED = 256
 
 
 class SiteHosts:
-    """The names of the site: ``site`` ('' if unknown: then all names are) and those in ``listed``.
+    """The names of the site: ``site`` and those in ``listed``. All names, if ``site`` is only a guess:
+    ``guess`` is its authority then, and '' otherwise.
 
     Addresses and names without a dot are the site's as well: they come from inside, for example from a
     proxy in front that does not pass ``Host``.
     """
 
-    def __init__(self, site: str, listed: Hosts) -> None:
+    def __init__(self, site: str, listed: Hosts, guess: str = "") -> None:
         self._site = normalized(site)
+        self.guess = guess
+        self.are_guessed = bool(guess)
         self._listed = listed
         self._known = lru_cache(maxsize=_REMEMBERED)(self._is_own)
 
     def __contains__(self, host: str) -> bool:
-        return not self._site or self._known(host)
+        return self.are_guessed or self._known(host)
 
     def _is_own(self, host: str) -> bool:
         name = normalized(host if host.endswith("]") else host.rpartition(":")[0] or host)

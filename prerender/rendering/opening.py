@@ -71,11 +71,12 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
         patience=settings.render.patience,
         max_bytes=settings.render.max_bytes,
         options=SerializeOptions(
-            **settings.snapshot.model_dump(exclude={"volatile", "moved"}),
+            **settings.snapshot.model_dump(exclude={"volatile", "moved", "soft_404"}),
             internal_host=fields.authority(parts.upstream.base),
         ),
         volatile=settings.snapshot.volatile,
         when_moved=settings.snapshot.moved,
+        soft_404=settings.snapshot.soft_404,
     )
     return Rendering(*parts, Renderer(settings.public_url, *parts, render))
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from html import escape
+from http import HTTPStatus
 from typing import Literal
 from urllib.parse import urljoin
 
@@ -19,9 +20,7 @@ from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Visit
 from prerender.http import headers as fields
 from prerender.rendering.verdict import (
     Judgement,
-    fault_of,
     has_moved,
-    is_lasting,
     judge,
     lacks_its_subject,
 )
@@ -47,6 +46,7 @@ class Judge:
     ``max_bytes`` is the size of the largest snapshot; ``volatile`` are regular expressions of what
     differs between two loads of a page that is the same. ``when_moved``: what becomes of a page
     that has changed its own URL: a canonical link to the new one, a redirect there, or nothing.
+    ``soft_404``: a page whose data was not found is a 404, whatever it says.
     """
 
     def __init__(
@@ -56,6 +56,8 @@ class Judge:
         max_bytes: int,
         volatile: Iterable[str] = (),
         when_moved: WhenMoved = "canonical",
+        *,
+        soft_404: bool = False,
     ) -> None:
         self._site = str(public.origin())
         self._public = public
@@ -63,6 +65,7 @@ class Judge:
         self._hosts = (normalized(public.raw_host or ""),)
         self._max_bytes = max_bytes
         self._when_moved = when_moved
+        self._soft_404 = soft_404
         self._volatile = [re.compile(pattern) for pattern in volatile]
         self._internal = _absolute_urls_of(origin) if origin.origin() != public.origin() else None
 
@@ -92,6 +95,8 @@ class Judge:
         if len(body) > self._max_bytes:
             raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
         status, headers = self._said(target, document, rendered)
+        if self._soft_404 and facts.soft_404 and status == HTTPStatus.OK:
+            status = HTTPStatus.NOT_FOUND.value
         return Snapshot(
             status=status,
             headers=headers,
@@ -195,7 +200,6 @@ class Judge:
         return pretty_reference(location, target.url, self._hosts) if own else None
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
-        failed = []
         blocked = []
         unanswered = []
         for exchange in visit.exchanges:
@@ -203,20 +207,17 @@ class Judge:
                 blocked.append(exchange.url)
             elif not exchange.finished and not exchange.endless:
                 unanswered.append(exchange.url)
-            elif exchange.needed and fault_of(exchange):
-                failed.append(exchange.url)
         settled = rendered.settled
         return Facts(
             verdict=judgement.verdict,
             why=judgement.reason,
-            lasting=judgement.verdict == "failed" and is_lasting(visit.exchanges),
+            lasting=judgement.lasting,
             soft_404=lacks_its_subject(visit.exchanges) and not rendered.status_codes,
-            partial=rendered.partial,
             settled=settled.reason,
             virtual_seconds=settled.virtual_seconds,
             real_seconds=settled.real_seconds,
             text_length=rendered.text_length,
-            failed_requests=tuple(failed),
+            failed_requests=tuple(fault.url for fault in judgement.faults),
             blocked_requests=tuple(blocked),
             unanswered_requests=tuple(unanswered),
             errors=rendered.errors,

@@ -43,6 +43,7 @@ class RenderSettings:
     options: SerializeOptions
     volatile: tuple[str, ...]
     when_moved: WhenMoved = "canonical"
+    soft_404: bool = False
 
 
 class Renderer:
@@ -67,6 +68,7 @@ class Renderer:
             settings.max_bytes,
             settings.volatile,
             settings.when_moved,
+            soft_404=settings.soft_404,
         )
 
     async def snapshot(self, target: Target) -> SnapshotResult:

@@ -13,7 +13,7 @@ The last three are never stored as good, and never replace a good snapshot.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -30,31 +30,55 @@ _MALFORMED = "Malformed JSON: "
 _SCRIPT = re.compile(rb"<script[\s>/]", re.IGNORECASE)
 
 
+class Fault(NamedTuple):
+    """A needed request of the page that failed. ``lasting``: the page may do without it, or the site
+    does not have it: that will not pass by itself."""
+
+    url: str
+    text: str
+    lasting: bool
+
+
 class Judgement(NamedTuple):
-    """A verdict, and the first thing that speaks for it, for the owner of the site."""
+    """A verdict, the first reason for it, for the owner of the site, and the requests that failed."""
 
     verdict: RenderVerdict
-    reason: str = ""
+    reason: str
+    faults: tuple[Fault, ...]
+
+    @property
+    def lasting(self) -> bool:
+        """Whether nothing failed but what will not pass by itself."""
+        faults = self.faults
+        return self.verdict == "failed" and bool(faults) and all(one.lasting for one in faults)
 
 
 def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) -> Judgement:
     """The verdict about a rendered page. ``moved``: its URL is not the one that was asked for."""
+    faults = tuple(_faults(visit.exchanges))
+    verdict, reason = _verdict(document, visit, rendered, faults, moved=moved)
+    return Judgement(verdict, reason, faults)
+
+
+def _verdict(
+    document: Document, visit: Visit, rendered: Rendered, faults: Sequence[Fault], *, moved: bool
+) -> tuple[RenderVerdict, str]:
     said_ready = rendered.settled.reason == "prerenderReady"
     if not said_ready and (reason := _lacking(visit.exchanges, rendered)):
-        return Judgement("incomplete", reason)
-    if reason := _failure(visit.exchanges, rendered.errors):
-        return Judgement("failed", reason)
+        return "incomplete", reason
+    if reason := _failure(faults, rendered.errors):
+        return "failed", reason
     if _is_blank(document, rendered):
         if rendered.partial:
-            return Judgement("incomplete", "nothing shown before the time limit")
+            return "incomplete", "nothing shown before the time limit"
         if rendered.errors:
-            return Judgement("failed", f"nothing shown: {rendered.errors[0]}")
-        return Judgement("blank", "nothing shown")
+            return "failed", f"nothing shown: {rendered.errors[0]}"
+        return "blank", "nothing shown"
     if rendered.partial:
-        return Judgement("cut-off", "still at work at the time limit")
+        return "cut-off", "still at work at the time limit"
     if moved:
-        return Judgement("moved", f"now at {rendered.url}")
-    return Judgement("complete")
+        return "moved", f"now at {rendered.url}"
+    return "complete", ""
 
 
 def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
@@ -71,23 +95,24 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
     return ""
 
 
-def _failure(exchanges: Iterable[Exchange], errors: Iterable[str]) -> str:
-    """What came as an error and was not asked for again with success, or ''."""
-    failed: dict[tuple[str, str], str] = {}
+def _faults(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
+    """What came as an error and was not asked for again with success."""
+    failed: dict[tuple[str, str], Fault] = {}
     for exchange in exchanges:
         key = exchange.method, exchange.url
-        if exchange.needed and exchange.finished and (fault := fault_of(exchange)):
-            failed.setdefault(key, f"{exchange.url}: {fault}")
+        if exchange.needed and exchange.finished and (text := _fault_of(exchange)):
+            lasting = exchange.destination == "style" or exchange.status in (404, 410)
+            failed.setdefault(key, Fault(exchange.url, text, lasting))
         elif exchange.status:
             failed.pop(key, None)
-    malformed = [error for error in errors if error.startswith(_MALFORMED)]
-    return next(iter([*failed.values(), *malformed]), "")
+    return failed.values()
 
 
-def is_lasting(exchanges: Iterable[Exchange]) -> bool:
-    """Whether nothing failed but programs that the site does not have: that is there to stay."""
-    faults = [e for e in exchanges if e.needed and e.finished and fault_of(e)]
-    return bool(faults) and all(e.status in (404, 410) for e in faults)
+def _failure(faults: Sequence[Fault], errors: Iterable[str]) -> str:
+    """The first thing that failed, or ''."""
+    if faults:
+        return f"{faults[0].url}: {faults[0].text}"
+    return next((error for error in errors if error.startswith(_MALFORMED)), "")
 
 
 def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:
@@ -114,11 +139,12 @@ def _plain(text: str) -> str:
     return unquote(text).rstrip("/")
 
 
-def fault_of(exchange: Exchange) -> str:
+def _fault_of(exchange: Exchange) -> str:
     """What is wrong with the response to a needed request, or ''.
 
     A program that is missing is a fault: an old page asks for the files of the last release. Data that
-    is missing is none, and neither is what asks a visitor to sign in.
+    is missing is none, and neither is what asks a visitor to sign in. Styles are at fault only if the
+    origin fails: some applications show nothing without them.
     """
     status = exchange.status
     if exchange.fault:
@@ -126,10 +152,9 @@ def fault_of(exchange: Exchange) -> str:
     if exchange.destination in PROGRAMS:
         return f"status {status}" if status >= 400 else ""
     refused = status in _ORDINARY_REFUSALS
-    # Text is there without its style, and whoever reads the snapshot asks for that himself.
-    return (
-        f"status {status}" if status >= 400 and exchange.destination in DATA and not refused else ""
-    )
+    data_failed = exchange.destination in DATA and status >= 400 and not refused
+    style_failed = exchange.destination == "style" and status >= 500
+    return f"status {status}" if data_failed or style_failed else ""
 
 
 def _is_blank(document: Document, rendered: Rendered) -> bool:

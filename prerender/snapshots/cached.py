@@ -23,7 +23,6 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import (
     DOUBT_SECONDS,
     MOST_REFUSALS,
-    PARTIAL,
     Freshness,
     worse_than,
 )
@@ -131,16 +130,20 @@ class CachedSnapshots:
         return await self._shared(target, lambda: self._render_anyway(target))
 
     async def _render_only(self, target: Target) -> SnapshotResult:
-        result = await self._inner.snapshot(target)
-        return self._usable(target, result)
+        return self._shown_once(target, await self._made(target))
 
-    def _usable(self, target: Target, result: SnapshotResult) -> SnapshotResult:
-        """An answer that is not stored. Raises IncompletePage unless it may be shown."""
+    async def _made(self, target: Target) -> SnapshotResult:
+        """A new result of ``inner``, whose detail is the verdict about it."""
+        result = await self._inner.snapshot(target)
+        verdict = result.snapshot.facts.verdict
+        return replace(result, detail="" if verdict == "complete" else verdict)
+
+    def _shown_once(self, target: Target, result: SnapshotResult) -> SnapshotResult:
+        """An result that is not stored. Raises IncompletePage unless it may be shown."""
         facts = result.snapshot.facts
-        if facts.verdict in UNUSABLE and not facts.lasting and not self._serve_incomplete:
+        if facts.unusable and not self._serve_incomplete:
             raise IncompletePage(f"{target.url}: {facts.why}", facts.verdict)
-        detail = "" if facts.verdict == "complete" else facts.verdict
-        return replace(result, detail=detail)
+        return result
 
     async def _render_anyway(self, target: Target) -> SnapshotResult:
         async with self._store.lease(target.key, self._patience) as lease:
@@ -224,7 +227,7 @@ class CachedSnapshots:
 
     async def _render(self, target: Target, lease: Lease) -> SnapshotResult:
         try:
-            result = await self._inner.snapshot(target)
+            result = await self._made(target)
         except NotRenderable as reason:
             if not reason.origin_failed:
                 # What was here is no page any more.
@@ -257,8 +260,7 @@ class CachedSnapshots:
         snapshot = result.snapshot
         old = await self._store.current(target.key, lease.entry)
         now = self._clock()
-        verdict = snapshot.facts.verdict
-        if verdict in UNUSABLE:
+        if snapshot.facts.verdict in UNUSABLE:
             self._retries.failed(target)
         else:
             self._retries.succeeded(target)
@@ -266,19 +268,18 @@ class CachedSnapshots:
             log.warning("snapshot not replaced", url=target.url, reason=refused)
             kept = await self._stay(replace(old, refusals=old.refusals + 1), lease, refused)
             return replace(kept, timings=result.timings)
-        if verdict in UNUSABLE and not snapshot.facts.lasting:
-            return self._usable(target, result)
+        if snapshot.facts.unusable:
+            return self._shown_once(target, result)
         same = old is not None and old.snapshot.etag == snapshot.etag
         if same and old is not None:
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
         # What came out the same twice is not in doubt any more.
         ttl = self._freshness.lifetime(target.path, snapshot, doubt=not same)
-        detail = "" if verdict == "complete" else verdict
         if not ttl:
-            if old is not None and not snapshot.facts.partial:
+            if old is not None and not snapshot.facts.unfinished:
                 # It may not be kept any more, or it is gone.
                 await self._store.delete(target.key)
-            return replace(result, snapshot=snapshot, detail=detail)
+            return replace(result, snapshot=snapshot)
         snapshot = await self._with_codings(snapshot, old)
         await self._watch_for_deploys(old, snapshot)
         entry = Entry(
@@ -294,9 +295,7 @@ class CachedSnapshots:
         stored = await self._store.set(entry, self._freshness.kept(ttl))
         if stored:
             self._kept(target, "" if old is None else old.snapshot.etag, snapshot.etag)
-        return replace(
-            result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0, detail=detail
-        )
+        return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
         """The snapshot with its codings: the old one's, or made in another thread."""
@@ -309,9 +308,8 @@ class CachedSnapshots:
         if now >= old.expires + self._freshness.stale_if_error:
             return ""
         worse = worse_than(old.snapshot, new)
-        passing = new.facts.verdict in UNUSABLE and not new.facts.lasting
-        lasting = passing or worse == PARTIAL or new.status >= 500
-        return worse if lasting or old.refusals < MOST_REFUSALS else ""
+        always = new.facts.unfinished or new.status >= 500
+        return worse if always or old.refusals < MOST_REFUSALS else ""
 
     async def _watch_for_deploys(self, old: Entry | None, new: Snapshot) -> None:
         """Take all snapshots of the last deploy for stale when a page is seen to be of another one."""

@@ -11,7 +11,6 @@ from prerender.urls.patterns import matches
 DOUBT_SECONDS = 30.0
 # What remains of a page's text when something went wrong with it; but content that stays short when
 # it is looked at again is the content.
-PARTIAL = "cut-off"
 SHRUNKEN = 0.2
 MOST_REFUSALS = 3
 # An entry that is of no more use to a crawler still tells when its content last changed.
@@ -58,15 +57,14 @@ class Freshness:
         ttl = self.ordinary(path)
         facts = snapshot.facts
         forbidden = self.obey_origin and not snapshot.storable
-        if not ttl or forbidden or facts.partial:
+        if not ttl or forbidden or facts.unfinished:
             return 0.0
-        if facts.verdict in UNUSABLE:
-            return DOUBT_SECONDS if facts.lasting else 0.0
+        if facts.lasting:
+            return DOUBT_SECONDS
         if self.page_ttl and snapshot.ttl is not None:
             ttl = snapshot.ttl
         if snapshot.status == 200:
-            lacking = bool(facts.failed_requests) or facts.verdict in UNUSABLE
-            return min(ttl, DOUBT_SECONDS) if lacking and doubt else ttl
+            return min(ttl, DOUBT_SECONDS) if facts.failed_requests and doubt else ttl
         if snapshot.status in (404, 410):
             # It may appear soon; one that is wrongly missing must not stay so for long.
             return min(ttl, self.error_ttl)
@@ -90,8 +88,8 @@ def worse_than(old: Snapshot, new: Snapshot) -> str:
         return new.facts.verdict
     if new.status != 200:
         return ""
-    if new.facts.partial:
-        return PARTIAL
+    if new.facts.verdict == "cut-off":
+        return "cut-off"
     if new.facts.text_length < old.facts.text_length * SHRUNKEN:
         return "shrunken"
     return ""

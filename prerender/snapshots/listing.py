@@ -23,7 +23,7 @@ Sort = Literal["path", "status", "age", "size", "seconds"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 Form = Literal["html", "markdown"]
 FORMS: tuple[Form, ...] = get_args(Form)
-State = Literal["fresh", "stale", "partial"]
+State = Literal["fresh", "stale"]
 STATES: tuple[State, ...] = get_args(State)
 
 
@@ -46,7 +46,6 @@ class Row(NamedTuple):
     size: int
     seconds: float
     settled: str
-    partial: bool
     problems: int
     generation: int
     asset_fingerprint: str
@@ -72,7 +71,6 @@ class Row(NamedTuple):
             len(snapshot.body),
             float(facts.real_seconds),
             facts.settled,
-            facts.partial,
             sum(map(len, problems)),
             entry.generation,
             snapshot.asset_fingerprint,
@@ -88,8 +86,6 @@ class Row(NamedTuple):
 
     def state(self, now: float) -> State:
         """What is to be thought of it."""
-        if self.partial:
-            return "partial"
         return "fresh" if now < self.expires else "stale"
 
 

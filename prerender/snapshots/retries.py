@@ -33,19 +33,18 @@ class Retries:
     def __len__(self) -> int:
         return len(self._pages)
 
-    def failed(self, target: Target) -> int:
-        """Note that a page has no usable snapshot; returns how often in a row, with this time."""
+    def failed(self, target: Target) -> None:
+        """Note that a page has no usable snapshot."""
         retry = self._pages.get(target.key)
         if retry is None:
             if len(self._pages) >= MOST_PAGES:
-                return 1
+                return
             retry = self._pages[target.key] = _Retry(target)
         retry.count += 1
         if retry.timer is None and retry.count <= RETRIES:
             self._schedule(retry)
         elif retry.count > RETRIES:
             self.succeeded(target)
-        return retry.count
 
     def succeeded(self, target: Target) -> None:
         """Forget a page."""

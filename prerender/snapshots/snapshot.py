@@ -108,7 +108,6 @@ class Facts:
     why: str = ""
     lasting: bool = False
     soft_404: bool = False
-    partial: bool = False
     settled: str = ""
     virtual_seconds: float = 0.0
     real_seconds: float = 0.0
@@ -117,6 +116,16 @@ class Facts:
     blocked_requests: tuple[str, ...] = ()
     unanswered_requests: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+
+    @property
+    def unusable(self) -> bool:
+        """Whether the page lacks what another render may bring: it is not a good snapshot."""
+        return self.verdict in UNUSABLE and not self.lasting
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is unusable, or was cut off: it is not stored."""
+        return self.unusable or self.verdict == "cut-off"
 
 
 @dataclass(frozen=True, slots=True)

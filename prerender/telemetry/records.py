@@ -22,6 +22,7 @@ from prerender.snapshots.snapshot import (
     Target,
     Timings,
 )
+from prerender.telemetry.notices import Notices
 
 # For a client that left before anything was sent to it, as nginx counts it.
 CLIENT_LEFT = 499
@@ -237,8 +238,9 @@ class Channel(Generic[R]):
 
 
 class Telemetry:
-    """Where the records of one proxy come out."""
+    """Where the records of one proxy come out, and its notices."""
 
     def __init__(self) -> None:
         self.requests: Channel[RequestRecord] = Channel()
         self.renders: Channel[RenderRecord] = Channel()
+        self.notices = Notices()

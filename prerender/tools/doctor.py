@@ -13,6 +13,7 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import psutil
 from multidict import CIMultiDict
+from yarl import URL
 
 from prerender.browser import chromium
 from prerender.config import Settings
@@ -38,6 +40,11 @@ _LEAST_FILES = 4096
 _LEAST_DISK_BYTES = 512 * 1024**2
 _SECONDS = 10.0
 _MIB = 1024**2
+# Where frameworks list the hosts that they accept.
+_LISTS = (
+    "server.allowedHosts (Vite), devServer.allowedHosts (webpack, Vue CLI), allowedHosts (Angular), "
+    "ALLOWED_HOSTS (Django), config.hosts (Rails)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,28 +193,45 @@ def _folder(folder: Path) -> Line:
 
 
 async def _origin(settings: Settings) -> Line:
-    fields = CIMultiDict({"Accept": "text/html,*/*;q=0.8", "Accept-Encoding": "identity"})
-    headers.mark(fields, settings.public_url)
     started = time.monotonic()
     where = settings.origin.url
-    remedy = "start the site's server, or mend [origin] url"
-    policy = AddressPolicy.only(settings.origin_url)
-    async with open_session(policy, settings.origin.connect_timeout, _SECONDS) as session:
-        try:
-            async with (
-                asyncio.timeout(_SECONDS),
-                Upstream(session, settings.origin_url).request("GET", "/", fields) as answer,
-            ):
-                status, kind = answer.status, answer.headers.get("Content-Type", "no type")
-        except (OriginError, TimeoutError) as error:
-            reason = str(error.__cause__ or error) or "no answer in time"
-            return Line("origin", "problem", f"{where}: {reason}", remedy)
+    try:
+        status, kind = await _first_response(settings, settings.public_url)
+    except (OriginError, TimeoutError) as error:
+        reason = str(error.__cause__ or error) or "no response in time"
+        remedy = "start the site's server, or correct [origin] url"
+        return Line("origin", "problem", f"{where}: {reason}", remedy)
     text = f"{where}/: status {status}, {kind}, {_milliseconds(started)}"
     if status >= 500:
-        return Line("origin", "problem", text, "mend the site's server")
+        return Line("origin", "problem", text, "repair the site's server")
     if status >= 400:
-        return Line("origin", "warning", text, "is [site] url the host that it expects?")
+        return await _refusal(settings, status, text)
     return Line("origin", "ok", text)
+
+
+async def _refusal(settings: Settings, status: int, text: str) -> Line:
+    """Development servers refuse hosts that they do not know: is it that?"""
+    public, own = headers.authority(settings.public_url), headers.authority(settings.origin_url)
+    if public != own:
+        with suppress(OriginError, TimeoutError):
+            other, _ = await _first_response(settings, settings.origin_url)
+            if other < 400:
+                text += f"; with Host: {own} instead of {public}, status {other}"
+                return Line("origin", "problem", text, f"let the origin accept {public}; {_LISTS}")
+    return Line("origin", "warning", text, f"does the origin have a page at / for {public}?")
+
+
+async def _first_response(settings: Settings, public: URL) -> tuple[int, str]:
+    """Status and media type of the origin's first page for a public URL. Raises OriginError."""
+    fields = CIMultiDict({"Accept": "text/html,*/*;q=0.8", "Accept-Encoding": "identity"})
+    headers.mark(fields, public)
+    policy = AddressPolicy.only(settings.origin_url)
+    async with (
+        open_session(policy, settings.origin.connect_timeout, _SECONDS) as session,
+        asyncio.timeout(_SECONDS),
+        Upstream(session, settings.origin_url).request("GET", "/", fields) as response,
+    ):
+        return response.status, response.headers.get("Content-Type", "no type")
 
 
 def _browser(settings: Settings) -> list[Line]:

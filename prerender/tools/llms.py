@@ -72,7 +72,7 @@ async def _rendered(snapshots: Snapshots, target: Target) -> Snapshot:
     """The snapshot of a page, which gets a second chance."""
     try:
         snapshot = (await snapshots.snapshot(target)).snapshot
-        if not snapshot.facts.partial:
+        if not snapshot.facts.unfinished:
             return snapshot
     except (RenderError, OriginError):
         pass
@@ -83,8 +83,8 @@ def _page(url: str, snapshot: Snapshot) -> Page:
     """Raises ValueError when a page does not belong into the files."""
     if snapshot.status != 200:
         raise ValueError(f"status {snapshot.status}")
-    if snapshot.facts.partial:
-        raise ValueError("it was cut off by the time limit of a render")
+    if snapshot.facts.unfinished:
+        raise ValueError(f"{snapshot.facts.verdict}: {snapshot.facts.why}")
     reading = read(snapshot.body, url)
     if _NOINDEX.search(reading.robots):
         raise ValueError("robots noindex")

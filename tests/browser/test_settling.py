@@ -74,7 +74,7 @@ class Case:
             return f"status {answer.status}, {status}"
         if said != self.expected or "waiting" in answer.text:
             return f"the snapshot says {said!r}, {status}"
-        if "stored" not in status or "partial" in status:
+        if "stored" not in status or "cut-off" in status:
             return f"not stored as a whole: {status}"
         took = settle_seconds(answer) - waited_seconds
         if took > self.at_most_seconds * SLACK:

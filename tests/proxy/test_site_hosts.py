@@ -28,7 +28,7 @@ SITE = SiteHosts("www.example.com", Hosts(["shop.example.com", "*.example.net"])
 )
 def test_hosts_of_the_site(host: str, own: bool) -> None:
     assert (host in SITE) == own
-    assert host in SiteHosts("", Hosts())
+    assert host in SiteHosts("", Hosts(), guess="app:3000")
 
 
 async def test_other_hosts_are_forwarded(

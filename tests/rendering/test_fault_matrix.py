@@ -51,6 +51,15 @@ KINDS = {
         script.src = url; script.onload = () => resolve(window.word); script.onerror = reject;
         document.head.append(script); });
       show(await get('/script/first'), await get(HOST + '/script/second'));""",
+    # As bundlers load the styles of a part of the application before the part.
+    "style": """
+      const get = (url) => new Promise((resolve, reject) => {
+        const link = document.createElement('link');
+        link.rel = 'stylesheet'; link.href = url; link.onerror = reject;
+        link.onload = () => resolve(
+          getComputedStyle(document.documentElement).getPropertyValue('--word').trim());
+        document.head.append(link); });
+      show(await get('/style/first'), await get(HOST + '/style/second'));""",
 }
 # The application's own retries: a request that fails is made again, twice.
 PAGE = """<!DOCTYPE html><title>t</title><h1>Shop</h1><p id="out">Loading...</p>
@@ -66,7 +75,9 @@ PAGE = """<!DOCTYPE html><title>t</title><h1>Shop</h1><p id="out">Loading...</p>
 </script>"""
 DATA = ("fetch", "xhr", "graphql")
 PROGRAMS = ("import", "script")
-SLOW = {"0.1 s": 0.1, "1 s": 1.0, "3 s": 3.0}  # the last is as long as work in vain may take
+# The last of the ordinary ones is as long as work in vain may take.
+SLOW = {"0.1 s": 0.1, "1 s": 1.0, "3 s": 3.0}
+SLOWER = {"6 s": 6.0, "15 s": 15.0}
 VERDICTS: dict[str, str] = {
     **dict.fromkeys(SLOW, "complete"),
     "500": "failed",
@@ -78,7 +89,7 @@ CASES = [
     *((kind, fault, verdict) for kind in KINDS for fault, verdict in VERDICTS.items()
       if kind not in PROGRAMS or fault != "two 500s first"),
     # An import that has failed fails again (HTML, the module map).
-    *((kind, "404", "complete") for kind in DATA),
+    *((kind, "404", "complete") for kind in (*DATA, "style")),
     *((kind, "404", "failed") for kind in PROGRAMS),
     *((kind, "wrong JSON", "failed") for kind in ("fetch", "xhr", "graphql")),
     *((kind, "CORS refused", "failed") for kind in (*DATA, "import")),
@@ -96,6 +107,8 @@ class Faults:
 def _body(kind: str, word: str) -> web.Response:
     if kind == "data":
         return web.json_response({"word": word})
+    if kind == "style":
+        return web.Response(text=f":root {{ --word: {word} }}", content_type="text/css")
     text = f"export const word = '{word}'" if kind == "program" else f"window.word = '{word}'"
     return web.Response(text=text, content_type="text/javascript")
 
@@ -115,7 +128,7 @@ async def _faulty(request: web.Request, fault: str, asked: int) -> web.StreamRes
             await asyncio.Event().wait()
         case "wrong JSON":
             return web.Response(text="<p>An error has occurred", content_type="application/json")
-    await asyncio.sleep(SLOW.get(fault, 0))
+    await asyncio.sleep((SLOW | SLOWER).get(fault, 0))
     return None
 
 
@@ -142,7 +155,7 @@ def _site(faults: Faults, other: str) -> web.Application:
         return _body(kind, word)
 
     application.router.add_get("/page/{kind}/{fault}", page)
-    application.router.add_route("*", "/{kind:data|program|script}/{word}", asset)
+    application.router.add_route("*", "/{kind:data|program|script|style}/{word}", asset)
     return application
 
 
@@ -165,14 +178,14 @@ async def _start(
 
 def _problem(answer: Reply, case: Case) -> str:
     """What is wrong with the response to a first render, or ''."""
-    _, fault, verdict = case
+    kind, fault, verdict = case
     status = answer.headers["Cache-Status"]
     if verdict == "complete":
         expected = "Something went wrong" if fault == "404" else CONTENT
         good = answer.status == 200 and expected in answer.text and "stored" in status
         return "" if good else f"{answer.status} {status} {answer.text[-400:]}"
-    if fault == "404":
-        # The site misses a program, for good: what there is of the page is shown for a while.
+    if fault == "404" or (kind == "style" and verdict == "failed"):
+        # The site misses a program, for good, or only a style: what there is is shown for a while.
         short = status == "prerender; fwd=miss; stored; ttl=30; detail=failed"
         return "" if answer.status == 200 and short else f"{answer.status} {status}"
     good = answer.status == 503 and int(answer.headers["Retry-After"]) > 0
@@ -201,6 +214,16 @@ async def test_first_renders(
 ) -> None:
     _, _, proxy = await _start(start_origin, start_proxy, timeout=timeout)
     answers = await _crawl(proxy, cases_of(timeout))
+    problems = {case: _problem(answer, case) for case, answer in answers.items()}
+    assert {case: problem for case, problem in problems.items() if problem} == {}
+
+
+@pytest.mark.long
+async def test_data_that_takes_long(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    """With a limit for the render, and for one response of it, that a slow machine keeps as well."""
+    _, _, proxy = await _start(start_origin, start_proxy, timeout=LIMIT_SECONDS)
+    cases = [(kind, fault, "complete") for kind in KINDS for fault in SLOWER]
+    answers = await _crawl(proxy, cases)
     problems = {case: _problem(answer, case) for case, answer in answers.items()}
     assert {case: problem for case, problem in problems.items() if problem} == {}
 

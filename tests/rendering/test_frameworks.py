@@ -62,7 +62,7 @@ class Route:
         status = answer.headers.get("Cache-Status", "")
         if answer.status != self.status:
             return f"status {answer.status}, {status}"
-        if "stored" not in status or "partial" in status:
+        if "stored" not in status or "cut-off" in status:
             return f"not stored as a whole: {status}"
         rest = re.sub("<[^>]*>", "", answer.text)
         if re.search("loading|waiting", rest, re.IGNORECASE):

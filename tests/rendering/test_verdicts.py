@@ -81,6 +81,21 @@ async def test_a_canonical_of_the_page_is_kept(
     assert text.count("canonical") == 1
 
 
+async def test_soft_404s(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    page = "<p id=out></p><script>fetch('/api').then(() => { out.textContent = 'none' })</script>"
+    said = f'<meta name="prerender-status-code" content="200">{page}'
+    origin = await pages(start_origin, {"/item": HEAD + page, "/said": HEAD + said})
+    proxy = await start_proxy(origin.url, SETTINGS)
+    answer = await proxy.crawl("/item")
+    assert (answer.status, "stored; ttl=3600" in answer.headers["Cache-Status"]) == (200, True)
+    strict = await start_proxy(origin.url, SETTINGS | {"snapshot": {"soft_404": True}})
+    answer = await strict.crawl("/item")
+    assert (answer.status, ">none<" in answer.text) == (404, True)
+    assert "stored; ttl=60" in answer.headers["Cache-Status"]
+    # The page's own word counts.
+    assert (await strict.crawl("/said")).status == 200
+
+
 @pytest.mark.parametrize(
     ("asked", "now", "moved"),
     [

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from prerender.tools import doctor
 from tests.conftest import StartOrigin, pages, settings_for
+from tests.support.origins import only_for_its_own_host
 from tests.support.programs import run
 from tests.support.redis_server import redis_server
 
@@ -62,7 +63,7 @@ async def test_nothing_is_there(tmp_path: Path) -> None:
         "problem  store        unix: ",
         f"warning  server port  127.0.0.1:{port}: somebody listens there already",
         "problem  admin port   192.0.2.1:8081: ",
-        "→ start the site's server, or mend [origin] url",
+        "→ start the site's server, or correct [origin] url",
     ):
         assert expected in said, said
     assert "rendering" not in said
@@ -76,6 +77,16 @@ async def test_what_the_origin_answers(start_origin: StartOrigin, status: int, s
     origin = await pages(start_origin, {"/": web.Response(status=status, headers=headers)})
     lines = await looked(origin.url, NO_BROWSER)
     assert lines["origin"].state == state
+
+
+async def test_an_origin_that_refuses_the_public_host(start_origin: StartOrigin) -> None:
+    origin = await start_origin(only_for_its_own_host())
+    lines = await looked(origin.url, NO_BROWSER | {"site": {"url": "https://www.example.com"}})
+    line = lines["origin"]
+    assert line.state == "problem"
+    own = origin.url.removeprefix("http://")
+    assert f"with Host: {own} instead of www.example.com, status 200" in line.text
+    assert "server.allowedHosts" in line.remedy
 
 
 async def test_what_a_program_that_is_no_browser_does(

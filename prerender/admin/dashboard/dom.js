@@ -80,7 +80,6 @@ export function statusPill(status) {
 const STATES = {
   fresh: ["Fresh", "good", "Shown to crawlers as it is"],
   stale: ["Stale", "warn", "Past its time: rendered again with the next request"],
-  partial: ["Cut off", "bad", "The page had not finished when the time limit came"],
 };
 
 export function statePill(state) {

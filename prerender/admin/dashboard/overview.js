@@ -82,7 +82,8 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   const rendered = (minute) => (minute.complete || 0) + (minute.moved || 0) + (minute["cut-off"] || 0);
   const taken = (minute) => PHASES.reduce((total, [name]) => total + (minute[name] || 0), 0);
   return [
-    verdict(summary, { shown, failed: sum("error"), renders, failures, partial: sum("cut-off") }),
+    ...summary.notices.map(notice),
+    verdict(summary, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut-off") }),
     h("div", { class: "tiles" },
       tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} shown ${hits === 1 ? "was" : "were"} there already`,
         hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
@@ -118,19 +119,24 @@ function tile(name, value, note, line, tone = "") {
     h("p", { class: "note" }, note), spark(line));
 }
 
-function verdict(summary, { shown, failed, renders, failures, partial }) {
+function verdict(summary, { shown, failed, renders, failures, cutOff }) {
   const wrong = [];
   if (!summary.ready) wrong.push("no page of the browser can be had");
   if (!summary.store.available) wrong.push("the store does not answer");
   if (summary.pool.waiting > summary.pool.queue_limit / 2) wrong.push("the queue is more than half full");
   if (failed > shown / 50) wrong.push(`${counted(failed, "request")} got no snapshot`);
   if (failures > renders / 20) wrong.push(`${counted(failures, "render")} failed`);
-  if (partial > renders / 10) wrong.push(`${counted(partial, "render was", "renders were")} cut off`);
+  if (cutOff > renders / 10) wrong.push(`${counted(cutOff, "render was", "renders were")} cut off`);
   const uptime = `up for ${duration(summary.now - summary.started)}, version ${summary.version}`;
   return wrong.length
     ? h("p", { class: "banner bad" }, h("strong", {}, "Needs a look: "), wrong.join("; "), h("small", {}, uptime))
     : h("p", { class: "banner good" }, h("strong", {}, "All is well. "),
       shown ? "Crawlers get their snapshots." : "No crawler has asked in the last hour.", h("small", {}, uptime));
+}
+
+function notice({ consequence, remedy, seen }) {
+  return h("p", { class: "banner warn" }, h("strong", {}, "Set-up: "), `${consequence}. To fix it, ${remedy}. `,
+    h("small", {}, "last seen ", moment(seen)));
 }
 
 function machine({ pool, store }) {
@@ -160,7 +166,7 @@ function latest({ items }) {
 }
 
 function troubles(worst) {
-  const pages = [...worst.failing, ...worst.partial, ...worst.troubled].slice(0, 8);
+  const pages = [...worst.failing, ...worst.cut_off, ...worst.troubled].slice(0, 8);
   return card("Pages with problems", { class: "latest" },
     pages.length ? h("ul", { class: "rows" }, pages.map((item) => h("li", {},
       h("a", { class: "cut", href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },

@@ -5,7 +5,7 @@ import { card, count, duration, h, moment, nothing } from "./dom.js";
 
 const LISTS = [
   ["failing", "Most failing", "Renders without a usable snapshot (incomplete, failed, blank): crawlers get the last good one, or a 503.", "No render has failed."],
-  ["partial", "Most cut off", "Renders that reached the time limit: something of the page may be missing.", "None was cut off."],
+  ["cut_off", "Most cut off", "Renders that reached the time limit: something of the page may be missing.", "None was cut off."],
   ["troubled", "Other problems", "Requests of the page that failed or got no answer, and errors of its scripts.", "None."],
   ["slowest", "Slowest", "By the mean time of a render, the wait for a page included.", "Nothing has been rendered yet."],
 ];
@@ -30,7 +30,7 @@ function table(items) {
       label("Reason", [item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason || "–"], { class: "reason" }),
       label("Renders", count(item.renders), { class: "number" }),
       label("Failed", count(item.failed), { class: "number" }),
-      label("Cut off", count(item.partial), { class: "number" }),
+      label("Cut off", count(item.cut_off), { class: "number" }),
       label("Mean", duration(item.mean_seconds), { class: "number" }),
       label("Slowest", duration(item.slowest_seconds), { class: "number" }),
       label("Last", moment(item.last), { class: "number" }))))));

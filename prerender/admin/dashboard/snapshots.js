@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { bytes, confirm, count, counted, duration, h, moment, pill, statePill, statusPill, toast, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
 
-const STATES = [["", "Any state"], ["fresh", "Fresh"], ["stale", "Stale"], ["partial", "Cut off"]];
+const STATES = [["", "Any state"], ["fresh", "Fresh"], ["stale", "Stale"]];
 const AGES = [
   ["", "Any age"], ["0-600", "Under 10 minutes"], ["600-3600", "10 minutes to an hour"], ["3600-86400", "An hour to a day"],
   ["86400-", "Over a day"],

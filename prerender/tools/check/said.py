@@ -13,7 +13,9 @@ from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
 
 # In the Cache-Status header of this proxy (RFC 9211).
-_VERDICT = re.compile(r"\bprerender\b.*;\s*detail=(moved|cut-off|incomplete|failed|blank)\b")
+_VERDICT = re.compile(
+    r"\bprerender\b.*;\s*detail=(moved|cut-off|incomplete|failed|blank|refused)\b"
+)
 NEEDLESS = (
     'it says the same without JavaScript: <meta name="fragment"> only has crawlers ask for it twice'
 )

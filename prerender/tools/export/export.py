@@ -64,7 +64,7 @@ class Export:
         try:
             snapshot, made = await self._rendered(target)
             reason = self._refused(target, snapshot)
-            lasting = not snapshot.facts.partial and snapshot.status < 500
+            lasting = not snapshot.facts.unfinished and snapshot.status < 500
         except (RenderError, OriginError, NotRenderable) as error:
             reason = " ".join(str(error).split())
             lasting = isinstance(error, NotRenderable) and not error.origin_failed
@@ -92,7 +92,7 @@ class Export:
                 if attempt == _ATTEMPTS:
                     raise
                 continue
-            if attempt == _ATTEMPTS or not (snapshot.facts.partial or _lacking(snapshot)):
+            if attempt == _ATTEMPTS or not (snapshot.facts.unfinished or _lacking(snapshot)):
                 return snapshot, made
         raise AssertionError("the last attempt returns or raises")
 
@@ -103,8 +103,8 @@ class Export:
             return f"status {snapshot.status} to {location}: list that instead"
         if snapshot.status not in _EXPORTED:
             return f"status {snapshot.status}"
-        if snapshot.facts.partial:
-            return "it was cut off"
+        if snapshot.facts.unfinished:
+            return f"{snapshot.facts.verdict}: {snapshot.facts.why}"
         if self._obey_origin and not snapshot.storable:
             return "its Cache-Control says that it must not be stored"
         return ""

@@ -1,0 +1,36 @@
+"""What the owner should change in the set-up: each is logged once, and listed in the dashboard."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """``seen``: when it last applied, in Unix seconds; ``about``: values that explain it."""
+
+    name: str
+    seen: float
+    consequence: str
+    remedy: str
+    about: dict[str, str | int]
+
+
+class Notices:
+    """The notices of one process, since its start."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Notice] = {}
+
+    def warn(self, name: str, *, consequence: str, remedy: str, **about: str | int) -> None:
+        """Note something that applies now; it is logged only the first time."""
+        if name not in self._by_name:
+            log.warning(name, consequence=consequence, remedy=remedy, **about)
+        self._by_name[name] = Notice(name, time.time(), consequence, remedy, about)
+
+    def __iter__(self) -> Iterator[Notice]:
+        return iter(self._by_name.values())
