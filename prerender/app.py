@@ -183,7 +183,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             yield running
         finally:
             running.draining = True
-            log.info("shutting down", grace_seconds=settings.server.grace)
+            log.info("shutting_down", grace_seconds=settings.server.grace)
 
 
 def _popularity(settings: Settings, telemetry: Telemetry) -> Callable[[], Iterable[Target]]:

@@ -1,56 +1,55 @@
-"""Everything this project raises on purpose, each with the HTTP status it is answered with.
+"""Every exception that this project raises, with the HTTP status of the response.
 
-    PrerenderError               500
-    ├── ConfigError              (stops the start with exit status 2)
-    ├── OriginError              502  the site's own server failed
-    │   ├── OriginTimeout        504
-    │   └── LoopDetected         508  it is this proxy again
-    ├── BadRequest               4xx, 501, 505: the client's message is not taken
-    ├── Refused                  403
-    │   ├── CrawlerRefused       the site's owner wants none of this class
-    │   ├── ForeignPage          a page of another site is asked for ([drop_in])
-    │   ├── MalformedPage        400  no page, by its URL
-    │   ├── TokenMissing         only who knows a token may ask
-    │   └── TokenWrong           401
-    ├── NotRenderable            (the target has no snapshot: it is forwarded instead)
-    ├── BadEntry                 (a store holds what is no entry of this version: a miss)
-    ├── StoreError               (one operation of a store failed: a miss)
-    │   └── StoreGone            (the store cannot be reached: it is left alone for a while)
-    ├── AdminError               (the command line cannot reach the proxy, or it refuses)
-    ├── FetchFailed              (a command that acts as a crawler gets no answer)
-    ├── ArchiveError             (an export cannot be written, or is none)
-    ├── SitemapError             (what a command was given is no sitemap, or cannot be read)
-    └── RenderError              503 + Retry-After: there is a page, but no snapshot of it now
-        ├── RenderTimeout
-        ├── PageOverLimit    the page took far more than one render may
-        ├── EmptyPage        nothing is shown
-        ├── IncompletePage   the site's own data is missing
-        ├── DocumentRefused  the origin answers visitors, but not the renderer
-        ├── SnapshotTooLarge
-        ├── PoolBusy
-        └── BrowserGone          the browser or the page died; one retry on another is worth it
-
-Foreign exceptions are translated once, where the library is used (upstream.py, devtools.py).
+PrerenderError               500
+├── ConfigError              (the process exits with status 2)
+├── OriginError              502  the origin failed
+│   ├── OriginTimeout        504
+│   └── LoopDetected         508  the origin is this proxy
+├── BadRequest               4xx, 501, 505: the request is malformed or not supported
+├── Refused                  403
+│   ├── CrawlerRefused       [triggers] refuses this class of crawlers
+│   ├── ForeignPage          a [drop_in] request for another site
+│   ├── MalformedPage        400  a [drop_in] request without the URL of a page
+│   ├── TokenMissing         a [drop_in] request without a token
+│   └── TokenWrong           401
+├── NotRenderable            (the target is not an HTML page: the request is forwarded)
+├── BadEntry                 (a stored entry is corrupt or of another version: a miss)
+├── StoreError               (one operation of the store failed: a miss)
+│   └── StoreGone            (the store is unavailable: it is not asked for a while)
+├── AdminError               (a command cannot reach the admin listener, or is refused)
+├── FetchFailed              (a command that acts as a crawler got no response)
+├── ArchiveError             (an export cannot be read or written)
+├── SitemapError             (a sitemap or list of URLs cannot be read)
+└── RenderError              503 + Retry-After: the page exists but could not be rendered
+    ├── RenderTimeout
+    ├── PageOverLimit        the page used more resources than one render may
+    ├── EmptyPage            the page shows nothing
+    ├── IncompletePage       the site's own data is missing
+    ├── DocumentRefused      the origin responds to visitors, but not to the renderer
+    ├── SnapshotTooLarge
+    ├── PoolBusy
+    └── BrowserGone          the browser or the tab died; the render may be repeated once
 """
 
 from http import HTTPStatus
 from typing import Literal
 
-# The verdicts about renders whose result is not to be stored (rendering/verdict.py).
+# Verdicts of renders whose result must not be stored (rendering/verdict.py).
 Unusable = Literal["incomplete", "failed", "blank"]
 # Too slow, for another server, too early, too many (RFC 9110 section 15.5, RFC 8470, RFC 6585).
 _OF_THE_REQUEST = (408, 421, 425, 429)
 
 
 class PrerenderError(Exception):
-    """Base of all; its text is for the log, never for a client."""
+    """Base class. The message is for the log; clients get ``public``. ``event`` is its log event."""
 
     status = HTTPStatus.INTERNAL_SERVER_ERROR
-    public = "The server made a mistake."
+    public = "Internal server error."
+    event = "request_failed"
 
 
 class ConfigError(PrerenderError):
-    """One or more settings are unknown or wrong. ``problems`` holds one line for each."""
+    """Invalid or unknown settings. ``problems`` has one line for each."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -58,75 +57,76 @@ class ConfigError(PrerenderError):
 
 
 class OriginError(PrerenderError):
-    """The origin refused, died or did not speak HTTP."""
+    """The origin refused the connection, closed it early, or did not speak HTTP."""
 
     status = HTTPStatus.BAD_GATEWAY
-    public = "The site behind this server cannot be reached."
+    public = "Bad gateway: the site's origin server cannot be reached."
+    event = "origin_unreachable"
 
 
 class OriginTimeout(OriginError):
-    """The origin did not answer in time."""
+    """The origin did not respond in time."""
 
     status = HTTPStatus.GATEWAY_TIMEOUT
-    public = "The site behind this server did not answer in time."
+    public = "Gateway timeout: the site's origin server did not respond in time."
 
 
 class LoopDetected(OriginError):
-    """A request came back to where it had been (RFC 9110 section 7.6.3)."""
+    """The request has already passed through this proxy (RFC 9110 section 7.6.3)."""
 
     status = HTTPStatus.LOOP_DETECTED
-    public = "This server has been set up to ask itself."
+    public = "Loop detected: the origin of this proxy leads back to the proxy."
 
 
 class BadRequest(PrerenderError):
-    """A request that is not well-formed; ``reason`` tells the client what is wrong with it."""
+    """A malformed or unsupported request. ``reason`` is shown to the client."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = HTTPStatus(status)
-        self.public = f"This request cannot be answered: {reason}."
+        self.public = f"Bad request: {reason}."
 
 
 class Refused(PrerenderError):
-    """The site's owner does not want it."""
+    """The site's settings refuse the request."""
 
     status = HTTPStatus.FORBIDDEN
 
 
 class ForeignPage(Refused):
-    """A middleware asks for a page of a site that is not this one ([drop_in])."""
+    """A [drop_in] request for a page of another site."""
 
-    public = "This server prepares pages of its own site only."
+    public = "This service renders pages of its own site only."
 
 
 class MalformedPage(Refused):
-    """A middleware asks for what is no URL of a page."""
+    """A [drop_in] request whose path is not the URL of a page."""
 
     status = HTTPStatus.BAD_REQUEST
-    public = "That is not the URL of a page."
+    public = "The requested URL is not the URL of a page."
 
 
 class TokenMissing(Refused):
-    """A middleware does not give a token ([drop_in])."""
+    """A [drop_in] request without a token."""
 
-    public = "A token is needed, in the field X-Prerender-Token."
+    public = "A token is required in the X-Prerender-Token header."
 
 
 class TokenWrong(Refused):
-    """A middleware gives another token."""
+    """A [drop_in] request with a wrong token."""
 
     status = HTTPStatus.UNAUTHORIZED
-    public = "The token in the field X-Prerender-Token is wrong."
+    public = "The token in the X-Prerender-Token header is wrong."
 
 
 class CrawlerRefused(Refused):
-    """A crawler of a class that the site's owner refuses ([triggers])."""
+    """A crawler of a class that [triggers] refuses."""
 
     public = "This site is not open to crawlers like this one."
 
 
 class NotRenderable(PrerenderError):
-    """The origin's response for the target is not an HTML page, so there is nothing to render.
+    """The origin's response for the target is not an HTML page.
 
     ``refused_with``: the status of the response if it is an error, else 0.
     """
@@ -145,54 +145,55 @@ class NotRenderable(PrerenderError):
 
 
 class BadEntry(PrerenderError):
-    """Bytes that are no entry of this version, or not a whole one."""
+    """Stored bytes that are corrupt, or an entry of another version."""
 
 
 class StoreError(PrerenderError):
-    """One operation of a store failed; the next one may succeed."""
+    """One operation of the store failed. The next one may succeed."""
 
 
 class StoreGone(StoreError):
-    """The store cannot be reached: asking again at once is no use."""
+    """The store is unavailable. Retrying at once is pointless."""
 
 
 class AdminError(PrerenderError):
-    """The admin listener is not there, or refuses."""
+    """The admin listener cannot be reached, or refuses the request."""
 
 
 class FetchFailed(PrerenderError):
-    """A page that a crawler asks for does not come."""
+    """A page requested by a command that acts as a crawler got no response."""
 
 
 class ArchiveError(PrerenderError):
-    """A folder of exported snapshots cannot be written or read."""
+    """A folder of exported snapshots cannot be read or written."""
 
 
 class SitemapError(PrerenderError):
-    """A sitemap or a list of URLs is not there, or is none."""
+    """A sitemap or list of URLs is missing or invalid."""
 
 
 class RenderError(PrerenderError):
-    """No snapshot could be made now. Never a 404: the page exists."""
+    """The page could not be rendered. Never a 404: the page exists."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
-    public = "This page could not be prepared. Please try again in a moment."
-    # Of Cache-Status.
+    public = "This page could not be rendered. Try again later."
+    event = "render_failed"
+    # The detail parameter of Cache-Status.
     detail = "error"
 
 
 class RenderTimeout(RenderError):
-    """The wall-clock limit of a render passed with nothing to show."""
+    """[render] timeout passed before the page showed anything."""
 
     detail = "cut-off"
 
 
 class PageOverLimit(RenderError):
-    """A page was ended for what it took from the others. The text says what."""
+    """The page was stopped for the resources it used. The message says which."""
 
 
 class EmptyPage(RenderError):
-    """The page shows nothing, which no visitor would take for success."""
+    """The rendered page shows nothing."""
 
     def __init__(self, reason: str, verdict: Unusable = "blank") -> None:
         super().__init__(reason)
@@ -202,7 +203,7 @@ class EmptyPage(RenderError):
 class IncompletePage(RenderError):
     """The site's own data is missing, so the page is not what a visitor would see.
 
-    ``verdict``: of rendering/verdict.py.
+    ``verdict``: see rendering/verdict.py.
     """
 
     def __init__(self, reason: str, verdict: str) -> None:
@@ -224,8 +225,8 @@ class SnapshotTooLarge(RenderError):
 
 
 class PoolBusy(RenderError):
-    """All pages are taken and the queue is full, or the wait in it was too long."""
+    """All pages are busy and the queue is full, or the render waited in it for too long."""
 
 
 class BrowserGone(RenderError):
-    """The browser, or the page in it, died or went silent under a command."""
+    """The browser or the tab died, or did not respond to a command."""

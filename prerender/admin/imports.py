@@ -63,7 +63,10 @@ class Importing:
         counts: Counter[str] = Counter({"kept": 0, "newer": 0, "not kept": 0})
         for target, snapshot, made in pages:
             counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
-        log.info("imported", **{name.replace(" ", "_"): count for name, count in counts.items()})
+        log.info(
+            "snapshots_imported",
+            **{name.replace(" ", "_"): count for name, count in counts.items()},
+        )
         return web.json_response(counts)
 
     def _pages(self, body: bytes) -> list[tuple[Target, Snapshot, float]]:

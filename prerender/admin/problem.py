@@ -38,5 +38,5 @@ async def as_problems(request: web.Request, handler: Handler) -> web.StreamRespo
     except PrerenderError as error:
         return problem(error.status, str(error))
     except Exception:
-        log.exception("the admin listener failed by a mistake of ours", path=request.path)
+        log.exception("admin_request_failed", path=request.path)
         return problem(500, PrerenderError.public)

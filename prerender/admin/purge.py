@@ -49,7 +49,7 @@ class Purging:
         """
         purges = self._asked_for(body)
         told = [await self._purges.purge(purge) for purge in purges]
-        log.info("purged", count=len(purges), first=str(purges[0]))
+        log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
         return len(purges), all(told)
 
     def _asked_for(self, body: bytes) -> list[Purge]:

@@ -384,7 +384,7 @@ async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch)
         async with asyncio.timeout(_GUARDIAN_SECONDS):
             status = await process.wait()
     except TimeoutError:
-        log.warning("the guardian of a browser does not end", pid=process.pid)
+        log.warning("guardian_killed", pid=process.pid)
         with suppress(ProcessLookupError):
             process.kill()
         status = await process.wait()
@@ -409,7 +409,7 @@ class _Tail:
         assert process.stderr is not None
         while part := await process.stderr.read(4096):
             text = part.decode(errors="replace")
-            log.debug("chromium", text=text)
+            log.debug("chromium_output", text=text)
             if guardian.TOO_LARGE in text:
                 log.warning("page_too_large", reason=text.strip())
             self._text = (self._text + text)[-self._KEPT_CHARACTERS :]

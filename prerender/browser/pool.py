@@ -208,9 +208,9 @@ class Pool:
             try:
                 following = await page.renew()
             except RenderError as error:
-                log.info("page thrown away", page=repr(page), reason=str(error))
+                log.info("page_discarded", page=repr(page), reason=str(error))
             except Exception:
-                log.exception("page not renewed", page=repr(page))
+                log.exception("page_reset_failed", page=repr(page))
         if stock is not self._stock or following is None:
             await self._replace(page, stock)
         else:
@@ -255,7 +255,7 @@ class Pool:
                 # Before the page is lent, its browser's processes have to be known.
                 await stock.browser.look()
             except Exception as error:
-                log.warning("no page can be opened", error=repr(error))
+                log.warning("page_open_failed", error=repr(error))
             else:
                 stock.idle.append(page)
                 self._lend()

@@ -108,7 +108,7 @@ class Watch:
         stopped = {process.pid for process in found if process.stopped}
         for pid in stopped & self._stopped:
             # Nobody will wake it, and what waits for it would wait until its deadline.
-            log.warning("a stopped process of a browser is killed", pid=pid)
+            log.warning("stopped_process_killed", pid=pid)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._stopped = stopped

@@ -108,7 +108,7 @@ class Supervisor:
                 problem = str(error) or repr(error)
                 # A browser that cannot start says the same every time, twice a second at first.
                 if problem != told or time.monotonic() - failing_since > _PATIENCE_SECONDS:
-                    log.error("browser not started", error=problem)
+                    log.error("browser_start_failed", error=problem)
                 told = problem
                 self.replacements["not started"] += 1
                 unlucky = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
@@ -140,7 +140,7 @@ class Supervisor:
         """Put a new browser in the place of the current one, if there is one."""
         browser = await self._launch()
         self.browsers_started += 1
-        log.info("browser started", browser=repr(browser))
+        log.info("browser_started", browser=repr(browser))
         life = self._pool.spawn(self._live(browser), f"life of {browser!r}")
         self._lives[browser] = life
         life.add_done_callback(lambda _: self._lives.pop(browser))
@@ -162,9 +162,9 @@ class Supervisor:
                 await asyncio.wait({gone}, timeout=_CHECK_SECONDS)
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
-                    log.info("browser is to be replaced", browser=repr(browser), reason=reason)
+                    log.info("browser_replacing", browser=repr(browser), reason=reason)
             self.replacements["lost"] += 1
-            log.warning("browser gone", browser=repr(browser), reason=gone.result())
+            log.warning("browser_lost", browser=repr(browser), reason=gone.result())
         finally:
             gone.cancel()
             if self._current is browser:
@@ -198,6 +198,6 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await self._pool.drained(browser)
-        log.info("browser retired", browser=repr(browser))
+        log.info("browser_retired", browser=repr(browser))
         if life := self._lives.get(browser):
             life.cancel()

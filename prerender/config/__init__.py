@@ -1,4 +1,4 @@
-"""The settings: what there is (settings.py), the kinds of values (types.py), reading them (load.py)."""
+"""Settings: declarations (settings.py), types (types.py, places.py), loading (load.py)."""
 
 from prerender.config.load import load
 from prerender.config.settings import Settings

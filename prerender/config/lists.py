@@ -1,16 +1,16 @@
-"""Lists as settings have them: in the environment, texts separated by commas or a JSON array."""
+"""Lists in settings. In the environment, a list is comma-separated or a JSON array."""
 
 import json
 import re
 
-# A list of addresses such as [::1]:53 begins with a bracket too.
+# A comma-separated list may begin with a bracket, too: [::1]:53.
 _ARRAY = re.compile(r"""\s*\[\s*(["'{\]]|$)""")
 
 
 def items_of(value: object, help_text: str) -> list[object]:
-    """A list. Raises ValueError, as all functions here do.
+    """Parse a list. Raises ValueError with ``help_text``, as all functions here do.
 
-    A text is a JSON array, or has texts separated by commas; what has a comma in it needs the former.
+    A string is a JSON array or comma-separated. Items that contain a comma need a JSON array.
     """
     if isinstance(value, str):
         value = _array(value) if _ARRAY.match(value) else _separated(value)
@@ -31,7 +31,7 @@ def _separated(text: str) -> list[str]:
 
 
 def strings_of(value: object, help_text: str) -> tuple[str, ...]:
-    """A list of texts."""
+    """Parse a list of strings."""
     found = items_of(value, help_text)
     if not all(isinstance(item, str) for item in found):
         raise ValueError(help_text)
@@ -39,7 +39,7 @@ def strings_of(value: object, help_text: str) -> tuple[str, ...]:
 
 
 def tables_of(value: object, keys: tuple[str, str], help_text: str) -> list[dict[str, object]]:
-    """Tables that have exactly two keys."""
+    """Parse a list of tables, each with exactly the two ``keys``."""
     tables: list[dict[str, object]] = []
     for table in items_of(value, help_text):
         if not isinstance(table, dict) or set(table) != set(keys):

@@ -1,7 +1,7 @@
-"""Reads the settings from a TOML file and the environment, and says what is wrong with them.
+"""Loads settings from a TOML file and the environment, and reports all problems at once.
 
-Environment over file over default. Every problem is reported at once. Nothing here reads a setting at
-import time, and nothing else in the project reads the environment.
+The environment takes precedence over the file, and the file over defaults. Nothing is read at import
+time.
 """
 
 import os
@@ -19,18 +19,18 @@ from prerender.config.settings import Settings
 from prerender.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PRERENDER_"
-# Accepted beside the regular name, because it is what people try first.
+# Accepted in addition to the regular name, because people try it first.
 ALIASES = {"PRERENDER_ORIGIN": ("origin", "url")}
 
-# A section and a key of it, and the file or the variable that the setting is from.
+# Maps a section and key to the file or variable that the setting comes from.
 Sources = dict[tuple[str, ...], str]
 
 # Kubernetes puts variables like these into every container of a namespace that has a service named
-# "prerender"; they are not meant for us (kubernetes.io: Accessing the Service, environment variables).
+# "prerender"; they are no settings (kubernetes.io: Accessing the Service, environment variables).
 _OF_A_KUBERNETES_SERVICE = re.compile(
     r"(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
 )
-# Of middlewares that ask a prerender service, often in the same .env file as our settings.
+# Variables of middlewares for prerender services, which often share an .env file with this proxy.
 _OF_MIDDLEWARES = frozenset({"PRERENDER_TOKEN", "PRERENDER_SERVICE_URL"})
 _KUBERNETES_PORT = re.compile(r"(tcp|udp|sctp)://.*")
 
@@ -40,10 +40,10 @@ def load(
     environ: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Settings:
-    """The settings in force.
+    """The effective settings.
 
-    ``overrides`` (from the command line) win over the environment, which wins over ``file``.
-    Raises ConfigError with one line for each problem, in no case with a secret in it.
+    ``overrides`` (from the command line) take precedence over the environment, which takes
+    precedence over ``file``. Raises ConfigError with one line for each problem. Secrets are masked.
     """
     return load_with_sources(file, environ, overrides)[0]
 
@@ -53,7 +53,7 @@ def load_with_sources(
     environ: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Mapping[str, object]] | None = None,
 ) -> tuple[Settings, Sources]:
-    """As ``load``, with where each setting comes from that is not the default."""
+    """Like ``load``, with the source of each setting that is not the default."""
     problems: list[str] = []
     values: dict[str, dict[str, object]] = {}
     sources: Sources = {}
@@ -84,14 +84,14 @@ def _read_file(
     sources: Sources,
     problems: list[str],
 ) -> bool:
-    """Whether the file could be read."""
+    """Read the file. Returns whether that succeeded."""
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         problems.append(f"{file}: cannot be read: {error.strerror}")
         return False
     except (ValueError, RecursionError) as error:
-        # Not only TOMLDecodeError: endless digits and endless nesting have errors of their own.
+        # Not only TOMLDecodeError: very long numbers and deep nesting raise other errors.
         problems.append(f"{file}: is not TOML: {error}")
         return False
     for section, keys in content.items():
@@ -156,7 +156,7 @@ def _section_model(annotation: Any) -> type[BaseModel]:
 
 
 def _one_for_each_setting(error: ValidationError) -> list[ErrorDetails]:
-    """A union reports every branch that failed; one line a setting is enough."""
+    """A union reports every failed branch. One line per setting is enough."""
     first: dict[tuple[int | str, ...], ErrorDetails] = {}
     for detail in error.errors(include_url=False):
         first.setdefault(detail["loc"][:2], detail)
@@ -181,13 +181,13 @@ def _explain(detail: ErrorDetails, sources: Sources) -> str:
 
 
 def is_secret(section: str, key: str) -> bool:
-    """Whether a setting is one that is not printed with the others either."""
+    """Whether the value of a setting must not be printed."""
     field = _section_model(Settings.model_fields[section].annotation).model_fields.get(key)
     return field is not None and not field.repr
 
 
 def _shown(value: object) -> str:
-    """The rejected value, without what may be a user name and password, however it is misspelt."""
+    """The rejected value, without user name and password, even if the URL is misspelled."""
     text = re.sub(r"^(\W?(?:[a-z]+://)?).*@", r"\1***@", repr(value), flags=re.IGNORECASE)
     return text if len(text) <= 80 else text[:77] + "..."
 

@@ -1,6 +1,6 @@
-"""Kinds of values that settings have: addresses, hosts, networks and URLs, each with its check.
+"""Types of settings that name places: addresses, hosts, networks and URLs.
 
-Every check raises ValueError with what is allowed.
+Each check raises ValueError with what is allowed.
 """
 
 import re
@@ -16,7 +16,7 @@ from prerender.urls import hosts
 from prerender.urls.hosts import Network, address_and_port
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
-# Of redis-py; the others would change what the code relies on, or hold a password in plain sight.
+# Options of redis-py. Others would break assumptions of the code, or expose a password.
 _TLS_OPTIONS = frozenset(
     {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
 )
@@ -33,10 +33,10 @@ def _hosts(value: object) -> tuple[str, ...]:
 
 
 def _host_names(value: object) -> tuple[str, ...]:
-    names = strings_of(value, 'give a list of names of hosts, for example ["prerender.internal"]')
+    names = strings_of(value, 'give a list of host names, for example ["prerender.internal"]')
     for name in names:
         if not _HOST_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a host; give it without scheme and port")
+            raise ValueError(f"{name!r} is not a host name; give it without scheme and port")
     return names
 
 
@@ -52,7 +52,7 @@ def _nameservers(value: object) -> tuple[str, ...]:
 
 
 def _networks(value: object) -> tuple[Network, ...]:
-    """Networks, or single addresses; in the environment as a JSON array."""
+    """Networks or single addresses."""
     help_text = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
     networks = []
     for item in items_of(value, help_text):
@@ -66,14 +66,14 @@ def _networks(value: object) -> tuple[Network, ...]:
 
 
 def _address(value: str) -> str:
-    # An empty one would listen on every address there is.
+    # An empty address would listen on all addresses.
     if not value.strip():
         raise ValueError('give an address to listen on, for example "127.0.0.1" or "0.0.0.0"')
     return value.strip()
 
 
 def _site_url(value: str) -> str:
-    """An absolute http(s) URL of a site: scheme, host, perhaps a port, and nothing else."""
+    """An absolute http(s) URL of a site: scheme, host and optional port, nothing else."""
     text = value.strip()
     try:
         url = URL(text)
@@ -81,9 +81,9 @@ def _site_url(value: str) -> str:
     except ValueError:
         explicit = False
     if not explicit or " " in text or not text.isprintable():
-        raise ValueError('not a URL of a site: give for example "http://127.0.0.1:3000"')
+        raise ValueError('not the URL of a site: give for example "http://127.0.0.1:3000"')
     if url.user is not None or url.password is not None:
-        raise ValueError("must not carry a user name or password")
+        raise ValueError("must not contain a user name or password")
     if url.path not in ("", "/") or url.query_string or url.fragment:
         raise ValueError("must be scheme, host and port only, with no path, query or fragment")
     return str(url.origin())
@@ -94,7 +94,7 @@ def _site_url_or_nothing(value: str) -> str:
 
 
 def _store_url(value: str) -> str:
-    """Where snapshots are kept."""
+    """The URL of a store."""
     try:
         url = urlsplit(value)
         known = value.isprintable() and " " not in value and _is_store(url)
@@ -104,7 +104,7 @@ def _store_url(value: str) -> str:
         raise ValueError(
             'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", '
             '"rediss://...", "unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
-            "escape what is special in a password as %XX"
+            "percent-encode special characters in a password"
         )
     return value
 
@@ -134,7 +134,7 @@ def _is_store(url: SplitResult) -> bool:
 
 
 def _endpoint(value: str) -> str:
-    """An absolute http(s) URL to send something to."""
+    """An absolute http(s) URL of an API."""
     text = value.strip()
     try:
         url = URL(text, encoded=True)

@@ -1,4 +1,4 @@
-"""Every setting, declared once: default, check and help.
+"""Every setting, declared once: type, default and help.
 
 A setting is ``[section] key`` in the TOML file and ``PRERENDER_SECTION_KEY`` in the environment.
 """
@@ -56,7 +56,7 @@ _PRIVATE = (
     "::1/128",
     "fc00::/7",
 )
-# Of campaigns and clicks, as the big networks and mailers add them.
+# Campaign and click parameters of advertising networks and mailing services.
 TRACKING_PARAMETERS = (
     "utm_*", "gclid", "gclsrc", "gbraid", "wbraid", "dclid", "srsltid", "_ga", "_gl",
     "fbclid", "igsh", "igshid", "msclkid", "yclid", "ysclid", "twclid", "ttclid", "li_fat_id", "epik",
@@ -69,7 +69,7 @@ SECRET_PARAMETERS = (
 )  # fmt: skip
 
 
-# The settings that matter first, in the order in which they are shown everywhere.
+# The settings that matter first, in the order in which the docs and commands show them.
 FIRST = (
     ("origin", "url"),
     ("site", "url"),
@@ -109,8 +109,8 @@ class Site(_Section):
     )
     hosts: HostList = Field(
         (),
-        description="Other host names that get snapshots of this site. With url set, crawlers that ask "
-        "for any other name are forwarded.",
+        description="Other host names that get snapshots of this site. With url set, crawlers that "
+        "request any other host are forwarded.",
     )
 
 
@@ -209,13 +209,13 @@ class Triggers(_Section):
     )
     more: CrawlerNames = Field(
         (),
-        description='Additional names to look for in User-Agent: [{ class = "social", name = '
+        description='Additional crawlers, by a name in their User-Agent: [{ class = "social", name = '
         '"ExampleBot" }, ...].',
     )
     verify: Flag = Field(
         False,
-        description="Verify crawlers by DNS or by published address ranges. A client that only "
-        "pretends to be a crawler is forwarded like any visitor.",
+        description="Verify crawlers by DNS or by published address ranges. Clients that only "
+        "pretend to be crawlers are forwarded like visitors.",
     )
     ranges: CrawlerRanges = Field(
         (),
@@ -253,8 +253,7 @@ class DropIn(_Section):
     token: Token = Field(
         "",
         repr=False,
-        description="Token that middlewares have to send as X-Prerender-Token. Empty: none "
-        "required.",
+        description="Token that middlewares must send as X-Prerender-Token. Empty: none required.",
     )
     hosts: HostList = Field(
         (),
@@ -359,8 +358,8 @@ class Browser(_Section):
     max_age: Duration = Field(6 * 3600, description="Replace the browser at this age; 0: no limit.")
     max_memory: SizeOrAuto = Field(
         "auto",
-        description="Memory of all of Chromium's processes together. Above it the largest page is "
-        "ended; a browser that stays above three quarters of it is replaced. 0: no limit, "
+        description="Maximum memory of all Chromium processes. Above it the largest page is "
+        "closed; a browser that stays above three quarters of it is replaced. 0: no limit, "
         '"auto": 512 MiB, and 256 MiB for each page.',
     )
     sandbox: Literal["auto", "on", "off"] = Field(
@@ -379,20 +378,20 @@ class Render(_Section):
     budget: PositiveDuration = Field(10, description="Virtual time that a page's timers may use.")
     patience: PositiveDuration = Field(
         4,
-        description="Maximum wait for a silent request to a third party, a long poll or an optional "
-        "request. The site's own data and programs are waited for until timeout.",
+        description="Maximum wait for a request to a third party without a response, a long poll or an "
+        "optional request. The site's own data and scripts are waited for until timeout.",
     )
     optional: PagePatterns = Field(
         (),
-        description="Requests of the site that a snapshot can do without, by path and query: "
+        description="Requests to the site that a snapshot does not need, by path and query: "
         '["/api/recommendations*", "*/collect?*"]. They are waited for only as long as patience, and '
         "may fail.",
     )
     incomplete: Literal["error", "serve"] = Field(
         "error",
-        description='Response for a page whose own data is missing or failed. "error": 503 with '
-        'Retry-After; "serve": the page as it is, with Cache-Control: no-store. Never stored; an older '
-        "good snapshot is served instead of both.",
+        description="Response for a page whose own data is missing or failed, if there is no older "
+        'good snapshot. "error": 503 with Retry-After; "serve": the incomplete page with '
+        "Cache-Control: no-store. Incomplete pages are never stored.",
     )
     max_bytes: Size = Field(
         20 * 1024**2, description="Maximum size of a snapshot, and of the origin's document."
@@ -411,7 +410,7 @@ class Network(_Section):
         (),
         description="Hosts that pages may reach even on a private address: hosts, domains "
         "(*.example.com), networks (10.1.0.0/16), origins "
-        "(http://app.internal:3001; the only way to allow another port).",
+        "(http://app.internal:3001; required for other ports).",
     )
     deny: HostList = Field(
         (),
@@ -425,8 +424,8 @@ class Network(_Section):
     )
     block_types: Annotated[tuple[str, ...], words("image", "font", "media")] = Field(
         (),
-        description="Types of files to block: image, font, media. Pages get placeholders of "
-        "other sizes and lengths.",
+        description="File types to block: image, font, media. Pages get placeholders instead, whose "
+        "dimensions and durations differ.",
     )
     max_requests: Annotated[int, whole_number(1, 1_000_000)] = Field(
         1000, description="Maximum number of requests of one render."
@@ -445,8 +444,8 @@ class Network(_Section):
     )
     cache_bytes: Size = Field(
         64 * 1024**2,
-        description="Maximum memory for scripts, styles, images and fonts that renders share as"
-        " their HTTP headers allow; 0 disables it.",
+        description="Maximum memory for scripts, styles, images and fonts that renders share, as"
+        " far as their HTTP headers allow; 0 disables it.",
     )
 
 
@@ -485,14 +484,14 @@ class Snapshot(_Section):
 
 
 class IndexNow(_Section):
-    """Tells search engines about changed pages (https://www.indexnow.org)."""
+    """Submits changed pages to search engines (https://www.indexnow.org)."""
 
     key: IndexNowKey = Field(
         "", description="Your IndexNow key, served at /<key>.txt. Empty: IndexNow is off."
     )
     endpoint: Endpoint = Field(
         "https://api.indexnow.org/indexnow",
-        description="IndexNow endpoint; it informs the other search engines.",
+        description="IndexNow endpoint, which informs all participating search engines.",
     )
     interval: PositiveDuration = Field(
         60, description="Minimum time between two submissions; changes are collected meanwhile."
@@ -500,7 +499,7 @@ class IndexNow(_Section):
 
 
 class Log(_Section):
-    """What is written to standard error."""
+    """Log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Minimum level of log messages."
@@ -530,12 +529,12 @@ class Tracing(_Section):
     )
     sample: Annotated[float, share()] = Field(
         1.0,
-        description="Share of requests without a trace of their own that start one, from 0 to 1.",
+        description="Share of requests that start a trace if they have none, from 0 to 1.",
     )
 
 
 class Settings(_Section):
-    """All settings. Immutable: changes need a restart."""
+    """All settings. Immutable: changes require a restart."""
 
     origin: Origin
     site: Site = Site()
@@ -554,7 +553,7 @@ class Settings(_Section):
 
     @property
     def origin_url(self) -> URL:
-        """Where the site's own server listens."""
+        """The URL of the origin."""
         return URL(self.origin.url)
 
     @property

@@ -1,4 +1,4 @@
-"""The settings in force as TOML or JSON, with where each comes from and without secrets. Pure."""
+"""Effective settings as TOML or JSON, each with its source, without secrets. Pure."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A setting. ``hidden``: its value is not the real one, but tells as much as may be told."""
+    """A setting. ``hidden``: its value is masked."""
 
     section: str
     key: str
@@ -42,7 +42,7 @@ def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
 
 
 def as_toml(settings: Settings, sources: Sources) -> str:
-    """A settings file that says the same, but for what is hidden in it."""
+    """An equivalent settings file, with secrets masked."""
     lines: list[str] = []
     section = ""
     for setting in shown(settings, sources):
@@ -57,7 +57,7 @@ def as_toml(settings: Settings, sources: Sources) -> str:
 
 
 def as_json(settings: Settings, sources: Sources) -> dict[str, dict[str, dict[str, object]]]:
-    """By section and key: ``value``, ``source``, and ``hidden`` if it is."""
+    """Settings by section and key: ``value``, ``source``, and ``hidden`` if it is masked."""
     told: dict[str, dict[str, dict[str, object]]] = {}
     for setting in shown(settings, sources):
         values: dict[str, object] = {"value": setting.value, "source": setting.source}
@@ -80,12 +80,12 @@ def toml(value: object) -> str:
             return f"[{', '.join(map(toml, value))}]"
         case dict():
             return f"{{ {', '.join(f'{key} = {toml(item)}' for key, item in value.items())} }}"
-    # A JSON text is a basic string of TOML, but for DEL.
+    # A JSON string is a basic string in TOML, except for DEL.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _told(field: FieldInfo, value: object) -> object:
-    """A value as a settings file has it: rules are tables there."""
+    """A value in the form of a settings file, where rules are tables."""
     keys = next((keys for keys in field.metadata if isinstance(keys, TableKeys)), None)
     if keys is None or not isinstance(value, list):
         return value
@@ -93,7 +93,7 @@ def _told(field: FieldInfo, value: object) -> object:
 
 
 def _without_secret(value: str) -> str:
-    """A URL without user name and password; of anything else nothing."""
+    """A URL without user name and password. Any other value is masked completely."""
     if "://" not in value:
         return _HIDDEN
     netloc = urlsplit(value).netloc

@@ -1,7 +1,6 @@
-"""The kinds of values that settings have, each with its check.
+"""Types of settings, each with its check.
 
-Every check raises ValueError with what is allowed; the name and the source of the setting are added
-by whoever loads it (load.py).
+Each check raises ValueError with what is allowed. load.py adds the name and source of the setting.
 """
 
 import json
@@ -14,18 +13,18 @@ from pydantic import AfterValidator, BeforeValidator
 
 from prerender.config.lists import strings_of, tables_of
 
-# The classes of crawlers, and what a site owner may want for each of them.
+# Classes of crawlers, and the actions that a site owner can choose for each.
 CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social", "seo_tool"]
 CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
 Action = Literal["forward", "render", "markdown", "refuse"]
-# The presets of [triggers], each with the classes that it has rendered; all others are forwarded.
+# The presets of [triggers], each with the classes that it renders. All others are forwarded.
 Preset = Literal["none", "crawlers"]
 PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
     "none": frozenset(),
     "crawlers": frozenset({"search", "ai_search", "ai_user", "social"}),
 }
 
-# Of values that the proxy finds by itself.
+# For settings that the proxy can determine by itself.
 AUTO = "auto"
 
 _Number = TypeVar("_Number", int, float)
@@ -89,7 +88,7 @@ def _quantity(value: object, units: Mapping[str, float], help_text: str) -> floa
 
 
 def whole_number(least: int, most: int, *, word: str | None = None) -> BeforeValidator:
-    """A whole number in a range, or ``word``. Pydantic alone would take true for 1."""
+    """A whole number in a range, or ``word``. Pydantic alone would accept true as 1."""
 
     def parse(value: object) -> int | str:
         if value == word and isinstance(value, str):
@@ -135,14 +134,14 @@ def _languages(value: object) -> tuple[str, ...]:
     tags = strings_of(value, 'give a list of language tags, for example ["en", "de-CH"]')
     for tag in tags:
         if not _LANGUAGE.fullmatch(tag):
-            raise ValueError(f"{tag!r} is no language tag (RFC 5646), such as en or de-CH")
+            raise ValueError(f"{tag!r} is not a language tag (RFC 5646), such as en or de-CH")
     if len({tag.lower() for tag in tags}) < len(tags):
-        raise ValueError("a language is there twice")
+        raise ValueError("a language is listed twice")
     return tags
 
 
 def words(*known: str) -> BeforeValidator:
-    """A list of some of the words ``known``."""
+    """A list of words, each one of ``known``."""
     help_text = f"give a list of some of {json.dumps(known)}"
 
     def parse(value: object) -> tuple[str, ...]:
@@ -155,30 +154,26 @@ def words(*known: str) -> BeforeValidator:
 
 
 def _parameters(value: object) -> tuple[str, ...]:
-    names = strings_of(
-        value, 'give a list of names of query parameters, for example ["utm_*", "ref"]'
-    )
+    names = strings_of(value, 'give a list of query parameter names, for example ["utm_*", "ref"]')
     for name in names:
         if not _PARAMETER.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a query parameter; a * may stand at its end")
+            raise ValueError(f"{name!r} is not a query parameter name; * is allowed at the end")
     return names
 
 
 def _secret_names(value: object) -> tuple[str, ...]:
     names = strings_of(
-        value, 'give a list of names of query parameters, for example ["*token*", "key"]'
+        value, 'give a list of query parameter names, for example ["*token*", "key"]'
     )
     for name in names:
         if not _SECRET_NAME.fullmatch(name):
-            raise ValueError(
-                f"{name!r} is no name of a query parameter; * may stand anywhere in it"
-            )
+            raise ValueError(f"{name!r} is not a query parameter name; * is allowed anywhere in it")
     return names
 
 
 def _page_pattern(value: object) -> str:
     if not isinstance(value, str) or not value.startswith(("/", "*")):
-        raise ValueError(f"{value!r}: a path begins with / or *, which stands for anything")
+        raise ValueError(f"{value!r}: a path must begin with / or *, which matches any text")
     return value
 
 
@@ -205,9 +200,9 @@ def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     for table in tables_of(value, ("class", "name"), help_text):
         known = next((known for known in CLASSES if known == table["class"]), None)
         if known is None:
-            raise ValueError(f"{table['class']!r} is no class: give {', '.join(CLASSES)}")
+            raise ValueError(f"{table['class']!r} is not a class: give one of {', '.join(CLASSES)}")
         name = table["name"]
-        # Less would match people's browsers.
+        # Shorter names would match ordinary browsers.
         if not isinstance(name, str) or not name.isprintable() or len(name.strip("^ ")) < 3:
             raise ValueError(f"{name!r}: give at least 3 characters of the crawler's User-Agent")
         found.append((known, name))
@@ -222,7 +217,7 @@ def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
     for table in tables_of(value, ("name", "file"), help_text):
         name, file = table["name"], table["file"]
         if not isinstance(name, str) or not isinstance(file, str) or not name or not file:
-            raise ValueError(f"{help_text}; name and file are texts")
+            raise ValueError(f"{help_text}; name and file must be strings")
         found.append((name, file))
     return tuple(found)
 
@@ -241,7 +236,7 @@ def _preset(value: object) -> str:
 
 def _token(value: str) -> str:
     if value and not re.fullmatch(r"[!-~]{16,}", value, re.ASCII):
-        raise ValueError("give at least 16 characters, ASCII without spaces")
+        raise ValueError("give at least 16 ASCII characters, without spaces")
     return value
 
 
@@ -254,12 +249,12 @@ def _token_or_auto(value: str) -> str:
 
 def _indexnow_key(value: str) -> str:
     if value and not re.fullmatch(r"[A-Za-z0-9-]{8,128}", value, re.ASCII):
-        raise ValueError("give 8 to 128 letters, digits and dashes, or nothing")
+        raise ValueError("give 8 to 128 letters, digits and hyphens, or nothing")
     return value
 
 
 def _flag(value: object) -> bool:
-    """Pydantic alone would take many more words, and numbers."""
+    """Pydantic alone would accept many other words, and numbers."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
@@ -268,7 +263,7 @@ def _flag(value: object) -> bool:
 
 
 class TableKeys(tuple[str, ...]):
-    """The keys of a setting that is a list of tables, in the order in which its value has them."""
+    """The keys of a setting that is a list of tables, in the order of its values."""
 
     __slots__ = ()
 

@@ -51,7 +51,7 @@ class RangesFile:
             self._read()
         except (OSError, ValueError) as error:
             # Somebody is just writing it, or has made a mistake: the last good one counts.
-            log.warning("address ranges not read", file=str(self._path), reason=str(error))
+            log.warning("address_ranges_unreadable", file=str(self._path), reason=str(error))
         return self._networks != before
 
     def __contains__(self, address: IPv4Address | IPv6Address) -> bool:

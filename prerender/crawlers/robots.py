@@ -71,7 +71,7 @@ class OptOut:
                 text = await self._fetch()
         except (OriginError, ClientError, OSError) as error:
             # What was known stays in force; nobody gets an error because of this.
-            log.info("robots.txt not read", reason=repr(error))
+            log.info("robots_txt_unavailable", reason=repr(error))
             self._reload_at = self._clock() + RETRY_SECONDS
             return
         self._rules = opt_out_of(text)

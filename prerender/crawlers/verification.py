@@ -146,7 +146,7 @@ class Verifier:
         try:
             genuine = await self._names.belongs(address, identity.domains)
         except (dns.exception.DNSException, OSError) as error:
-            log.info("address not verified", address=str(address), reason=repr(error))
+            log.info("crawler_verification_failed", address=str(address), reason=repr(error))
             now = self._clock()
             if known is None or now > known.found + STALE_SECONDS:
                 known = _Verdict(False, now, now)

@@ -165,7 +165,7 @@ class Gateway:
     async def _handle(self, request: BaseRequest) -> StreamResponse:
         if (owner := self._owner(request)) != "ours":
             if owner == "another user":
-                log.warning("a process of another user was refused", host=request.host)
+                log.warning("foreign_process_refused", host=request.host)
             return _refusal()
         visit, user_agent = self._whose(request)
         if visit is None:
@@ -252,7 +252,7 @@ def _handed_over(document: Document) -> Plain:
 
 def _too_late(request: BaseRequest) -> Plain:
     """What a page still sends when its visit is over: a beacon, a fetch that outlives it."""
-    log.debug("request of a visit that is over", host=request.host, target=request.raw_path)
+    log.debug("late_request_refused", host=request.host, target=request.raw_path)
     refusal = _refusal()
     refusal.force_close()
     return refusal
@@ -277,7 +277,7 @@ def _refusal() -> Plain:
 def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = True
     exchange.reason = reason
-    log.debug("request of a page left out", url=exchange.url, reason=reason)
+    log.debug("request_blocked", url=exchange.url, reason=reason)
     answer = _refusal() if websocket.is_upgrade(request) else stub(request, exchange.destination)
     exchange.status = answer.status
     return answer

@@ -49,7 +49,7 @@ class Peers:
             )
         except OSError as error:
             self._kernel = None
-            log.info("the users of local connections are not told apart", reason=str(error))
+            log.info("peer_check_unavailable", reason=str(error))
 
     def close(self) -> None:
         """Ask no more."""

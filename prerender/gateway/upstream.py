@@ -199,7 +199,7 @@ async def relay(
             if on_chunk is not None:
                 on_chunk(len(chunk))
     except (ClientError, OSError, TimeoutError) as error:
-        log.warning("transfer cut short", error=reason_of(error), host=response.url.host)
+        log.warning("gateway_transfer_aborted", error=reason_of(error), host=response.url.host)
         if request.transport is not None:
             request.transport.abort()
         return answer

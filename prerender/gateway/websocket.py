@@ -124,7 +124,7 @@ async def _pump(source: Socket, sink: Socket, on_message: OnMessage | None = Non
                 case _:
                     return
     except (ClientError, OSError) as error:
-        log.debug("websocket lost", error=reason_of(error))
+        log.debug("websocket_lost", error=reason_of(error))
     finally:
         with suppress(ClientError, OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):

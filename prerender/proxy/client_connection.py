@@ -221,7 +221,7 @@ class ClientConnection(web.RequestHandler):
         except BadMessage as error:
             return self._refused(error)
         except CutShort as error:
-            log.debug("client lost", remote=self.remote, reason=repr(error))
+            log.debug("client_lost", remote=self.remote, reason=repr(error))
             self.abort()
             return _Last(self._linger)
         if not request.keep_alive:
@@ -393,7 +393,7 @@ class ClientConnection(web.RequestHandler):
 
     def _refused(self, error: BadMessage) -> Written:
         """The end of a connection on which something came that is not taken."""
-        log.debug("bad request", remote=self.remote, reason=str(error))
+        log.debug("bad_request", remote=self.remote, reason=str(error))
         self._deaf = True
         self._front.refused[error.status] += 1
         if self._current is not None and self._current.started:

@@ -89,7 +89,7 @@ class Forwarder:
                     )
                     return
                 except _Stale:
-                    log.debug("kept connection was closed", target=request.target)
+                    log.debug("idle_connection_closed", target=request.target)
         connection = await self._connections.connect()
         await self._exchange(
             request, head, connection, upgrade=upgrade, kept=False, page_error=page_error
@@ -239,7 +239,7 @@ class Forwarder:
         try:
             return await connection.receive_body(body, self._timeout)
         except (BadMessage, CutShort, TimeoutError) as error:
-            log.warning("transfer cut short", target=request.target, reason=str(error))
+            log.warning("transfer_aborted", target=request.target, reason=str(error))
             # Anything else would end the body as if it were whole, or put a second answer into it.
             raise CutShort("the origin died in the middle of its answer") from error
 

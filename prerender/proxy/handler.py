@@ -118,17 +118,22 @@ class Handler:
             raise
         except Refused as error:
             context.error = error
-            log.debug("refused", target=request.target, user_agent=context.user_agent)
+            log.debug("request_refused", target=request.target, user_agent=context.user_agent)
             await request.answer(error_response(error))
         except PrerenderError as error:
             context.error = error
-            log.warning("request failed", target=request.target, error=str(error))
+            log.warning(
+                error.event,
+                target=request.target,
+                error=type(error).__name__,
+                reason=str(error),
+            )
             await request.answer(error_response(error))
         except Exception as error:
             context.error = error
-            log.exception("request failed by a mistake of ours", target=request.target)
+            log.exception("internal_error", target=request.target)
             if request.started:
-                raise CutShort("a mistake of ours") from None
+                raise CutShort("internal error") from None
             await request.answer(error_response(PrerenderError()))
         finally:
             self._records(context.record(request))
@@ -232,7 +237,7 @@ class Handler:
         except NotRenderable as reason:
             # An image, an error of the origin: its own answer, for the pretty URL.
             context.detail = str(reason)
-            log.debug("not rendered", url=target.url, reason=context.detail)
+            log.debug("not_renderable", url=target.url, reason=context.detail)
             await self._forward_instead(request, target, reason, context)
         else:
             vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line

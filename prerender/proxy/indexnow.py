@@ -115,7 +115,7 @@ class IndexNow:
         self._waiting.setdefault(url, due)
         if len(self._waiting) > _MOST_WAITING:
             self._waiting.popitem(last=False)
-            log.warning("too many changed pages for IndexNow, the oldest are left out")
+            log.warning("indexnow_queue_full")
         self._changed.set()
 
     async def _work(self) -> None:
@@ -177,10 +177,10 @@ class IndexNow:
             return self._again(f"status {status}", after)
         self._failures = 0
         if status in (200, 202):
-            log.info("changed pages told to IndexNow", count=len(urls), status=status)
+            log.info("indexnow_submitted", count=len(urls), status=status)
         else:
             # 400, 403, 422: it will be no better the next time.
-            log.warning("IndexNow refuses", status=status, count=len(urls), first=urls[0])
+            log.warning("indexnow_refused", status=status, count=len(urls), first=urls[0])
         return None
 
     def _again(self, reason: str, after: str) -> float:
@@ -189,7 +189,7 @@ class IndexNow:
         if re.fullmatch(r"[0-9]{1,6}", after, re.ASCII):
             pause = max(self._interval, float(after))
         pause = min(pause, _LONGEST_PAUSE_SECONDS)
-        log.warning("IndexNow not reached", reason=reason, again_in_seconds=round(pause, 1))
+        log.warning("indexnow_unreachable", reason=reason, again_in_seconds=round(pause, 1))
         return pause
 
     async def _finish(self) -> None:
@@ -198,7 +198,7 @@ class IndexNow:
                 async with asyncio.timeout(_LAST_SECONDS):
                     await self._tell(urls)
             except TimeoutError:
-                log.warning("changed pages not told to IndexNow", count=len(urls))
+                log.warning("indexnow_not_submitted", count=len(urls))
 
 
 class KeyFile:

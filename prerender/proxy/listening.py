@@ -88,14 +88,14 @@ class Listening:
     def _connected(self, connecting: asyncio.Task[object]) -> None:
         self._connecting.discard(connecting)
         if not connecting.cancelled() and (error := connecting.exception()):
-            log.debug("client lost", reason=repr(error))
+            log.debug("client_lost", reason=repr(error))
 
     def _pause(self, reason: str) -> None:
         self._stop()
         now = self._loop.time()
         if now >= self._said + _SAY_SECONDS:
             self._said = now
-            log.warning("short of file descriptors: new connections have to wait", reason=reason)
+            log.warning("file_descriptors_exhausted", reason=reason)
         self._paused = self._loop.call_later(_PAUSE_SECONDS, self._resume_if_spare)
 
     def _resume_if_spare(self) -> None:

@@ -154,7 +154,7 @@ def _sandbox(settings: Settings) -> bool:
     if wanted == "on" and problem:
         raise ConfigError([f'[browser] sandbox: "on", but {problem}; give "auto" or "off"'])
     if wanted == "auto" and problem:
-        log.warning("Chromium runs without its sandbox", reason=problem)
+        log.warning("sandbox_unavailable", reason=problem)
     return wanted != "off" and not problem
 
 

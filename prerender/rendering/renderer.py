@@ -98,7 +98,7 @@ class Renderer:
                 except BrowserGone as error:
                     if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
                         raise
-                    log.info("render repeated", url=target.url, reason=str(error))
+                    log.info("render_repeated", url=target.url, reason=str(error))
                     # The end of a page may be the first sign of the end of its browser.
                     await asyncio.sleep(_PAUSE_SECONDS)
         if isinstance(rendered, Departed):

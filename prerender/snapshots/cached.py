@@ -245,7 +245,7 @@ class CachedSnapshots:
         old = await self._store.current(target.key, lease.entry)
         if old is None or self._clock() >= old.expires + self._freshness.stale_if_error:
             raise error
-        log.warning("snapshot not renewed", url=target.url, reason=str(error))
+        log.warning("snapshot_not_renewed", url=target.url, reason=str(error))
         return await self._stay(old, lease, "failed")
 
     async def _stay(self, old: Entry, lease: Lease, why: str) -> SnapshotResult:
@@ -265,7 +265,7 @@ class CachedSnapshots:
         else:
             self._retries.succeeded(target)
         if old is not None and (refused := self._refused(old, snapshot, now)):
-            log.warning("snapshot not replaced", url=target.url, reason=refused)
+            log.warning("snapshot_not_replaced", url=target.url, reason=refused)
             kept = await self._stay(replace(old, refusals=old.refusals + 1), lease, refused)
             return replace(kept, timings=result.timings)
         if snapshot.facts.unusable:
@@ -324,7 +324,7 @@ class CachedSnapshots:
         under_way = self._renewal is not None and not self._renewal.done()
         if under_way and self._renewed_fingerprint == before:
             return  # this is part of it
-        log.info("a deploy is seen: snapshots of the old one are stale", asset_fingerprint=before)
+        log.info("deploy_detected", asset_fingerprint=before)
         await self._store.purges.purge(Purge("asset_fingerprint", before, soft=True))
         if self._renewal is not None:
             self._renewal.cancel()
@@ -345,4 +345,4 @@ class CachedSnapshots:
             try:
                 await self._renders.start(target.key, work)
             except PrerenderError as error:
-                log.info("not renewed after a deploy", url=target.url, reason=str(error))
+                log.info("renewal_failed", url=target.url, reason=str(error))

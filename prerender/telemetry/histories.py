@@ -58,7 +58,7 @@ class Histories:
             if history.key != key:
                 raise BadEntry(f"it is that of another key: {history.path}")
         except BadEntry as error:
-            log.warning("bad history in the store", key=key, reason=str(error))
+            log.warning("bad_history", key=key, reason=str(error))
             return None
         return history
 
@@ -74,7 +74,7 @@ class Histories:
                     data = await asyncio.to_thread(self._with, history, record)
                     await self._notes.set(target.key, data, KEPT_SECONDS)
                 except Exception:
-                    log.exception("history not kept", url=target.url)
+                    log.exception("history_not_stored", url=target.url)
 
     def _with(self, history: History, record: RenderRecord) -> bytes:
         """A history with one more render. Takes milliseconds: not for the event loop."""

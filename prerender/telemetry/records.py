@@ -234,7 +234,7 @@ class Channel(Generic[R]):
             try:
                 listener(record)
             except Exception:
-                log.exception("a listener failed", listener=repr(listener))
+                log.exception("record_listener_failed", listener=repr(listener))
 
 
 class Telemetry:

@@ -53,7 +53,7 @@ def parse(text: str) -> str | Network | Origin:
     Raises ValueError with what is allowed.
     """
     if "@" in text:
-        raise ValueError("an entry must not carry a user name or password")
+        raise ValueError("an entry must not contain a user name or password")
     if "://" in text:
         return _origin(text)
     try:

@@ -159,7 +159,7 @@ async def test_a_browser_that_keeps_dying_is_logged_once(
         async with asyncio.timeout(SECONDS):
             while pool.replacements["not started"] < 4:
                 await asyncio.sleep(0.01)
-    assert caplog.text.count("browser not started") == 1
+    assert caplog.text.count("browser_start_failed") == 1
     program.unlink()
 
 

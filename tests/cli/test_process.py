@@ -204,7 +204,7 @@ async def test_asked_twice_it_ends_at_once(
     hanging = asyncio.create_task(client.get(f"{command.url}/slow"))
     await site.asked.wait()
     command.process.send_signal(signal.SIGINT)
-    while "shutting down" not in await command.line():
+    while "shutting_down" not in await command.line():
         pass
     started = time.monotonic()
     command.process.terminate()
@@ -300,7 +300,7 @@ async def test_a_line_for_each_request_with_no_secret_in_it(start: Start) -> Non
     told = [line for line in lines if line["event"] == "request"]
     assert [(line["target"], line["status"]) for line in told] == [("/a?token=***", 502)]
     assert told[0]["user_agent"] == 'x"\\\xff'
-    failed = [line for line in lines if line["event"] == "request failed"]
+    failed = [line for line in lines if line["event"] == "origin_unreachable"]
     assert [line["target"] for line in failed] == ["/a?token=***"]
 
 

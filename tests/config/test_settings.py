@@ -118,7 +118,7 @@ WHOLE_PORT = "give a whole number from 0 to 65535"
 WHOLE_PAGES = 'give a whole number from 1 to 256, or "auto"'
 A_DURATION = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
 A_SIZE = 'not a size: give bytes, or for example "64KiB", "256MiB", "1GB"'
-A_SITE = 'not a URL of a site: give for example "http://127.0.0.1:3000"'
+A_SITE = 'not the URL of a site: give for example "http://127.0.0.1:3000"'
 SITE_ONLY = "must be scheme, host and port only, with no path, query or fragment"
 A_FLAG = "give true or false"
 PATTERNS = 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
@@ -128,14 +128,14 @@ A_HOST = """'a.example/b' is not a network: give a host ("cdn.example.com"), a d
 )
 NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "fd00::/8"]'
 HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
-PARAMETERS = 'give a list of names of query parameters, for example ["utm_*", "ref"]'
-SECRETS = 'give a list of names of query parameters, for example ["*token*", "key"]'
+PARAMETERS = 'give a list of query parameter names, for example ["utm_*", "ref"]'
+SECRETS = 'give a list of query parameter names, for example ["*token*", "key"]'
 AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
     'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://...", '
     '"unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
-    "escape what is special in a password as %XX"
+    "percent-encode special characters in a password"
 )
 AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"'
 
@@ -198,7 +198,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[cache] tracking_parameters",
             "['a*b']",
             "['a*b']",
-            "'a*b' is no name of a query parameter; a * may stand at its end",
+            "'a*b' is not a query parameter name; * is allowed at the end",
         ),
         ("[cache] rules", "'/x'", "'/x'", f"{RULES}, each with path and ttl"),
         (
@@ -211,7 +211,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[cache] rules",
             "[{ path = 'x', ttl = 1 }]",
             "[{'path': 'x', 'ttl': 1}]",
-            "'x': a path begins with / or *, which stands for anything",
+            "'x': a path must begin with / or *, which matches any text",
         ),
         (
             "[cache] rules",
@@ -223,7 +223,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[admin] token",
             "'too-short'",
             "***",
-            'give at least 16 characters, ASCII without spaces, or "auto"',
+            'give at least 16 ASCII characters, without spaces, or "auto"',
         ),
         (
             "[cache] vary",
@@ -231,12 +231,12 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "['browser']",
             'give a list of some of ["device", "language"]',
         ),
-        ("[cache] languages", "['en', 'EN']", "['en', 'EN']", "a language is there twice"),
+        ("[cache] languages", "['en', 'EN']", "['en', 'EN']", "a language is listed twice"),
         (
             "[cache] languages",
             "['english']",
             "['english']",
-            "'english' is no language tag (RFC 5646), such as en or de-CH",
+            "'english' is not a language tag (RFC 5646), such as en or de-CH",
         ),
         (
             "[cache] languages",
@@ -276,7 +276,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[network] deny",
             "['http://me:secret@a']",
             "[***@a']",
-            "an entry must not carry a user name or password",
+            "an entry must not contain a user name or password",
         ),
         (
             "[network] block_types",
@@ -304,7 +304,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[log] secrets",
             "['a=b']",
             "['a=b']",
-            "'a=b' is no name of a query parameter; * may stand anywhere in it",
+            "'a=b' is not a query parameter name; * is allowed anywhere in it",
         ),
         ("[log] format", "1", "1", "input should be 'console' or 'json'"),
         ("[tracing] endpoint", "'collector:4318'", "'collector:4318'", AN_ENDPOINT),

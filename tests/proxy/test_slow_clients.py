@@ -266,4 +266,4 @@ async def test_without_descriptors_clients_wait(tmp_path: Path) -> None:
     finally:
         process.terminate()
         await process.wait()
-    assert log.read_text().count("short of file descriptors") == 1
+    assert log.read_text().count("file_descriptors_exhausted") == 1

@@ -420,5 +420,5 @@ async def test_an_origin_that_is_down(tmp_path: Path, start_proxy: StartProxy, s
         for path in ("/", "/?_escaped_fragment_=x"):
             reply = await front.get(path)
             assert reply.status == 502
-            assert reply.text == "The site behind this server cannot be reached.\n"
+            assert reply.text == "Bad gateway: the site's origin server cannot be reached.\n"
             assert reply.headers["Cache-Control"] == "no-store"

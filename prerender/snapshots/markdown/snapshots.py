@@ -60,7 +60,7 @@ class MarkdownSnapshots:
                 key, lambda: self._convert(target, html, key if keep else "")
             )
         except ValueError as error:
-            log.warning("no Markdown", url=target.url, reason=str(error))
+            log.warning("markdown_failed", url=target.url, reason=str(error))
             return result
         return replace(result, snapshot=snapshot)
 

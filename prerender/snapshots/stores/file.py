@@ -146,6 +146,4 @@ class FileCache(BackingCache):
                     await self._in(self._reading, self.database.close_reader)
                     await self._in(self._writing, self.database.replace_file)
                     self._replaced += 1
-                    log.warning(
-                        "the store's file is damaged; a new one is begun", reason=str(error)
-                    )
+                    log.warning("store_file_replaced", reason=str(error))

@@ -51,7 +51,7 @@ class Guarded:
             self.counts[what] += 1
             if isinstance(error, StoreError) and not isinstance(error, StoreGone):
                 if self.counts[what] == 1:
-                    log.warning("the store failed", operation=what, reason=str(error))
+                    log.warning("store_operation_failed", operation=what, reason=str(error))
                 self._answered()
             else:
                 self._gone(error)
@@ -62,14 +62,14 @@ class Guarded:
     def _answered(self) -> None:
         if not self._breaker.closed:
             self._breaker.succeeded()
-            log.info("the store is back", store=self.cache.NAME)
+            log.info("store_available", store=self.cache.NAME)
 
     def _gone(self, error: Exception) -> None:
         if self._breaker.closed:
             # What is there may be no Redis at all, and answer what no library expects.
             unexpected = not isinstance(error, StoreGone | OSError)
-            reason = str(error) or "no answer in time"
+            reason = str(error) or "timeout"
             log.warning(
-                "the store is away", store=self.cache.NAME, reason=reason, exc_info=unexpected
+                "store_unavailable", store=self.cache.NAME, reason=reason, exc_info=unexpected
             )
         self._breaker.failed()

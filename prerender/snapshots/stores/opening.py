@@ -49,7 +49,7 @@ def _named(settings: Settings) -> BackingCache:
         found = named(cache.url, namespace(settings), cache.timeout)
     except ValueError as error:
         raise ConfigError([f"[cache] url: {cache.url}: {error}"]) from error
-    log.warning("the store can do less than those of the proxy", store=found.NAME, lacks=LACKS)
+    log.warning("store_limited", store=found.NAME, lacks=LACKS)
     return found
 
 

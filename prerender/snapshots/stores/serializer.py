@@ -48,4 +48,4 @@ class EntrySerializer(BaseSerializer):  # type: ignore[misc]
         if mark != self._last_bad:
             self._last_bad = mark
             self.bad_entries += 1
-            log.warning("bad entry in the store", reason=reason)
+            log.warning("bad_store_entry", reason=reason)

@@ -373,7 +373,7 @@ async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path) -> None:
                 assert await store.set(entry(key="k"), 600)
                 assert await store.get("k") is not None
                 assert (await store.lists.find(Query(search="/"))).count
-        told = [line for line in logs if "the store's file is damaged" in line["event"]]
+        told = [line for line in logs if line["event"] == "store_file_replaced"]
         assert len(told) <= 1
         assert bool(told) == (folder / f"{FILE_NAME}.damaged").exists()
 
@@ -396,7 +396,7 @@ async def test_something_else_in_the_place_of_the_file_is_set_aside(
         async with store_at(tmp_path) as store:
             assert await store.set(entry(key="k"), 60)
             assert await store.get("k") is not None
-    assert [line["event"] for line in logs] == ["the store's file is damaged; a new one is begun"]
+    assert [line["event"] for line in logs] == ["store_file_replaced"]
     assert len(os.listdir(tmp_path)) == 2 + (what == "a folder, again")
 
 

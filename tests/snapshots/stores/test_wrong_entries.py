@@ -472,9 +472,7 @@ async def test_another_backend_of_aiocache(tmp_path: Path) -> None:
         overrides = {"cache": {"url": url, "max_bytes": "0", "timeout": "2s"}}
         with capture_logs() as logs:
             stores = [await open_store(settings_for("http://app:1", overrides)) for _ in range(2)]
-        assert [line["event"] for line in logs] == [
-            "the store can do less than those of the proxy"
-        ] * 2
+        assert [line["event"] for line in logs] == ["store_limited"] * 2
         renders = Renders()
         one, other = (CachedSnapshots(renders, store, Freshness(100.0), 5.0) for store in stores)
         assert (await one.snapshot(PAGE)).stored
