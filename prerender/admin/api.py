@@ -1,6 +1,6 @@
-"""The JSON API of the admin listener: lists, figures and actions (one snapshot: snapshot_api.py).
+"""The JSON API of the admin listener: lists, figures and actions. One snapshot: snapshot_api.py.
 
-``openapi.json`` describes it, and is tested against it.
+``openapi.json`` describes it; tests compare the two.
 """
 
 import json
@@ -39,7 +39,7 @@ Word = TypeVar("Word", bound=str)
 
 
 class Api:
-    """Answers requests to ``/api/v1/...`` about a running proxy."""
+    """Handlers of ``/api/v1/...``."""
 
     def __init__(
         self,
@@ -86,18 +86,18 @@ class Api:
         add.add_post("/api/v1/purge", self.purge)
 
     async def openapi(self, _: web.Request) -> web.Response:
-        """The description of this API."""
+        """The OpenAPI description."""
         text = (files("prerender.admin") / "openapi.json").read_text("utf-8")
         return web.Response(text=text, content_type="application/json")
 
     async def session(self, request: web.Request) -> web.Response:
-        """Whether who asks may see the rest."""
+        """Whether the client is authenticated."""
         return web.json_response(
             {"token_needed": self._auth.needs_token, "open": self._auth.knows(request)}
         )
 
     async def log_in(self, request: web.Request) -> web.Response:
-        """The cookie for the token."""
+        """Exchange the token for a session cookie."""
         if not self._auth.is_token((await body_of(request, {"token"})).get("token")):
             return problem(401, "the token is wrong")
         answer = web.json_response({"token_needed": self._auth.needs_token, "open": True})
@@ -112,13 +112,13 @@ class Api:
         return answer
 
     async def log_out(self, _: web.Request) -> web.Response:
-        """Take the cookie away."""
+        """Delete the session cookie."""
         answer = web.Response(status=204)
         answer.del_cookie(COOKIE, samesite="Strict", httponly=True)
         return answer
 
     async def summary(self, _: web.Request) -> web.Response:
-        """How the proxy is, now and over the last hour."""
+        """The state of the proxy, and the figures of the last hour."""
         pool, store = self._pool.state, self._store.state()
         return web.json_response(
             {
@@ -150,7 +150,7 @@ class Api:
         )
 
     async def crawlers(self, request: web.Request) -> web.Response:
-        """Which crawlers came, those with most requests first."""
+        """Crawlers by name, most requests first."""
         period = word(request.query.get("period", "hour"), "period", ("hour", "start"))
         if period == "hour":
             tallies, since = self._crawlers.last_hour(), time.time() - 3600
@@ -170,7 +170,7 @@ class Api:
         )
 
     async def requests(self, request: web.Request) -> web.Response:
-        """The requests of crawlers that are remembered, searched and sorted."""
+        """The last requests of crawlers, filtered and sorted."""
         query = request.query
         search = query.get("search", "").casefold()
         status = number(query.get("status"), "status", 0, 599)
@@ -193,7 +193,7 @@ class Api:
         count = len(found)
         if after is not None:
             if isinstance(after[0], str) != (sort == "target"):
-                raise ValueError("cursor: not one of this list")
+                raise ValueError("cursor: invalid for this list")
             found = [one for one in found if (one[0] < after if descending else one[0] > after)]
         found.sort(key=lambda one: one[0], reverse=descending)
         following = found[limit - 1][0] if len(found) > limit else None
@@ -206,7 +206,7 @@ class Api:
         )
 
     async def list_snapshots(self, request: web.Request) -> web.Response:
-        """The kept snapshots, searched and sorted."""
+        """The stored snapshots, filtered and sorted."""
         query = request.query
         state = query.get("state", "")
         found = await self._store.lists.find(
@@ -233,20 +233,20 @@ class Api:
         )
 
     async def problems(self, _: web.Request) -> web.Response:
-        """The slowest, most failing and most partial pages since the start."""
+        """The pages with most problems since the start."""
         worst = self._recent.worst(_MOST_PROBLEMS)
         return web.json_response(
             {kind: [shapes.of_problem(page) for page in pages] for kind, pages in worst.items()}
         )
 
     async def page(self, request: web.Request) -> web.Response:
-        """The id of a page by its URL, and whether a snapshot of it is kept."""
+        """The id of a page by its URL, and whether a snapshot is stored."""
         target = self._target(request.query.get("url", ""))
         kept = await self._store.get(target.key) is not None
         return web.json_response({"id": target.key, "url": target.url, "kept": kept})
 
     async def render(self, request: web.Request) -> web.Response:
-        """Render a page now, and keep the snapshot if it is good enough."""
+        """Render a page now, and store the snapshot if it is good enough."""
         asked = await body_of(request, {"url", "id"})
         if len(asked) > 1:
             raise ValueError("give either url or id")
@@ -268,19 +268,21 @@ class Api:
         """Purge by URL, prefix, pattern, tag or everything."""
         count, told = await self._purging.purge(await request.read())
         if not told:
-            return problem(503, "purged here only: the store is away, other replicas do not know")
+            return problem(
+                503, "purged in this process only: the store is unavailable to other replicas"
+            )
         return web.json_response({"purged": count})
 
     async def _kept(self, key: object) -> Target:
-        """The page, in its variant, that a snapshot is kept of."""
+        """The target of a stored snapshot, with its variant."""
         entry = await self._store.get(key) if isinstance(key, str) else None
         if entry is None:
-            raise web.HTTPNotFound(text="no snapshot is kept under this id")
+            raise web.HTTPNotFound(text="no snapshot is stored under this id")
         pretty = pretty_of(f"{self._site}{entry.path}")
         return Target.of(self._public, pretty, self._tracking, entry.variant)
 
     def _target(self, text: object) -> Target:
-        """The page of a URL of the site, or of what follows the host in one. Raises ValueError."""
+        """The target of a URL of the site, with or without scheme and host. Raises ValueError."""
         if not isinstance(text, str) or not text:
             raise ValueError(f"url: give the URL of a page of {self._site}")
         path = text.removeprefix(self._site) or "/"
@@ -294,7 +296,7 @@ class Api:
 
 
 async def body_of(request: web.Request, names: set[str]) -> dict[str, Any]:
-    """The JSON object of a request, with nothing but these names. Raises ValueError."""
+    """The JSON object of a request, with no other keys than ``names``. Raises ValueError."""
     try:
         found = json.loads(await request.read())
     except (ValueError, RecursionError):
@@ -305,7 +307,7 @@ async def body_of(request: web.Request, names: set[str]) -> dict[str, Any]:
 
 
 def number(text: str | None, name: str, default: int, most: int) -> int:
-    """A whole number of a query. Raises ValueError."""
+    """Parse a whole number of the query. Raises ValueError."""
     if text is None or text == "":
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 12 and int(text) <= most):
@@ -314,7 +316,7 @@ def number(text: str | None, name: str, default: int, most: int) -> int:
 
 
 def word(text: str, name: str, known: tuple[Word, ...]) -> Word:
-    """One of some words. Raises ValueError."""
+    """Check that a value is one of ``known``. Raises ValueError."""
     for one in known:
         if text == one:
             return one

@@ -1,13 +1,13 @@
-"""Who may use the admin listener: by a token, or without one on loopback only.
+"""Authentication and CSRF protection of the admin listener.
 
-- Every request but those for health and metrics, and for the dashboard's own files, needs the token:
-  ``Authorization: Bearer``, or the cookie that the dashboard gets for it. Without a token to know there
-  is no way in but loopback, which the settings see to.
-- The Host has to be a loopback one or one of ``[admin] hosts``, so that no site can have its name
-  resolved to this listener and then read from it (DNS rebinding). A bearer token needs no such care:
-  browsers do not send it by themselves.
-- What changes something has to come from here: a browser tells its Origin, and the body is JSON, which
-  other sites cannot send without asking first. The cookie is SameSite=Strict.
+- All requests except health checks, metrics and the dashboard's own files need the token, as
+  ``Authorization: Bearer`` or as the session cookie. Without a token the listener must be on loopback,
+  which the settings enforce.
+- The Host must be a loopback name or one of ``[admin] hosts``, so that no site can resolve its name to
+  this listener and read from it (DNS rebinding). Requests with a bearer token are exempt: browsers do
+  not send it by themselves.
+- Requests that change something must be same-origin, and their body must be JSON, which other sites
+  cannot send without a CORS preflight. The cookie is SameSite=Strict.
 """
 
 import hashlib
@@ -25,16 +25,16 @@ from prerender.urls.hosts import is_loopback
 
 COOKIE = "prerender_admin"
 SESSION_SECONDS = 12 * 3600
-# Asked by machines that have no token, or bring their own.
+# Paths without authentication: health checks and metrics.
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _SAFE = ("GET", "HEAD")
 _SESSION = "/api/v1/session"
 
 
 class AdminAuth:
-    """Lets requests pass or answers them with a problem; to be used as a middleware.
+    """Middleware that authorizes requests or responds with a problem.
 
-    ``token``: "" where there is none; ``hosts``: names beside loopback's under which it is reached.
+    ``token``: "" if there is none; ``hosts``: allowed host names in addition to loopback.
     """
 
     def __init__(self, token: str, hosts: Iterable[str]) -> None:
@@ -44,12 +44,12 @@ class AdminAuth:
 
     @property
     def needs_token(self) -> bool:
-        """Whether there is a token to know."""
+        """Whether a token is set."""
         return bool(self._token)
 
     @property
     def middleware(self) -> Middleware:
-        """The guard as aiohttp wants it."""
+        """The aiohttp middleware."""
 
         @web.middleware
         async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -58,13 +58,13 @@ class AdminAuth:
         return authenticate
 
     async def _pass(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        # With that, explain.py answers at any path.
+        # explain.py responds to this parameter at any path.
         if request.path in _OPEN and "_prerender" not in request.query:
             return await handler(request)
         if self._bears_token(request):
             return await handler(request)
         if not _is_own_file(request) and not self.knows(request):
-            refusal = problem(401, "the token is wrong or missing")
+            refusal = problem(401, "the token is missing or wrong")
             refusal.headers["WWW-Authenticate"] = "Bearer"
             return refusal
         if reason := self._foreign(request):
@@ -72,7 +72,7 @@ class AdminAuth:
         return await handler(request)
 
     def knows(self, request: web.Request) -> bool:
-        """Whether who asks has shown the token, or need not."""
+        """Whether a request is authenticated, or needs not be."""
         if not self._token or self._bears_token(request):
             return True
         until, _, signature = request.cookies.get(COOKIE, "").partition(".")
@@ -80,12 +80,12 @@ class AdminAuth:
         return right and until.isascii() and until.isdigit() and int(until) > time.time()
 
     def is_token(self, given: object) -> bool:
-        """Whether that is the token. Takes as long for every one that is not."""
+        """Whether ``given`` is the token, in constant time."""
         text = given if isinstance(given, str) else ""
         return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), self._token)
 
     def session(self) -> str:
-        """The value of the cookie for who has shown the token."""
+        """The value of a new session cookie."""
         until = str(int(time.time()) + SESSION_SECONDS)
         return f"{until}.{self._sign(until)}"
 
@@ -100,22 +100,22 @@ class AdminAuth:
         return bool(self._token) and bears
 
     def _foreign(self, request: web.Request) -> str:
-        """Why a request may be a doing of another site in somebody's browser, or ''."""
+        """Why a request may be forged by another site in the user's browser, or ''."""
         host = _name(f"//{request.host}")
-        # Where a token is needed any address may be the right one: it cannot be resolved to another.
+        # With a token, any IP address is allowed as Host: DNS rebinding needs a name.
         if not self._is_ours(host) and not (self._token and _is_address(host)):
-            return f"the Host {request.host!r} is not known here: name it in [admin] hosts"
+            return f"unknown Host {request.host!r}: add it to [admin] hosts"
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             if request.method in _SAFE and request.headers.get("Sec-Fetch-Mode") == "navigate":
-                return ""  # a link to the dashboard; what it then asks comes from here
-            return "another site asks"
+                return ""  # a link to the dashboard, whose own requests are same-origin
+            return "cross-site request"
         if request.method in _SAFE:
             return ""
         origin = request.headers.get("Origin")
         if origin is not None and not self._is_ours(_name(origin)) and _name(origin) != host:
-            return f"the Origin {origin!r} is another site's"
+            return f"cross-origin request from {origin!r}"
         if request.method != "DELETE" and request.content_type != "application/json":
-            return "give Content-Type: application/json"
+            return "Content-Type must be application/json"
         return ""
 
     def _is_ours(self, host: str) -> bool:
@@ -123,7 +123,7 @@ class AdminAuth:
 
 
 def _is_own_file(request: web.Request) -> bool:
-    """Whether it is for a file of the dashboard, or for the way in: nothing of the site is there."""
+    """Whether the request is for a file of the dashboard or for the session: neither has site data."""
     if "_prerender" in request.query:
         return False  # explain.py answers it, at any path
     return request.path in ("/", _SESSION) or request.path.startswith("/dashboard/")

@@ -1,4 +1,4 @@
-"""Asks a running proxy by its admin listener, for the command line."""
+"""Client of the admin listener, for commands."""
 
 import http.client
 import json
@@ -10,27 +10,27 @@ from prerender.config.types import AUTO
 from prerender.errors import AdminError
 
 _TIMEOUT_SECONDS = 30.0
-# What a server listens on is not always what a client can connect to.
+# Wildcard addresses to listen on, and the addresses to connect to.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def purge(settings: Settings, what: Mapping[str, object]) -> None:
-    """Purge. Raises AdminError."""
+    """Purge snapshots. Raises AdminError."""
     _post(settings, "/purge", what)
 
 
 def import_pages(
     settings: Settings, pages: Sequence[Mapping[str, object]], *, fresh: bool
 ) -> dict[str, int]:
-    """Import some pages of an export; how many were "kept", and not. Raises AdminError."""
+    """Import pages of an export. Counts those "kept", "newer" and "not kept". Raises AdminError."""
     answer = _post(settings, "/import", {"pages": pages, "fresh": fresh})
     return {name: int(answer[name]) for name in ("kept", "newer", "not kept")}
 
 
 def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str, Any]:
-    """The answer to some JSON. Raises AdminError."""
+    """POST JSON and return the response. Raises AdminError."""
     if settings.admin.token == AUTO:
-        raise AdminError('[admin] token is "auto", which only the proxy knows: set one for both')
+        raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')
     host = _LOOPBACK.get(settings.admin.host, settings.admin.host)
     connection = http.client.HTTPConnection(host, settings.admin.port, timeout=_TIMEOUT_SECONDS)
     headers = {
@@ -44,11 +44,11 @@ def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str
     except OSError as error:
         reason = error.strerror or str(error)
         raise AdminError(
-            f"no proxy can be reached at {host}:{settings.admin.port} ([admin] host, port): {reason}"
+            f"cannot connect to {host}:{settings.admin.port} ([admin] host, port): {reason}"
         ) from error
     except (http.client.HTTPException, ValueError) as error:
         raise AdminError(
-            f"{host}:{settings.admin.port} ([admin] host, port) does not answer as this proxy does"
+            f"{host}:{settings.admin.port} ([admin] host, port) is not the admin listener"
         ) from error
     finally:
         connection.close()

@@ -1,6 +1,6 @@
-"""Which crawlers came: what they asked for and got, in the last hour and since the start.
+"""Statistics of crawlers by name, for the last hour and since the start.
 
-All of it is this process's own and forgotten with it; longer histories belong to Prometheus.
+In memory, for this process only. Use Prometheus for longer periods.
 """
 
 import math
@@ -14,25 +14,25 @@ from prerender.crawlers.user_agents import known_names, words_of
 from prerender.proxy.decision import UNVERIFIED
 from prerender.telemetry.records import RequestRecord
 
-# Clients without a known name that asked by ugly URLs.
+# Unknown clients that requested ugly URLs.
 OTHERS = "others"
 _MINUTES = 60
 _MOST_PAGES = 1000
 _TOP_PAGES = 5
 _MEDIAN, _P95 = 0.5, 0.95
-# Durations are counted by powers of this: a quantile is right to a tenth, and sums can be added.
+# Base of the logarithmic histogram of durations: quantiles are accurate to 10 %, and sums can be added.
 _BASE = 1.2
 _SHORTEST_SECONDS = 1e-5
 
-# What a request got: each request is one of them.
+# Outcomes. Each request counts as one of them.
 GOT = ("snapshots", "forwarded", "refused", "errors")
 
 
 @dataclass(slots=True)
 class Tally:
-    """The requests of one crawler. ``unverified``: of them, those from addresses that are not its own.
+    """The requests of one crawler. ``unverified``: those from addresses that are not its own.
 
-    ``pages``: how often each was asked for, by URL and id; ``last``: in Unix seconds.
+    ``pages``: the number of requests by URL and id; ``last``: Unix seconds.
     """
 
     crawler: str = ""
@@ -61,7 +61,7 @@ class Tally:
         self.last = record.time
 
     def add(self, other: "Tally") -> None:
-        """Count what another one has counted later."""
+        """Add the counts of a later tally."""
         self.crawler = other.crawler
         self.requests += other.requests
         self.unverified += other.unverified
@@ -71,7 +71,7 @@ class Tally:
         self.last = other.last
 
     def quantile(self, share: float) -> float:
-        """The duration in seconds that a share of the requests did not exceed; 0 without any."""
+        """A quantile of the durations in seconds; 0 without requests."""
         left = share * self.requests
         for power, number in sorted(self.durations.items()):
             left -= number
@@ -80,7 +80,7 @@ class Tally:
         return 0.0
 
     def as_json(self) -> dict[str, object]:
-        """As the API has it."""
+        """The JSON of the API."""
         return {
             "crawler": self.crawler,
             "requests": self.requests,
@@ -105,7 +105,7 @@ def _got(record: RequestRecord) -> str:
 
 
 class Crawlers:
-    """Listens to the records of requests. ``more``: names of crawlers besides the known ones."""
+    """Subscribes to the records of requests. ``more``: additional names of crawlers."""
 
     def __init__(self, more: Iterable[str] = (), clock: Callable[[], float] = time.time) -> None:
         names = [name for known in known_names().values() for name in known]
@@ -126,7 +126,7 @@ class Crawlers:
             tallies.setdefault(name, Tally()).count(record)
 
     def last_hour(self) -> dict[str, Tally]:
-        """By name, what was counted in the last hour."""
+        """Tallies of the last hour by name."""
         oldest = int(self._clock()) // 60 - _MINUTES
         found: dict[str, Tally] = {}
         for minute, tallies in self._minutes:
@@ -136,12 +136,12 @@ class Crawlers:
         return found
 
     def since_start(self) -> dict[str, Tally]:
-        """By name, what was counted since the start."""
+        """Tallies since the start by name."""
         return self._since_start
 
     def _current(self) -> dict[str, Tally]:
         minute = int(self._clock()) // 60
-        # The clock may be set back: then it stays in this minute.
+        # If the clock is set back, keep counting in this minute.
         if not self._minutes or self._minutes[-1][0] < minute:
             self._minutes.append((minute, {}))
         return self._minutes[-1][1]

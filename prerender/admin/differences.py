@@ -1,18 +1,18 @@
-"""Where two texts differ. Pure; takes time for long texts, so not for the event loop."""
+"""Differences between two texts. Pure. Slow for long texts, so do not call it on the event loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-# Beyond these a comparison would take seconds; the rest is left out, and that is said.
+# Limits, beyond which a comparison would take seconds. The rest is omitted (``cut``).
 _MOST_LINES = 4000
 _MOST_WORDS_IN_A_PASSAGE = 1500
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of the comparison: the same in both, or the one's and the other's."""
+    """A passage: equal in both texts, or the version of each."""
 
     kind: Literal["same", "changed"]
     left: str
@@ -32,7 +32,7 @@ class Comparison:
 
 
 def compare(left: str, right: str) -> Comparison:
-    """Compare line by line, and word by word where lines differ. White space does not count."""
+    """Compare line by line, and word by word where lines differ. Whitespace is ignored."""
     lefts, rights = _lines(left), _lines(right)
     cut = max(len(lefts), len(rights)) > _MOST_LINES
     lefts, rights = lefts[:_MOST_LINES], rights[:_MOST_LINES]
@@ -70,7 +70,7 @@ def _same(left: Sequence[str], right: Sequence[str], separator: str) -> Passage:
 
 
 def _joined(passages: Sequence[Passage]) -> list[Passage]:
-    """Neighbours of one kind as one."""
+    """Merge adjacent passages of the same kind."""
     found: list[Passage] = []
     for passage in passages:
         last = found[-1] if found else None

@@ -1,9 +1,9 @@
-"""What would be done with a request, and why, without doing it.
+"""Explains how the proxy would handle a request, without handling it.
 
 ``GET /explain?url=...`` on the admin listener, with ``user_agent=...``, ``method=...``,
 ``remote=...`` (the client's address) and any number of ``header=Name: value``. Or any path of the
-site itself with ``?_prerender=explain``: then the fields of that request count, as a crawler sends
-them. A URL is pretty, ugly or ordinary, absolute or what follows the host.
+site with ``?_prerender=explain``, which uses the headers of that request. A URL is pretty, ugly or
+ordinary, with or without scheme and host.
 """
 
 import string
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from prerender.proxy.client_connection import ClientConnection
 
 _WORD = "_prerender=explain"
-# Of the connection between who asks and us, and of the way to us.
+# Headers of the request to the admin listener itself.
 _NOT_THE_CRAWLERS = frozenset(
     {"host", "connection", "authorization", "cookie", "content-length", "transfer-encoding"}
 )
@@ -44,14 +44,14 @@ _Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class _Nobody:
-    """In place of the connection of a client who has not asked."""
+    """Stands in for a client's connection."""
 
     remote: str
     trusted: bool = False
 
 
 class Explanations:
-    """Explains what ``handler`` and ``snapshots`` would do on the site at ``public``."""
+    """Explains the decisions of ``handler`` and ``snapshots`` for the site at ``public``."""
 
     def __init__(
         self, public: URL, handler: Handler, snapshots: CachedSnapshots, pool: Pool
@@ -63,7 +63,7 @@ class Explanations:
         self._pool = pool
 
     def add_to(self, app: web.Application) -> None:
-        """Answer on the admin listener. To be called after what guards it has been added."""
+        """Add the routes and the middleware. Call this after AdminAuth has been added."""
         for path in ("/explain", "/api/v1/explain"):
             app.router.add_get(path, self._by_parameters)
         app.middlewares.append(self._middleware())
@@ -98,15 +98,15 @@ class Explanations:
         url = asked.get("url", "")
         target = url if url.startswith("/") else after_host(url)
         if not url.startswith(("/", f"{self._site}/")) and url != self._site:
-            return problem(400, f"url: give a URL of {self._site}, or what follows the host")
-        # Whoever shares a pretty URL means the page that a crawler asks for by the ugly one.
+            return problem(400, f"url: give a URL of {self._site}, or a path")
+        # A pretty URL means the page that a crawler requests at the ugly URL.
         target = (pretty_to_ugly(target) or target).partition("#")[0]
         target = quote(target, safe=string.punctuation)
         remote = asked.get("remote", "127.0.0.1")
         try:
             ip_address(remote)
         except ValueError:
-            return problem(400, "remote: give the address of a client")
+            return problem(400, "remote: give an IP address")
         return await self._explained(asked.get("method", "GET"), target, fields, remote)
 
     async def _explained(
@@ -115,11 +115,11 @@ class Explanations:
         lines = [f"{method} {target} HTTP/1.1", f"Host: {authority(self._public)}"]
         lines += [f"{name}: {value}" for name, value in fields]
         if any("\r" in line or "\n" in line for line in lines):
-            return problem(400, "no such request would be answered: a line end within a line")
+            return problem(400, "invalid request: line break in a header")
         try:
             head = parse_request("\r\n".join(lines).encode("latin-1", "replace"))
         except BadMessage as error:
-            return problem(error.status, f"no such request would be answered: {error}")
+            return problem(error.status, f"invalid request: {error}")
         nobody = cast("ClientConnection", _Nobody(remote))
         context = await self._handler.considered(Request(head, nobody))
         outlook = await self._snapshots.outlook(context.target) if context.target else None
@@ -166,9 +166,9 @@ def _answered_by(context: RequestContext, outlook: Outlook | None) -> str:
     if outlook.shown is not None:
         return f"the {outlook.shown} snapshot"
     return (
-        "a render that is under way"
+        "a render in progress"
         if outlook.rendering
-        else "a new render; the origin if it has no page there"
+        else "a new render, or the origin if this is not a page"
     )
 
 

@@ -1,4 +1,4 @@
-"""Live figures of the last hour: what happened in each half minute."""
+"""Live figures of the last hour, in steps of half a minute."""
 
 import asyncio
 import time
@@ -10,12 +10,11 @@ from prerender.telemetry.records import RenderRecord
 
 STEP_SECONDS = 30
 _STEPS = 120
-# Looked at a little before the end of a step, so that all of it is in it.
+# Sample shortly before the end of a step, so that the sample belongs to it.
 _EARLY_SECONDS = 0.05
 
-# What there is of each step: requests by how they were answered, ``errors`` (5xx among them) and the
-# ``seconds`` of those that were answered with snapshots; what came of renders, and the seconds of their
-# phases.
+# The figures of a step: requests by result, ``errors`` (5xx responses), ``seconds`` (total response
+# time of snapshots), renders by outcome, and the total seconds of their phases.
 COUNTED = (
     "hit", "stale", "miss", "coalesced", "kept", "error", "forward", "refuse", "errors", "seconds",
     "complete", "moved", "cut-off", "incomplete", "blank", "redirect",
@@ -27,8 +26,8 @@ Step = defaultdict[str, float]
 
 
 class Figures:
-    """``answers`` tells how requests were answered since the start, in sums: they are not counted a
-    second time here, but looked at now and then. Renders are listened to."""
+    """``answers`` returns running totals of requests by result. They are sampled, not counted again.
+    Renders are counted from their records."""
 
     def __init__(
         self, answers: Callable[[], Mapping[str, float]], clock: Callable[[], float] = time.time
@@ -41,7 +40,7 @@ class Figures:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Look at the sums once in each step, as long as the context lasts."""
+        """Sample the totals once per step while the context is open."""
         looking = asyncio.create_task(self._look_on(), name="live figures")
         try:
             yield
@@ -60,7 +59,7 @@ class Figures:
             now["serialize"] += timings.serialize
 
     def points(self) -> list[dict[str, float]]:
-        """The last hour, oldest first; half minutes without anything are left out."""
+        """The steps of the last hour, oldest first, without empty ones."""
         self.look()
         oldest = self._clock() - STEP_SECONDS * _STEPS
         return [
@@ -71,7 +70,7 @@ class Figures:
         ]
 
     def look(self) -> None:
-        """Add what has been answered since the last look to this step."""
+        """Add the growth of the totals since the last sample to the current step."""
         answers, before = self._answers(), self._before
         self._before = answers
         step = self._current()
@@ -87,7 +86,7 @@ class Figures:
 
     def _current(self) -> Step:
         number = int(self._clock()) // STEP_SECONDS
-        # The clock may be set back: then it stays in this step.
+        # If the clock is set back, keep counting in this step.
         if not self._steps or self._steps[-1][0] < number:
             self._steps.append((number, defaultdict(float)))
         return self._steps[-1][1]

@@ -1,4 +1,4 @@
-"""The dashboard's own files: plain HTML, CSS and modules, which ask nobody else for anything."""
+"""Serves the files of the dashboard: HTML, CSS and JavaScript modules without external resources."""
 
 from importlib.resources import files
 from typing import Any
@@ -24,7 +24,7 @@ _HEADERS = {
 
 
 class DashboardFiles:
-    """Serves the files of the folder ``dashboard``; the page itself at ``/``."""
+    """Serves the files of the folder ``dashboard``, and ``index.html`` at ``/``."""
 
     def __init__(self) -> None:
         folder = files("prerender.admin") / "dashboard"
@@ -40,11 +40,11 @@ class DashboardFiles:
         app.router.add_get("/dashboard/{name}", self.file)
 
     async def page(self, _: web.Request) -> web.Response:
-        """The page. Where in it one is stands behind the ``#``."""
+        """The page. Its route is in the fragment."""
         return self._answer("index.html")
 
     async def file(self, request: web.Request) -> web.Response:
-        """One of the files."""
+        """A file."""
         name = request.match_info["name"]
         if name not in self._files:
             raise web.HTTPNotFound(text="no such file")

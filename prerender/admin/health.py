@@ -1,7 +1,7 @@
-"""The admin listener: liveness and readiness, metrics, and purges (purge.py).
+"""Health checks, metrics and purges (purge.py) on the admin listener.
 
-``/healthz``: the loop runs. ``/readyz``: a page can be had, and no shutdown is under way. Plain
-proxying works without either. What the proxy lives without, if less well, is named in ``degraded``.
+``/healthz``: the event loop runs. ``/readyz``: a browser is running, and the proxy is not shutting
+down. Forwarding works without a browser. ``degraded`` names optional parts that are unavailable.
 """
 
 from collections.abc import Callable

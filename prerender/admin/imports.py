@@ -1,7 +1,7 @@
-"""Taking in exported snapshots by the admin listener: ``POST /import`` with JSON.
+"""Imports exported snapshots: ``POST /import`` with JSON on the admin listener.
 
-The JSON has ``pages``: entries of an export's index (snapshots/archive.py), each with its ``body``.
-With ``"fresh": true`` they count as rendered now.
+The JSON has ``pages``: entries of the index of an export (snapshots/archive.py), each with its
+``body``. With ``"fresh": true`` they count as rendered now.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class Importing:
-    """Answers requests to keep snapshots in ``store``; auth.py decides who may."""
+    """Stores imported snapshots in ``store``. auth.py authorizes requests."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Importing:
         async for part in request.content.iter_any():
             body += part
             if len(body) > MAX_BYTES:
-                return refusal(413, f"more than {MAX_BYTES // 1024**2} MiB at once")
+                return refusal(413, f"the body is larger than {MAX_BYTES // 1024**2} MiB")
         try:
             pages = await asyncio.to_thread(self._pages, bytes(body))
         except ValueError as error:
@@ -70,13 +70,13 @@ class Importing:
         return web.json_response(counts)
 
     def _pages(self, body: bytes) -> list[tuple[Target, Snapshot, float]]:
-        """The snapshots of a request. Raises ValueError with what is wrong."""
+        """Parse the snapshots of a request. Raises ValueError."""
         try:
             asked = json.loads(body)
         except (ValueError, RecursionError):
             raise ValueError("the body is not JSON") from None
         if not isinstance(asked, dict) or not isinstance(asked.get("pages"), list):
-            raise ValueError("give an object with pages, and perhaps fresh")
+            raise ValueError("give an object with pages and, optionally, fresh")
         fresh = asked.get("fresh", False)
         if not isinstance(fresh, bool):
             raise ValueError("fresh: give true or false")
@@ -86,7 +86,7 @@ class Importing:
         entry = Archived.read(told)
         text = told.get("body")
         if not isinstance(text, str):
-            raise ValueError(f"{entry.path}: there is no body")
+            raise ValueError(f"{entry.path}: body is missing")
         try:
             body = text.encode()
             pretty = pretty_of(f"{self._site}{entry.path}")
@@ -100,16 +100,16 @@ class Importing:
 
 
 def _problem(snapshot: Snapshot) -> str:
-    """Why a snapshot is not taken in, or ''."""
+    """Why a snapshot cannot be imported, or ''."""
     if snapshot.status not in _STATUSES:
-        return f"status {snapshot.status} is not one of a snapshot that is kept"
+        return f"snapshots with status {snapshot.status} are not stored"
     if headers.kept_on_snapshot(snapshot.headers) != snapshot.headers:
-        return "it has header fields that no snapshot has"
+        return "it has headers that are not allowed in a snapshot"
     if any(not re.fullmatch(r"[\x20-\xff]*", value) for _, value in snapshot.headers):
-        return "a header field has characters that it cannot have"
+        return "a header has invalid characters"
     if tags_of(snapshot.tags) != snapshot.tags:
-        return "its tags are none"
+        return "its tags are invalid"
     strong = not snapshot.etag.startswith("W/")
     if strong and snapshot.etag != etag_of(snapshot.status, snapshot.headers, snapshot.body):
-        return "its file is not the one that the index describes"
+        return "its file does not match the ETag in the index"
     return ""

@@ -1,4 +1,4 @@
-"""Errors of the admin listener's API as problem details (RFC 9457)."""
+"""Errors of the admin API as problem details (RFC 9457)."""
 
 from http import HTTPStatus
 
@@ -12,14 +12,14 @@ log = structlog.get_logger(__name__)
 
 
 def problem(status: int, detail: str) -> web.Response:
-    """An error, with what is wrong in words."""
+    """An error response with ``detail``."""
     body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return web.json_response(body, status=status, content_type="application/problem+json")
 
 
 @web.middleware
 async def as_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answers with a problem when the API fails; nobody gets a stack trace."""
+    """Turns exceptions of the API into problem details, never a stack trace."""
     if not request.path.startswith("/api/"):
         return await handler(request)
     try:
@@ -32,7 +32,7 @@ async def as_problems(request: web.Request, handler: Handler) -> web.StreamRespo
     except ValueError as error:
         return problem(400, str(error))
     except NotRenderable as error:
-        return problem(409, f"there is no page to render: {error}")
+        return problem(409, f"not a page: {error}")
     except StoreError as error:
         return problem(503, str(error))
     except PrerenderError as error:

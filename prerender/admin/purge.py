@@ -1,8 +1,8 @@
-"""Purging by the admin listener: ``POST /purge`` with JSON.
+"""Purges snapshots: ``POST /purge`` with JSON on the admin listener.
 
-The JSON has one or more of ``url``, ``prefix``, ``pattern`` and ``tag``, each a text or a list of
-texts, or ``"all": true``; and perhaps ``"soft": true``. Pages are pretty or ugly URLs of the site,
-or what follows the host in them.
+The JSON has one or more of ``url``, ``prefix``, ``pattern`` and ``tag``, each a string or a list of
+strings, or ``"all": true``; and, optionally, ``"soft": true``. URLs are pretty or ugly URLs of the
+site, with or without scheme and host.
 """
 
 import json
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class Purging:
-    """Answers requests to purge from ``store``; auth.py decides who may."""
+    """Handles purge requests. auth.py authorizes them."""
 
     def __init__(self, purges: Invalidation, public: URL, tracking: Tracking) -> None:
         self._purges = purges
@@ -39,13 +39,15 @@ class Purging:
         except ValueError as error:
             return refusal(400, str(error))
         if not told:
-            return refusal(503, "purged here only: the store is away, other replicas do not know")
+            return refusal(
+                503, "purged in this process only: the store is unavailable to other replicas"
+            )
         return web.json_response({"purged": count})
 
     async def purge(self, body: bytes) -> tuple[int, bool]:
-        """Purge what some JSON asks for: how many purges that was, and whether all replicas know.
+        """Purge as a JSON body says. Returns the number of purges, and whether all replicas know them.
 
-        Raises ValueError with what is wrong with it.
+        Raises ValueError.
         """
         purges = self._asked_for(body)
         told = [await self._purges.purge(purge) for purge in purges]
@@ -53,13 +55,15 @@ class Purging:
         return len(purges), all(told)
 
     def _asked_for(self, body: bytes) -> list[Purge]:
-        """The purges of a request, at least one. Raises ValueError with what is wrong."""
+        """Parse the purges of a request, at least one. Raises ValueError."""
         try:
             asked = json.loads(body)
         except (ValueError, RecursionError):
             raise ValueError("the body is not JSON") from None
         if not isinstance(asked, dict) or not asked.keys() <= {*_WORDS, "all", "soft"}:
-            raise ValueError(f"give an object with {', '.join(_WORDS)} or all, and perhaps soft")
+            raise ValueError(
+                f"give an object with {', '.join(_WORDS)} or all and, optionally, soft"
+            )
         for word in ("all", "soft"):
             if not isinstance(asked.get(word, False), bool):
                 raise ValueError(f"{word}: give true or false")
@@ -69,22 +73,20 @@ class Purging:
             for text in _texts(asked, word):
                 found.append(self._purge_of(word, text, soft=soft))
         if not 0 < len(found) <= _MOST_AT_ONCE:
-            raise ValueError(f"give from 1 to {_MOST_AT_ONCE} things to purge")
+            raise ValueError(f"give from 1 to {_MOST_AT_ONCE} purges")
         return found
 
     def _purge_of(self, word: str, text: str, *, soft: bool) -> Purge:
         if word == "tag":
             if tags_of([text]) != (text,):
                 raise ValueError(
-                    f"tag: {text!r}: give 1 to 128 ASCII characters without , and space"
+                    f"tag: {text!r}: give 1 to 128 ASCII characters without commas and spaces"
                 )
             return Purge("tag", text, soft)
         path = text.removeprefix(self._site) or "/"
         allowed = ("/", "*") if word == "pattern" else ("/",)
         if not path.startswith(allowed):
-            raise ValueError(
-                f"{word}: {text!r}: give a URL of {self._site}, or what follows the host"
-            )
+            raise ValueError(f"{word}: {text!r}: give a URL of {self._site}, or a path")
         if word == "prefix":
             return Purge("prefix", path, soft)
         if word == "pattern":
@@ -100,10 +102,10 @@ def _texts(asked: dict[str, Any], word: str) -> list[str]:
     value = asked.get(word, [])
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
-        raise ValueError(f"{word}: give a text or a list of texts")
+        raise ValueError(f"{word}: give a string or a list of strings")
     return texts
 
 
 def refusal(status: int, reason: str) -> web.Response:
-    """An answer that says what is wrong."""
+    """An error response."""
     return web.json_response({"error": reason}, status=status)

@@ -1,6 +1,6 @@
-"""What crawlers asked for lately, and which pages are slow, fail, or are cut off.
+"""The last requests of crawlers, and the pages that are slow, fail or are cut off.
 
-Both are this process's own and forgotten with it. People's requests are not here.
+Both are in memory, for this process only. Requests of visitors are not recorded.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ _LONGEST_TEXT = 1000
 
 @dataclass(slots=True)
 class PageRenders:
-    """The renders of a page, counted, and what came of the last one that was not well."""
+    """Counts the renders of a page. ``reason`` is that of the last problem."""
 
     key: str
     url: str
@@ -35,18 +35,18 @@ class PageRenders:
     reason: str = ""
 
     def fail(self, time: float, reason: str) -> None:
-        """Note that there is no usable snapshot."""
+        """Count a render without a usable snapshot."""
         self.failed += 1
         self.failing_since = self.failing_since or time
         self.note(time, reason)
 
     def note(self, time: float, reason: str) -> None:
-        """Note what is wrong."""
+        """Record a problem."""
         self.last_problem, self.reason = time, reason[:_LONGEST_TEXT]
 
 
 class Recent:
-    """Listens to the records of requests and of renders."""
+    """Subscribes to the records of requests and renders."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -54,14 +54,14 @@ class Recent:
         self._pages: LRUCache[str, PageRenders] = LRUCache(_MOST_PAGES)
 
     def request(self, record: RequestRecord) -> None:
-        """Keep a request of a crawler. Called for every request: well under a microsecond."""
+        """Record a request of a crawler. Called for every request; takes well under a microsecond."""
         if record.kind == "forward" and record.crawler is None:
             return
         if record.error == DocumentRefused.__name__ and record.snapshot_target is not None:
             self._refused(record.snapshot_target, record)
         self._count += 1
         if record.timings is not None or len(record.target) + len(record.user_agent) > 500:
-            # What is kept of each has to be little.
+            # Bound the memory that each record takes.
             record = record._replace(
                 target=record.target[:_LONGEST_TEXT],
                 user_agent=record.user_agent[:_LONGEST_TEXT],
@@ -91,14 +91,14 @@ class Recent:
         return self._pages.setdefault(target.key, PageRenders(target.key, target.url))
 
     def _refused(self, target: Target, record: RequestRecord) -> None:
-        """The document of a page was refused: that is known only when a client has got it."""
+        """Count a refused document, which is detected only after a client has got it."""
         page = self._page(target)
         page.renders += 1
         page.last = record.time + record.seconds
         page.fail(page.last, f"refused: {record.detail}")
 
     def worst(self, most: int) -> dict[str, list[PageRenders]]:
-        """The slowest, most failing and most often cut off pages, and those with other problems."""
+        """The slowest pages, those that fail or are cut off most, and those with other problems."""
         pages = list(self._pages.values())
         return {
             "slowest": sorted(pages, key=lambda page: -page.seconds / page.renders)[:most],
@@ -117,7 +117,7 @@ def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:
 
 
 def _reason(record: RenderRecord) -> str:
-    """What was wrong with a render, or ''."""
+    """What went wrong in a render, or ''."""
     if record.facts is None and record.outcome in UNUSABLE:
         return f"{record.error}: {record.reason}" if record.reason else record.error
     facts = record.facts
@@ -126,14 +126,14 @@ def _reason(record: RenderRecord) -> str:
     if facts.verdict != "complete":
         return f"{facts.verdict}: {facts.why}"
     if facts.soft_404 and record.status == 200:
-        return "soft 404: its data was not found, and the status is 200"
+        return "soft 404: data of the page was not found, but its status is 200"
     if facts.failed_requests:
-        return f"{_requests(facts.failed_requests)} failed, such as {facts.failed_requests[0]}"
+        return f"{_requests(facts.failed_requests)} failed, for example {facts.failed_requests[0]}"
     if facts.unanswered_requests:
         count = _requests(facts.unanswered_requests)
-        return f"{count} got no answer, such as {facts.unanswered_requests[0]}"
+        return f"{count} got no response, for example {facts.unanswered_requests[0]}"
     if facts.errors:
-        return f"its scripts complained: {facts.errors[0]}"
+        return f"script error: {facts.errors[0]}"
     return ""
 
 

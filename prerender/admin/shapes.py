@@ -1,4 +1,4 @@
-"""The API's values as JSON has them. Pure. Times are Unix seconds, all else is in seconds and bytes."""
+"""JSON shapes of the API. Pure. Times are Unix seconds; durations are seconds, sizes bytes."""
 
 import base64
 import json
@@ -25,30 +25,30 @@ _MOST_URLS = 100
 
 
 def cursor_of(place: Place | None) -> str | None:
-    """Where the next page of a list begins, as a text for URLs; None at the end."""
+    """The cursor of the next page of a list; None at the end."""
     if place is None:
         return None
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
 def place_of(cursor: str) -> Place | None:
-    """The place that a cursor stands for. Raises ValueError."""
+    """Decode a cursor. Raises ValueError."""
     if not cursor:
         return None
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         value, key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, TypeError, RecursionError):
-        raise ValueError("cursor: not one of this list") from None
+        raise ValueError("cursor: invalid for this list") from None
     if not isinstance(key, str) or not isinstance(value, str | int | float):
-        raise ValueError("cursor: not one of this list")
+        raise ValueError("cursor: invalid for this list")
     return value, key
 
 
 def of_row(row: Row, site: str, now: float) -> dict[str, Any]:
-    """A kept snapshot in a list."""
+    """A stored snapshot in a list."""
     return {
-        # Markdown is kept under a longer key, which begins with that of the snapshot it was made from.
+        # The key of Markdown begins with the key of its HTML snapshot.
         "id": row.key[:ID_LENGTH],
         "url": f"{site}{row.path}",
         "path": row.path,
@@ -97,7 +97,7 @@ def of_request(record: RequestRecord) -> dict[str, Any]:
 
 
 def of_notice(notice: Notice) -> dict[str, Any]:
-    """What should be changed in the set-up."""
+    """A configuration notice."""
     found = asdict(notice)
     del found["about"]
     return found
@@ -121,7 +121,7 @@ def of_problem(page: PageRenders) -> dict[str, Any]:
 
 
 def of_entry(key: str, entry: Entry, row: Row, site: str, now: float) -> dict[str, Any]:
-    """All that is kept of a snapshot, but for its bytes."""
+    """A stored snapshot without its body."""
     snapshot = entry.snapshot
     shown = snapshot.best((IDENTITY,))
     lines = (shown.fields + shown.content_fields).decode("utf-8", "replace").split("\r\n")
@@ -145,7 +145,7 @@ def of_entry(key: str, entry: Entry, row: Row, site: str, now: float) -> dict[st
 
 
 def of_reading(reading: Reading) -> dict[str, Any]:
-    """What a page says of itself."""
+    """The metadata of a page."""
     found = asdict(reading)
     for name in ("headings", "alternates", "open_graph"):
         found[name] = [list(pair) for pair in found[name]]
@@ -192,7 +192,7 @@ def _of_version(version: Version) -> dict[str, Any]:
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Any]:
-    """Where two texts differ."""
+    """The differences between two texts."""
     return {
         "similarity": round(comparison.similarity, 4),
         "cut": comparison.cut,

@@ -1,7 +1,7 @@
-"""The JSON API's part about one kept snapshot: ``/api/v1/snapshots/<id>/...``.
+"""The JSON API of one snapshot: ``/api/v1/snapshots/<id>/...``.
 
-What is in a snapshot is somebody else's: its HTML and its texts are handed out as plain text, in a
-sandbox without scripts, and its looks as pictures.
+The content of a snapshot is untrusted: its HTML and text are served as plain text, in a sandbox
+without scripts, and screenshots as images.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _PICTURES = ("user.png", "crawler.png", "preview.png")
 
 
 class Pages:
-    """Answers requests about single pages."""
+    """Handlers for single pages."""
 
     def __init__(
         self, public: URL, tracking: Tracking, store: Store, histories: Histories, viewer: Viewer
@@ -57,12 +57,12 @@ class Pages:
             app.router.add_get(f"{one}/{name}", self.picture)
 
     async def details(self, request: web.Request) -> web.Response:
-        """All about a page: its snapshot if one is kept, its last render, its versions."""
+        """All about a page: its snapshot if one is stored, its last render, its versions."""
         key = _id(request)
         entry = await self._store.get(key)
         history = await self._histories.of(key)
         if entry is None and history is None:
-            raise web.HTTPNotFound(text="nothing is known of this page: render it")
+            raise web.HTTPNotFound(text="unknown page: render it first")
         found: dict[str, object] = {"id": key, "snapshot": None, "reading": None}
         found["url"] = f"{self._site}{entry.path if entry else history.path if history else ''}"
         if entry is not None:
@@ -77,7 +77,7 @@ class Pages:
         return web.json_response(found)
 
     async def html(self, request: web.Request) -> web.Response:
-        """The HTML of the snapshot, to be read."""
+        """The HTML of the snapshot as plain text."""
         return _plain((await self._entry(request)).snapshot.body)
 
     async def text(self, request: web.Request) -> web.Response:
@@ -87,18 +87,18 @@ class Pages:
         return _plain(text.encode("utf-8", "replace"))
 
     async def history(self, request: web.Request) -> web.Response:
-        """Where the texts of two versions differ: the newest is 0."""
+        """The differences between the texts of two versions; 0 is the newest."""
         history = await self._histories.of(_id(request))
         versions = history.versions if history else ()
         new = number(request.query.get("new"), "new", 0, 1000)
         old = number(request.query.get("old"), "old", new + 1, 1000)
         if max(new, old) >= len(versions):
-            raise web.HTTPNotFound(text=f"{len(versions)} versions are kept")
+            raise web.HTTPNotFound(text=f"{len(versions)} versions are stored")
         found = await asyncio.to_thread(compare, versions[old].text, versions[new].text)
         return web.json_response(shapes.of_comparison(found) | {"old": old, "new": new})
 
     async def comparison(self, request: web.Request) -> web.Response:
-        """Where the texts that people and crawlers see differ, and what a screen reader misses."""
+        """The differences between what visitors and crawlers see, and what a screen reader misses."""
         entry = await self._entry(request)
         target = self._target(entry)
         user = await self._viewer.user(target, entry.snapshot.etag)
@@ -110,7 +110,7 @@ class Pages:
         )
 
     async def picture(self, request: web.Request) -> web.Response:
-        """What a person sees, what a crawler sees, or the image of a link preview: a PNG."""
+        """A PNG: the page, the snapshot, or the image of the link preview."""
         entry = await self._entry(request)
         screenshot = await self._screenshot(request.path.rpartition("/")[2], entry)
         headers = {"Cache-Control": "private, max-age=60", "X-Content-Type-Options": "nosniff"}
@@ -124,13 +124,13 @@ class Pages:
             return await self._viewer.crawler(target, entry.snapshot)
         reading = await asyncio.to_thread(read, entry.snapshot.body, target.url)
         if not reading.preview.image:
-            raise web.HTTPNotFound(text="the page names no image for link previews")
+            raise web.HTTPNotFound(text="the page has no image for link previews")
         return await self._viewer.preview(target, reading.preview.image)
 
     async def _entry(self, request: web.Request) -> Entry:
         entry = await self._store.get(_id(request))
         if entry is None:
-            raise web.HTTPNotFound(text="no snapshot of this page is kept")
+            raise web.HTTPNotFound(text="no snapshot of this page is stored")
         return entry
 
     def _target(self, entry: Entry) -> Target:

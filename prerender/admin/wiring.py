@@ -1,4 +1,4 @@
-"""Puts the dashboard and its API on the admin listener."""
+"""Adds the dashboard and its API to the admin listener."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ async def dashboard(
     histories: Histories,
     viewer: Viewer,
 ) -> AsyncIterator[None]:
-    """Add the routes and who may use them; figures are kept as long as the context lasts."""
+    """Add routes, authentication and error handling. Figures are sampled while the context is open."""
     figures, recent = Figures(metrics.requests.answers), Recent()
     crawlers = Crawlers(name for _, name in settings.triggers.more)
     telemetry.requests.subscribe(crawlers)
@@ -71,5 +71,5 @@ async def dashboard(
 
 
 async def _without_versions(_: web.Request, response: web.StreamResponse) -> None:
-    """Who looks for a way in need not know which versions of Python and aiohttp answer."""
+    """Do not disclose the versions of Python and aiohttp."""
     response.headers.pop("Server", None)

@@ -165,7 +165,7 @@ class Selection:
 
     def __init__(self, query: Query, purges: Purges, now: float) -> None:
         if query.after and isinstance(query.after[0], str) != (query.sort == "path"):
-            raise ValueError("cursor: not one of this list")
+            raise ValueError("cursor: invalid for this list")
         self._query = query
         self._purges = purges
         self._now = now

@@ -174,11 +174,11 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
         ("/snapshots?limit=-1", 400, "limit: give a whole number from 0 to 200"),
         ("/snapshots?status=%d9%a1", 400, "status: give a whole number from 0 to 599"),
         ("/snapshots?state=old", 400, "state: give one of fresh, stale"),
-        ("/snapshots?cursor=nonsense", 400, "cursor: not one of this list"),
-        ("/requests?cursor=WzFd", 400, "cursor: not one of this list"),
-        ("/requests?sort=time&cursor=WyJ4IiwgIngiXQ", 400, "cursor: not one of this list"),
-        ("/snapshots?cursor=WyJ4IiwgIngiXQ", 400, "cursor: not one of this list"),
-        ("/snapshots?sort=path&cursor=WzEsICJ4Il0", 400, "cursor: not one of this list"),
+        ("/snapshots?cursor=nonsense", 400, "cursor: invalid for this list"),
+        ("/requests?cursor=WzFd", 400, "cursor: invalid for this list"),
+        ("/requests?sort=time&cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
+        ("/snapshots?cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
+        ("/snapshots?sort=path&cursor=WzEsICJ4Il0", 400, "cursor: invalid for this list"),
         ("/requests?crawler=people", 400, "crawler: give one of search, ai_search, ai_training, "
          "ai_user, social, seo_tool"),
         ("/pages?url=", 400, f"url: give the URL of a page of {SITE}"),
@@ -186,11 +186,11 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
          f"url: 'https://elsewhere.example/': give a URL of {SITE}"),
         (f"/pages?url={SITE}.evil.example/", 400,
          f"url: '{SITE}.evil.example/': give a URL of {SITE}"),
-        (f"/snapshots/{none}", 404, "nothing is known of this page: render it"),
+        (f"/snapshots/{none}", 404, "unknown page: render it first"),
         ("/snapshots/x", 404, "an id has 32 hexadecimal digits"),
-        (f"/snapshots/{none}/html", 404, "no snapshot of this page is kept"),
-        (f"/snapshots/{none}/user.png", 404, "no snapshot of this page is kept"),
-        (f"/snapshots/{none}/history", 404, "0 versions are kept"),
+        (f"/snapshots/{none}/html", 404, "no snapshot of this page is stored"),
+        (f"/snapshots/{none}/user.png", 404, "no snapshot of this page is stored"),
+        (f"/snapshots/{none}/history", 404, "0 versions are stored"),
     ]  # fmt: skip
     for path, status, detail in wrong:
         assert (await api.get(path, status))["detail"] == detail, path
@@ -203,7 +203,7 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
     headers = {"Content-Type": "application/json"}
     broken = await api.ask("POST", "/render", 400, data=b"[" * 99_999, headers=headers)
     assert broken["detail"] == "the body is not JSON"
-    assert (await api.post("/purge", {}, 400))["detail"] == "give from 1 to 1000 things to purge"
+    assert (await api.post("/purge", {}, 400))["detail"] == "give from 1 to 1000 purges"
     # What is no page is no mistake of who asks.
     assert "media type" in (await api.post("/render", {"url": "/app.js"}, 409))["detail"]
     async with api.proxy.client.put(f"{api.proxy.admin_url}/api/v1/render", json={}) as response:
@@ -294,7 +294,7 @@ async def test_versions_and_where_they_differ(
     assert oldest["passages"][1]["left"] == "25"
     assert (await api.get(f"/snapshots/{key}/history?old=3", 404))[
         "detail"
-    ] == "3 versions are kept"
+    ] == "3 versions are stored"
 
 
 async def test_a_render_that_fails_is_told(
@@ -403,7 +403,7 @@ async def test_the_image_of_a_link_preview(
     assert (await api.get(f"/snapshots/{key}/preview.png")).startswith(PNG)
     key = (await api.post("/render", {"url": "/c"}))["id"]
     none = await api.get(f"/snapshots/{key}/preview.png", 404)
-    assert none["detail"] == "the page names no image for link previews"
+    assert none["detail"] == "the page has no image for link previews"
 
 
 async def test_pictures_are_made_one_at_a_time_and_leave_the_pool_as_it_was(

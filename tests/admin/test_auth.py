@@ -167,7 +167,7 @@ def test_another_address_needs_a_token(host: str) -> None:
     (problem,) = error.value.problems
     assert problem.startswith("[admin] token: ")
     assert problem.endswith(f"is needed when host ({host}) is not a loopback address")
-    with pytest.raises(ConfigError, match="at least 16 characters"):
+    with pytest.raises(ConfigError, match="at least 16 ASCII characters"):
         load(None, {}, {**origin, "admin": {"host": host, "token": "short"}})
     assert load(None, {}, {**origin, "admin": {"host": host, "token": TOKEN}}).admin.host == host
 

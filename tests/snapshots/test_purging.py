@@ -78,15 +78,15 @@ async def test_purges_of_all_kinds(
 REFUSED: list[tuple[object, str]] = [
     (b"", "the body is not JSON"),
     (b"[" * 99999, "the body is not JSON"),
-    ([], "give an object with url, prefix, pattern, tag or all, and perhaps soft"),
-    ({"urls": "/"}, "give an object with url, prefix, pattern, tag or all, and perhaps soft"),
-    ({}, "give from 1 to 1000 things to purge"),
-    ({"all": False}, "give from 1 to 1000 things to purge"),
+    ([], "give an object with url, prefix, pattern, tag or all and, optionally, soft"),
+    ({"urls": "/"}, "give an object with url, prefix, pattern, tag or all and, optionally, soft"),
+    ({}, "give from 1 to 1000 purges"),
+    ({"all": False}, "give from 1 to 1000 purges"),
     ({"all": 1}, "all: give true or false"),
     ({"all": True, "soft": "yes"}, "soft: give true or false"),
-    ({"url": 1}, "url: give a text or a list of texts"),
-    ({"url": [""]}, "url: give a text or a list of texts"),
-    ({"url": ["/"] * 1001}, "give from 1 to 1000 things to purge"),
+    ({"url": 1}, "url: give a string or a list of strings"),
+    ({"url": [""]}, "url: give a string or a list of strings"),
+    ({"url": ["/"] * 1001}, "give from 1 to 1000 purges"),
     (
         {"url": "https://other.example/"},
         "url: 'https://other.example/': give a URL of https://www.example.com, or what follows "
@@ -94,14 +94,13 @@ REFUSED: list[tuple[object, str]] = [
     ),
     (
         {"prefix": "a"},
-        "prefix: 'a': give a URL of https://www.example.com, or what follows the host",
+        "prefix: 'a': give a URL of https://www.example.com, or a path",
     ),
     (
         {"url": "https://www.example.com.evil/"},
-        "url: 'https://www.example.com.evil/': give a URL of https://www.example.com, or what "
-        "follows the host",
+        "url: 'https://www.example.com.evil/': give a URL of https://www.example.com, or a path",
     ),
-    ({"tag": "a b"}, "tag: 'a b': give 1 to 128 ASCII characters without , and space"),
+    ({"tag": "a b"}, "tag: 'a b': give 1 to 128 ASCII characters without commas and spaces"),
 ]
 
 
@@ -186,10 +185,10 @@ async def test_the_command_line(
     missing = "what to purge is missing: give --url, --prefix, --pattern, --tag or --all"
     assert await command(*config) == (2, "", f"prerender purge: {missing}\n")
     configured("w" * 16, port)
-    assert await command(*config, "--all") == (1, "", f"{at}the token is wrong or missing\n")
+    assert await command(*config, "--all") == (1, "", f"{at}the token is missing or wrong\n")
     configured(TOKEN, "1")
     status, out, err = await command(*config, "--all")
     assert (status, out) == (1, "")
-    where = "no proxy can be reached at 127.0.0.1:1 ([admin] host, port): "
+    where = "cannot connect to 127.0.0.1:1 ([admin] host, port): "
     assert err.startswith(f"prerender: {where}")
     assert "refused" in err

@@ -273,13 +273,13 @@ async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"body": "<p>another"}, "is not the one that the index describes"),
-        ({"body": None}, "there is no body"),
+        ({"body": "<p>another"}, "does not match the ETag in the index"),
+        ({"body": None}, "body is missing"),
         ({"status": 500}, "status 500"),
         ({"path": "a"}, "'a' is not a path"),
-        ({"headers": [["Set-Cookie", "a=b"]]}, "header fields that no snapshot has"),
+        ({"headers": [["Set-Cookie", "a=b"]]}, "headers that are not allowed in a snapshot"),
         ({"file": "../../etc/passwd"}, "is no file of an export"),
-        ({"tags": ["two words"]}, "its tags are none"),
+        ({"tags": ["two words"]}, "its tags are invalid"),
         ({"etag": '"x"'}, "is no entity-tag"),
         ({"made": "now"}, "could not convert"),
         ({"headers": "none"}, "not"),

@@ -1,4 +1,4 @@
-// The JSON API of the same listener. There is no other place that anything is asked of.
+// Client of the JSON API of the same listener, the only server that the dashboard talks to.
 
 const BASE = "/api/v1/";
 
@@ -15,7 +15,7 @@ async function ask(path, options = {}) {
     response = await fetch(BASE + path, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "The proxy does not answer.");
+    throw new Problem(0, "The proxy does not respond.");
   }
   if (response.ok) return response;
   let detail = response.statusText;
@@ -33,7 +33,7 @@ export async function get(path, values = {}, signal = undefined) {
   return (await ask(`${path}?${query(values)}`, { signal })).json();
 }
 
-/** A picture as an URL of this page. Whoever takes it has to give it back. */
+/** A picture as a blob URL, which the caller has to revoke. */
 export async function picture(path, signal = undefined) {
   return (await ask(path, { signal })).blob();
 }

@@ -1,4 +1,4 @@
-// Which view is shown, and who may see it. The place is behind the #: #/requests?search=lamp
+// Routing and login. The route is in the fragment: #/requests?search=lamp
 
 import * as api from "./api.js";
 import { h, nothing, replace, toast } from "./dom.js";
@@ -13,7 +13,7 @@ const VIEWS = { overview, requests, snapshots, problems, page };
 const main = document.getElementById("main");
 let ending = new AbortController();
 
-/** Where one is: the view, what comes after it, and the query. */
+/** The current route: the view, the rest of the path, and the query. */
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const [name, ...rest] = path.split("/");
@@ -21,7 +21,7 @@ function place() {
 }
 
 async function show() {
-  if (location.hash && !location.hash.startsWith("#/")) return; // the link that skips to the content
+  if (location.hash && !location.hash.startsWith("#/")) return; // the skip link
   ending.abort();
   ending = new AbortController();
   const here = place();
@@ -36,7 +36,7 @@ async function show() {
     await VIEWS[here.name](root, here, signal);
   } catch (error) {
     if (signal.aborted || error.status === 401) return;
-    replace(root, h("h1", {}, "That did not work"), nothing(error.message,
+    replace(root, h("h1", {}, "Something went wrong"), nothing(error.message,
       h("button", { type: "button", onclick: show }, "Try again")));
   }
 }
@@ -80,11 +80,11 @@ document.getElementById("leave").addEventListener("click", async () => {
 });
 
 const root = document.documentElement;
-try { root.dataset.theme = localStorage.getItem("theme") || ""; } catch { /* no storage: the system's */ }
+try { root.dataset.theme = localStorage.getItem("theme") || ""; } catch { /* no storage: system theme */ }
 document.getElementById("theme").addEventListener("click", () => {
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   root.dataset.theme = (root.dataset.theme || system) === "dark" ? "light" : "dark";
-  try { localStorage.setItem("theme", root.dataset.theme); } catch { /* for this time, then */ }
+  try { localStorage.setItem("theme", root.dataset.theme); } catch { /* not remembered */ }
 });
 
 addEventListener("locked", locked);

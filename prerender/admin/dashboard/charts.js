@@ -1,4 +1,4 @@
-// Small charts in SVG, each with its figures as a table for those who do not see it.
+// Small SVG charts, each with its figures as an accessible table.
 
 import { h, s } from "./dom.js";
 
@@ -6,7 +6,7 @@ const HEIGHT = 150;
 const TOP = 12;
 const BOTTOM = 22;
 
-/** Minutes of the last hour, each with the sums of its half minutes. */
+/** The minutes of the last hour, each with the sums of its two half minutes. */
 export function minutes(summary) {
   const last = Math.floor(summary.now / 60);
   const found = Array.from({ length: 60 }, (_, index) => ({ time: (last - 59 + index) * 60 }));
@@ -18,7 +18,7 @@ export function minutes(summary) {
   return found;
 }
 
-/** Stacked bars, one for each minute. series: [{ name, label, value(minute) }], format(number). */
+/** Stacked bars, one per minute. series: [{ name, label, value(minute) }], format(number). */
 export function bars(title, points, series, format, width) {
   const totals = points.map((point) => series.reduce((sum, one) => sum + one.value(point), 0));
   const most = nice(Math.max(...totals));
@@ -26,7 +26,7 @@ export function bars(title, points, series, format, width) {
   const step = width / points.length;
   const drawing = s("svg", {
     class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img",
-    "aria-label": `${title}: ${series.map((one) => one.label).join(", ")}, by the minute. The figures are below.`,
+    "aria-label": `${title}: ${series.map((one) => one.label).join(", ")}, by minute. The figures follow as a table.`,
   });
   for (const share of [0, 0.5, 1]) {
     const y = TOP + room * (1 - share);
@@ -55,7 +55,7 @@ export function bars(title, points, series, format, width) {
   return h("figure", {}, legend(series), drawing, table(title, points, series, format));
 }
 
-/** A line without axes, beside a figure. */
+/** A sparkline. */
 export function spark(values) {
   const width = 120;
   const height = 30;

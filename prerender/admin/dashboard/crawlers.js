@@ -1,4 +1,4 @@
-// Who came? The crawlers by name, what they asked for and what they got.
+// Crawlers by name, with their requests and responses.
 
 import { card, count, counted, duration, h, moment, nothing, pill } from "./dom.js";
 
@@ -7,22 +7,22 @@ export const CLASSES = {
   social: "Link preview", seo_tool: "SEO tool",
 };
 const GOT = [["snapshots", "Snapshots", "hit"], ["forwarded", "Forwarded", "document"], ["refused", "Refused", "plain"], ["errors", "Errors", "error"]];
-const PERIODS = [["hour", "Last hour"], ["start", "Since the start"]];
+const PERIODS = [["hour", "Last hour"], ["start", "Since start"]];
 
-/** found: what /crawlers says of a period; choose(period): show the other one. */
+/** found: the response of /crawlers for a period; choose(period): switch to the other one. */
 export function crawlers(found, period, choose) {
   const modes = PERIODS.map(([value, label]) => h("button", {
     type: "button", value, "aria-pressed": String(value === period), onclick: () => choose(value),
   }, label));
-  return card("Who came", { id: "crawlers", class: "listing" },
+  return card("Crawlers", { id: "crawlers", class: "listing" },
     h("div", { class: "bar" },
       h("p", { class: "count" }, `${counted(found.items.length, "crawler")} since `, moment(found.since)),
       h("div", { class: "actions switch", role: "group", "aria-label": "Period" }, modes)),
     found.items.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Crawlers" },
       h("table", { class: "list crawlers" },
-        h("thead", {}, h("tr", {}, ["Crawler", "Got"].map(head), ["Requests", "Median", "95 %", "Last"].map(number), head("Top pages"))),
+        h("thead", {}, h("tr", {}, ["Crawler", "Responses"].map(head), ["Requests", "Median", "95 %", "Last"].map(number), head("Top pages"))),
         h("tbody", {}, found.items.map(row))))
-      : nothing(period === "hour" ? "No crawler came in the last hour." : "No crawler has come yet."));
+      : nothing(period === "hour" ? "No crawlers in the last hour." : "No crawlers yet."));
 }
 
 const head = (text) => h("th", { scope: "col" }, text);
@@ -30,12 +30,12 @@ const number = (text) => h("th", { scope: "col", class: "number" }, text);
 
 function row(item) {
   const others = item.name === "others";
-  const name = others ? "Unknown clients, by ugly URLs"
+  const name = others ? "Unknown clients (ugly URLs)"
     : h("a", { href: `#/requests?search=${encodeURIComponent(item.name)}` }, item.name);
   return h("tr", {},
     h("th", { scope: "row", class: "name" }, name, " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null, " ",
-      item.unverified ? pill(`${count(item.unverified)} false`, "warn", "From addresses that are not this crawler’s: forwarded as visitors are") : null),
-    h("td", { class: "got", "data-label": "Got" }, got(item)),
+      item.unverified ? pill(`${count(item.unverified)} unverified`, "warn", "From addresses that are not this crawler’s: forwarded like visitors") : null),
+    h("td", { class: "got", "data-label": "Responses" }, got(item)),
     h("td", { class: "number", "data-label": "Requests" }, count(item.requests)),
     h("td", { class: "number", "data-label": "Median" }, duration(item.median_seconds)),
     h("td", { class: "number", "data-label": "95 %" }, duration(item.p95_seconds)),

@@ -1,11 +1,11 @@
-// Elements and formats. Whatever comes from a snapshot gets into the page as text, never as HTML.
+// DOM and formatting helpers. Content of snapshots is inserted as text, never as HTML.
 
-/** An element. Properties beginning with "on" are listeners; children are nodes, texts, or nothing. */
+/** Create an element. Properties that begin with "on" are listeners; children are nodes, strings or null. */
 export function h(name, properties = {}, ...children) {
   return fill(document.createElement(name), properties, children);
 }
 
-/** An element of SVG. */
+/** Create an SVG element. */
 export function s(name, properties = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", name), properties, children);
 }
@@ -20,7 +20,7 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** Put these in the place of an element's children. replaceChildren alone would write "null" for nothing. */
+/** Replace the children of an element. replaceChildren alone would write "null". */
 export function replace(element, ...children) {
   element.replaceChildren(...present(children));
 }
@@ -33,7 +33,7 @@ const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 
 export const count = (number) => whole.format(Math.round(number));
 
-/** A number of things: "1 page", "2 pages". */
+/** A count with its noun: "1 page", "2 pages". */
 export const counted = (number, noun, plural = `${noun}s`) => `${count(number)} ${Math.round(number) === 1 ? noun : plural}`;
 
 export function percent(part, of) {
@@ -57,7 +57,7 @@ export function duration(seconds) {
   return `${whole.format(Math.round(seconds / 86400))} days`;
 }
 
-/** A moment as people say it, with the exact one when it is pointed at. */
+/** A relative time, with the exact one as tooltip. */
 export function moment(unixSeconds) {
   const date = new Date(unixSeconds * 1000);
   const seconds = Date.now() / 1000 - unixSeconds;
@@ -67,7 +67,7 @@ export function moment(unixSeconds) {
   return h("time", { datetime: date.toISOString(), title: clock.format(date) }, text);
 }
 
-/** A word in a small coloured frame. Colour is never all that tells. */
+/** A coloured label. Colour never carries information alone. */
 export function pill(text, tone = "plain", title = undefined) {
   return h("span", { class: `pill ${tone}`, title }, text);
 }
@@ -78,33 +78,33 @@ export function statusPill(status) {
 }
 
 const STATES = {
-  fresh: ["Fresh", "good", "Shown to crawlers as it is"],
-  stale: ["Stale", "warn", "Past its time: rendered again with the next request"],
+  fresh: ["Fresh", "good", "Served to crawlers"],
+  stale: ["Stale", "warn", "Expired: the next request renders it again"],
 };
 
 export function statePill(state) {
   return pill(...STATES[state]);
 }
 
-/** Which of several snapshots of a page it is, where there may be several. */
+/** Labels of the variant of a snapshot. */
 export function variantPills({ device, language, format }) {
   return [
-    device === "mobile" ? pill("Phone", "accent", "Rendered as on a phone") : null, " ",
+    device === "mobile" ? pill("Phone", "accent", "Rendered for phones") : null, " ",
     language ? pill(language, "accent", "Rendered for this language") : null, " ",
-    format === "markdown" ? pill("Markdown", "accent", "Made of the snapshot in HTML") : null,
+    format === "markdown" ? pill("Markdown", "accent", "Converted from the HTML snapshot") : null,
   ];
 }
 
 const CACHES = {
   hit: ["Hit", "good", "A fresh snapshot"],
-  stale: ["Stale hit", "info", "An old snapshot, while a new one is made"],
+  stale: ["Stale hit", "info", "An expired snapshot, while a new one is rendered"],
   miss: ["Rendered", "accent", "Rendered for this request"],
-  coalesced: ["Shared render", "accent", "Rendered for somebody else who asked at the same time"],
-  kept: ["Old one kept", "warn", "The new snapshot was worse, or could not be made"],
-  error: ["Failed", "bad", "No snapshot could be made"],
+  coalesced: ["Shared render", "accent", "Rendered for another request at the same time"],
+  kept: ["Old snapshot kept", "warn", "The new snapshot was worse, or the render failed"],
+  error: ["Failed", "bad", "The page could not be rendered"],
 };
 
-/** How a request was answered. */
+/** The result of a request. */
 export function answerPill(item) {
   if (item.cache) return pill(CACHES[item.cache][0], CACHES[item.cache][1], item.detail || CACHES[item.cache][2]);
   if (item.decision === "refuse") return pill("Refused", "warn", item.reason);
@@ -118,7 +118,7 @@ export function card(title, properties, ...children) {
     h("header", {}, h("h2", {}, title), note && h("p", { class: "note" }, note)), ...children);
 }
 
-/** What is shown where there is nothing. */
+/** A placeholder for empty content. */
 export function nothing(text, ...more) {
   return h("div", { class: "nothing" }, h("p", {}, text), ...more);
 }
@@ -135,7 +135,7 @@ export function toast(text, tone = "good") {
   setTimeout(() => note.remove(), 7000);
 }
 
-/** Ask for a yes; the promise tells. */
+/** Ask for confirmation. Resolves to the choice. */
 export function confirm(title, text, yes) {
   const dialog = document.getElementById("ask");
   document.getElementById("ask-title").textContent = title;

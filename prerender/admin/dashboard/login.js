@@ -1,4 +1,4 @@
-// The way in where a token is needed.
+// Login with the admin token.
 
 import * as api from "./api.js";
 import { h, replace } from "./dom.js";
@@ -21,7 +21,7 @@ export function login(main, done) {
     },
   },
   h("h1", {}, "Log in"),
-  h("p", { class: "note" }, "The token is the setting [admin] token of this proxy."),
+  h("p", { class: "note" }, "Enter the [admin] token of this proxy."),
   h("label", { for: "token" }, "Token"), token, wrong,
   h("button", { type: "submit", class: "primary" }, "Log in"));
   replace(main, form);

@@ -1,15 +1,15 @@
-// The page as a person sees it beside the snapshot as a crawler sees it, and where their texts differ.
+// Screenshots of the page and of the snapshot side by side, and the differences between their texts.
 
 import * as api from "./api.js";
 import { card, counted, h, nothing, percent, pill, replace } from "./dom.js";
 
-const LONG = 6; // lines that are the same in both, of which only the ends are shown
+const LONG = 6; // longer runs of equal lines are folded
 
 export function looks({ id }, signal) {
-  const user = frame("Person", "the page now, with its scripts", "What a person sees");
-  const crawler = frame("Crawler", "the snapshot, without scripts", "What a crawler sees");
+  const user = frame("Visitor", "the page now, with scripts", "Screenshot of the page");
+  const crawler = frame("Crawler", "the snapshot, without scripts", "Screenshot of the snapshot");
   const pair = h("div", { class: "pair" }, user.element, crawler.element);
-  const overlay = h("div", { class: "overlay scroll", tabindex: 0, role: "region", "aria-label": "Both pictures, subtracted" });
+  const overlay = h("div", { class: "overlay scroll", tabindex: 0, role: "region", "aria-label": "Difference of the screenshots" });
   overlay.hidden = true;
   const verdict = h("span", { class: "marks", "aria-live": "polite" }, h("span", { class: "dim" }, "comparing …"));
   const text = h("div", { class: "difference" });
@@ -38,18 +38,18 @@ export function looks({ id }, signal) {
     if (first && second) {
       const differing = await difference(first, second);
       overlay.append(h("p", { class: "note" }, differing
-        ? `${percent(differing, 1)} of the pixels differ: they stand out in light colours.` : "The two pictures are the same, pixel by pixel."));
+        ? `${percent(differing, 1)} of the pixels differ. They are shown in light colours.` : "The screenshots are identical."));
       overlay.classList.toggle("equal", !differing);
       if (differing) {
-        overlay.append(h("div", { class: "stack" }, h("img", { src: first, alt: "What a person sees" }),
-          h("img", { src: second, alt: "What differs in what a crawler sees stands out in light colours" })));
+        overlay.append(h("div", { class: "stack" }, h("img", { src: first, alt: "Screenshot of the page" }),
+          h("img", { src: second, alt: "Differing pixels of the snapshot in light colours" })));
       }
-    } else overlay.append(nothing("There are no two pictures to compare."));
+    } else overlay.append(nothing("A screenshot is missing."));
     try {
       const found = await api.get(`snapshots/${id}/comparison`, {}, signal);
       const tone = found.similarity > 0.98 ? "good" : found.similarity > 0.8 ? "warn" : "bad";
       replace(verdict, pill(`${percent(found.similarity, 1)} of the text is the same`, tone));
-      replace(text, passages(found, "only people see", "only crawlers see"));
+      replace(text, passages(found, "only visitors see", "only crawlers see"));
       replace(spoken, announcements(found.unannounced));
     } catch (error) {
       if (signal.aborted) return;
@@ -58,24 +58,24 @@ export function looks({ id }, signal) {
       replace(spoken, nothing(error.message));
     }
   })();
-  return card("What the crawler saw", { id: "looks", class: "looks" },
-    h("div", { class: "bar" }, verdict, h("div", { class: "actions switch", role: "group", "aria-label": "How the pictures are shown" }, modes)),
+  return card("Comparison", { id: "looks", class: "looks" },
+    h("div", { class: "bar" }, verdict, h("div", { class: "actions switch", role: "group", "aria-label": "View" }, modes)),
     pair, overlay,
     h("h3", {}, "Text"), h("p", { class: "note" },
-      "The text a person sees on the page now, against that of the snapshot. Times, prices and the like may have changed since."),
+      "The text that a visitor sees now, compared with the text of the snapshot. Times and prices may have changed since the render."),
     text,
     h("h3", {}, "Screen readers"), spoken);
 }
 
-/** What a screen reader says of the page, but not of the snapshot. */
+/** What a screen reader announces on the page but not in the snapshot. */
 function announcements(missing) {
-  if (!missing.length) return h("p", { class: "note" }, "A screen reader announces all of the page in the snapshot too.");
+  if (!missing.length) return h("p", { class: "note" }, "A screen reader announces the same in the snapshot.");
   return h("div", {},
-    h("p", { class: "note" }, "Announced on the page, but not in the snapshot:"),
+    h("p", { class: "note" }, "Announced on the page but not in the snapshot:"),
     h("ul", {}, missing.map((text) => h("li", {}, text))));
 }
 
-/** The share of pixels in which two pictures differ, where one is higher all that is below. */
+/** The share of pixels that differ. Rows that only one of the screenshots has count as different. */
 async function difference(...sources) {
   const [left, right] = await Promise.all(sources.map(async (source) => {
     const picture = new Image();
@@ -95,7 +95,7 @@ async function difference(...sources) {
 
 function frame(title, note, alt) {
   const inside = h("div", { class: "shot scroll", tabindex: 0, role: "region", "aria-label": alt },
-    h("div", { class: "wait", role: "status" }, "The picture is being made …"));
+    h("div", { class: "wait", role: "status" }, "Taking the screenshot …"));
   return {
     element: h("figure", { class: "frame" }, h("figcaption", {}, h("strong", {}, title), " ", h("span", { class: "dim" }, note)), inside),
     show: (source) => replace(inside, h("img", { src: source, alt, width: 1280 })),
@@ -103,16 +103,16 @@ function frame(title, note, alt) {
   };
 }
 
-/** Where two texts differ: what is the same is folded, what differs is marked and named. */
+/** The differences of two texts. Equal passages are folded. */
 export function passages(found, left, right) {
   const changes = found.passages.filter((passage) => passage.kind === "changed").length;
-  if (!found.passages.length) return nothing("Neither has any text.");
+  if (!found.passages.length) return nothing("Both are empty.");
   return h("div", {},
     h("p", { class: "key" },
-      changes ? `${counted(changes, "passage differs", "passages differ")}: ` : "The texts are the same.",
+      changes ? `${counted(changes, "passage differs", "passages differ")}: ` : "The texts are identical.",
       changes ? [h("del", {}, left), " ", h("ins", {}, right)] : null,
       found.cut ? " Only the beginnings were compared." : ""),
-    h("div", { class: "text scroll", tabindex: 0, role: "region", "aria-label": "The texts compared" },
+    h("div", { class: "text scroll", tabindex: 0, role: "region", "aria-label": "Text comparison" },
       found.passages.map((passage) => (passage.kind === "same" ? same(passage.right) : [
         passage.left ? h("del", {}, h("span", { class: "unseen" }, `${left}: `), passage.left) : null,
         passage.right ? h("ins", {}, h("span", { class: "unseen" }, `${right}: `), passage.right) : null,
@@ -126,6 +126,6 @@ function same(text) {
   const button = h("button", {
     type: "button", class: "fold",
     onclick: () => button.replaceWith(h("span", {}, `${hidden}\n`)),
-  }, `${counted(lines.length - 4, "line")} that ${lines.length === 5 ? "is" : "are"} the same`);
+  }, `${counted(lines.length - 4, "line")} unchanged`);
   return [h("span", {}, `${lines.slice(0, 2).join("\n")}\n`), button, h("span", {}, `${lines.slice(-2).join("\n")}\n`)];
 }

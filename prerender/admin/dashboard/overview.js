@@ -1,4 +1,4 @@
-// Is it well? The last hour, live.
+// Overview: the last hour, live.
 
 import * as api from "./api.js";
 import { crawlers } from "./crawlers.js";
@@ -8,11 +8,11 @@ import { answerPill, bytes, card, count, counted, duration, facts, h, moment, no
 const EVERY_MS = 5000;
 const ANSWERS = [
   ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
-  ["kept", "Old one kept"], ["error", "Failed"],
+  ["kept", "Old snapshot kept"], ["error", "Failed"],
 ];
 const PHASES = [
-  ["queue", "Waiting for a page"], ["document", "Origin’s document"], ["settle", "Page runs"],
-  ["serialize", "HTML read out"],
+  ["queue", "Queue"], ["document", "Document"], ["settle", "Settle"],
+  ["serialize", "Serialize"],
 ];
 const OUTCOMES = [
   ["complete", "Complete"], ["moved", "Moved"], ["cut-off", "Cut off"], ["redirect", "Redirects"],
@@ -59,7 +59,7 @@ function lost(body, error) {
   return h("p", { class: "banner bad lost", role: "alert" }, error.message);
 }
 
-/** How many charts stand in a row. They are drawn in pixels, so that their texts keep their size. */
+/** The number of charts in a row. They are drawn in pixels, so that their labels keep their size. */
 const columns = (body) => (body.clientWidth >= 900 ? 2 : 1);
 const CARD_PADDING = 42;
 
@@ -85,26 +85,26 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
     ...summary.notices.map(notice),
     verdict(summary, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut-off") }),
     h("div", { class: "tiles" },
-      tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} shown ${hits === 1 ? "was" : "were"} there already`,
+      tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} served from the cache`,
         hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
-      tile("Requests for snapshots", count(shown), `and ${count(sum("forward"))} passed on to the site`,
+      tile("Requests for snapshots", count(shown), `and ${count(sum("forward"))} forwarded to the origin`,
         hour.map(asked)),
       tile("Response time", asking.items.length ? duration(asking.median_seconds) : "–",
-        asking.items.length ? `median; 95 % within ${duration(asking.p95_seconds)}` : "no crawler in the last hour",
+        asking.items.length ? `median; 95 % within ${duration(asking.p95_seconds)}` : "no crawlers in the last hour",
         hour.map((minute) => per(minute, (m) => m.seconds || 0, asked))),
       tile("Renders", count(renders), made ? `${duration(phases / made)} each` : "none in the last hour",
         hour.map(rendered)),
       tile("Failed or cut off", count(failures + sum("cut-off")),
         `${count(sum("incomplete"))} incomplete, ${count(sum("failed"))} failed, ${count(sum("blank"))} blank, ${count(sum("cut-off"))} cut off`,
         hour.map((minute) => [...UNUSABLE, "cut-off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
-      tile("Server errors", count(sum("errors")), "answers with 5xx, the site’s own among them",
+      tile("Server errors", count(sum("errors")), "5xx responses, including the origin’s",
         hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
     came,
     h("div", { class: "two" }, latest(recent), troubles(worst)),
     h("div", { class: "charts" },
-      card("Answers to crawlers", {}, bars("Answers to crawlers", hour, series(ANSWERS), count, width)),
+      card("Responses to crawlers", {}, bars("Responses to crawlers", hour, series(ANSWERS), count, width)),
       card("Renders by outcome", {}, bars("Renders by outcome", hour, series(OUTCOMES), count, width)),
-      card("Where the time of a render goes", {}, bars("Time of a render by phase", hour,
+      card("Render time by phase", {}, bars("Render time by phase", hour,
         PHASES.map(([name, label]) => ({
           name, label, value: (minute) => (rendered(minute) ? (minute[name] || 0) / rendered(minute) : 0),
         })), duration, width)),
@@ -121,21 +121,21 @@ function tile(name, value, note, line, tone = "") {
 
 function verdict(summary, { shown, failed, renders, failures, cutOff }) {
   const wrong = [];
-  if (!summary.ready) wrong.push("no page of the browser can be had");
-  if (!summary.store.available) wrong.push("the store does not answer");
+  if (!summary.ready) wrong.push("no browser is running");
+  if (!summary.store.available) wrong.push("the store is unavailable");
   if (summary.pool.waiting > summary.pool.queue_limit / 2) wrong.push("the queue is more than half full");
   if (failed > shown / 50) wrong.push(`${counted(failed, "request")} got no snapshot`);
   if (failures > renders / 20) wrong.push(`${counted(failures, "render")} failed`);
   if (cutOff > renders / 10) wrong.push(`${counted(cutOff, "render was", "renders were")} cut off`);
   const uptime = `up for ${duration(summary.now - summary.started)}, version ${summary.version}`;
   return wrong.length
-    ? h("p", { class: "banner bad" }, h("strong", {}, "Needs a look: "), wrong.join("; "), h("small", {}, uptime))
-    : h("p", { class: "banner good" }, h("strong", {}, "All is well. "),
-      shown ? "Crawlers get their snapshots." : "No crawler has asked in the last hour.", h("small", {}, uptime));
+    ? h("p", { class: "banner bad" }, h("strong", {}, "Problems: "), wrong.join("; "), h("small", {}, uptime))
+    : h("p", { class: "banner good" }, h("strong", {}, "Healthy. "),
+      shown ? "Crawlers get snapshots." : "No crawler requests in the last hour.", h("small", {}, uptime));
 }
 
 function notice({ consequence, remedy, seen }) {
-  return h("p", { class: "banner warn" }, h("strong", {}, "Set-up: "), `${consequence}. To fix it, ${remedy}. `,
+  return h("p", { class: "banner warn" }, h("strong", {}, "Configuration: "), `${consequence}. To fix it, ${remedy}. `,
     h("small", {}, "last seen ", moment(seen)));
 }
 
@@ -146,11 +146,11 @@ function machine({ pool, store }) {
     facts([
       ["Pages", `${count(pool.busy)} busy, ${count(pool.idle)} idle of ${count(pool.size)}`],
       ["Queue", `${count(pool.waiting)} of ${count(pool.queue_limit)} waiting`],
-      ["Browser’s memory", bytes(pool.memory)],
+      ["Browser memory", bytes(pool.memory)],
       ["Browsers started", count(pool.browsers_started)],
-      ["Store", `${store.kind} `, store.available ? pill("available", "good") : pill("away", "bad")],
+      ["Store", `${store.kind} `, store.available ? pill("available", "good") : pill("unavailable", "bad")],
       ["Snapshots in memory", `${count(store.in_memory)}, ${bytes(store.memory)}`],
-      store.faults ? ["Faults of the store", count(store.faults)] : null,
+      store.faults ? ["Store errors", count(store.faults)] : null,
     ]));
 }
 
@@ -161,7 +161,7 @@ function latest({ items }) {
         item.url ? item.url.replace(/^https?:\/\/[^/]+/, "") : item.target),
       h("span", { class: "marks" }, answerPill(item), statusPill(item.status),
         h("span", { class: "dim" }, duration(item.seconds)), h("span", { class: "dim" }, moment(item.time))))))
-      : nothing("No crawler has asked for anything yet."),
+      : nothing("No crawler requests yet."),
     h("footer", {}, h("a", { href: "#/requests" }, "All requests")));
 }
 
@@ -172,6 +172,6 @@ function troubles(worst) {
       h("a", { class: "cut", href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
         item.url.replace(/^https?:\/\/[^/]+/, "")),
       h("span", { class: "cut dim", title: item.reason }, item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason))))
-      : nothing("None of the pages rendered so far had any."),
+      : nothing("No problems so far."),
     h("footer", {}, h("a", { href: "#/problems" }, "All problems")));
 }

@@ -1,4 +1,4 @@
-// What did the crawler see? Everything about one page.
+// One page: its snapshot, requests, last render and versions.
 
 import * as api from "./api.js";
 import { linkPreview, searchResult, structuredData } from "./cards.js";
@@ -8,17 +8,17 @@ import { looks, passages } from "./looks.js";
 import { waterfall } from "./waterfall.js";
 
 const PHASES = [
-  ["queue", "Waiting for a page"], ["document", "Origin’s document"], ["settle", "Page runs"], ["serialize", "HTML read out"],
+  ["queue", "Queue"], ["document", "Document"], ["settle", "Settle"], ["serialize", "Serialize"],
 ];
 const SETTLED = {
-  "nothing pending": "nothing was pending any more: no request, timer or other work",
-  prerenderReady: "the page said so itself (window.prerenderReady)",
-  budget: "the virtual time for timers was used up ([render] budget)",
-  "cut off": "the time limit of a render came first ([render] timeout)",
-  departed: "the page went to another document",
-  "only loops": "only intervals or animations were left, which go on for ever",
-  "only loops without effect": "only intervals or animations were left, which changed nothing",
-  "no probe": "it could not be watched, so it got a fixed time",
+  "nothing pending": "nothing was pending: no request, timer or other work",
+  prerenderReady: "the page set window.prerenderReady",
+  budget: "the virtual time for timers was exhausted ([render] budget)",
+  "cut off": "the time limit was reached ([render] timeout)",
+  departed: "the page navigated to another document",
+  "only loops": "only endless intervals or animations were left",
+  "only loops without effect": "only intervals or animations without effect were left",
+  "no probe": "the page could not be observed, so it got a fixed time",
 };
 
 export async function page(root, here, signal) {
@@ -55,15 +55,15 @@ function parts(found, asked, again, signal) {
   return [
     h("div", { class: "heading page-heading" },
       h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/snapshots" }, "Snapshots"), " / page"),
-        h("h1", {}, reading?.title || "A page"),
+        h("h1", {}, reading?.title || "Untitled page"),
         h("p", { class: "address" }, h("a", { href: safe(url), rel: "noreferrer noopener", target: "_blank" }, url,
           h("span", { class: "unseen" }, " (opens the site)"))),
         h("p", { class: "marks" }, marks(found))),
       h("div", { class: "actions" }, actions(url, snapshot, again))),
-    sections.length ? h("nav", { class: "jump", "aria-label": "Parts of this page" },
+    sections.length ? h("nav", { class: "jump", "aria-label": "Sections" },
       sections.map((section) =>
         h("button", { type: "button", onclick: () => jump(section) }, section.querySelector("h2").textContent))) : null,
-    sections.length ? body : h("section", { class: "card" }, nothing("No snapshot of this page is kept, and none was rendered lately.")),
+    sections.length ? body : h("section", { class: "card" }, nothing("No snapshot of this page is stored, and none was rendered recently.")),
   ];
 }
 
@@ -73,17 +73,17 @@ function jump(section) {
   section.scrollIntoView({ block: "start" });
 }
 
-/** Only what opens a page: a URL that somebody made up must not run as a script. */
+/** Only http(s) URLs: a crafted URL must not run as a script. */
 const safe = (url) => (/^https?:\/\//.test(url) ? url : "#");
 
 function marks({ snapshot, render }) {
-  if (!snapshot) return [pill("Not kept", "warn"), render?.error ? pill(`Last render failed: ${render.error}`, "bad") : null];
+  if (!snapshot) return [pill("Not stored", "warn"), render?.error ? pill(`Last render failed: ${render.error}`, "bad") : null];
   return [
     statusPill(snapshot.status), statePill(snapshot.state), variantPills(snapshot),
     render?.error ? pill(`Last render failed: ${render.error}`, "bad", render.reason) : null,
     snapshot.problems ? pill(counted(snapshot.problems, "problem"), "warn") : null,
     h("span", { class: "dim" }, "rendered ", moment(snapshot.stored), ", ",
-      snapshot.state === "stale" ? "went stale " : "goes stale ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
+      snapshot.state === "stale" ? "expired " : "expires ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
   ];
 }
 
@@ -102,17 +102,17 @@ function actions(url, snapshot, again) {
   return [
     button("Render now", async () => {
       const made = await api.post("render", snapshot ? { id: snapshot.id } : { url });
-      toast(made.kept ? `Rendered in ${duration(made.seconds)} and kept.`
-        : `Rendered in ${duration(made.seconds)}, not kept${made.detail ? `: ${made.detail}` : ""}.`, made.kept ? "good" : "warn");
+      toast(made.kept ? `Rendered in ${duration(made.seconds)} and stored.`
+        : `Rendered in ${duration(made.seconds)}, not stored${made.detail ? `: ${made.detail}` : ""}.`, made.kept ? "good" : "warn");
       await again();
     }, { class: "primary" }),
     snapshot ? button("Mark stale", async () => {
       await api.post("purge", { url, soft: true });
-      toast("Stale: rendered again with the next request.");
+      toast("Marked stale: the next request renders it again.");
       await again();
     }) : null,
     snapshot ? button("Purge", async () => {
-      if (!await confirm("Purge this snapshot", "It will not be shown any more. The next request for the page is rendered.", "Purge")) return;
+      if (!await confirm("Purge this snapshot", "The snapshot will be removed. The next request renders the page.", "Purge")) return;
       await api.post("purge", { url });
       toast("Purged.");
       await again();
@@ -122,15 +122,15 @@ function actions(url, snapshot, again) {
 
 function rendered(render) {
   const most = Math.max(...Object.values(render.phases), 0.001);
-  return card("The last render", { id: "render", note: render.error ? "It failed; what is shown is older." : undefined },
+  return card("Last render", { id: "render", note: render.error ? "It failed; the snapshot is older." : undefined },
     facts([
       ["When", moment(render.time)],
-      ["Took", duration(render.seconds)],
+      ["Duration", duration(render.seconds)],
       render.error ? null : ["Verdict", pill(render.verdict, render.verdict === "complete" ? "good" : "bad"), " ", render.why],
       render.error
         ? ["Failed", pill(render.error, "bad"), " ", render.reason]
-        : ["Done because", SETTLED[render.settled] || render.settled || "there was nothing to run"],
-      render.error ? null : ["Page’s own time", `${duration(render.virtual_seconds)} of virtual time in ${duration(render.phases.settle)}`],
+        : ["Settled because", SETTLED[render.settled] || render.settled || "the page has no scripts"],
+      render.error ? null : ["Virtual time", `${duration(render.virtual_seconds)} in ${duration(render.phases.settle)} of real time`],
     ]),
     h("h3", {}, "Phases"),
     h("ul", { class: "phases" }, PHASES.map(([name, label]) => {
@@ -142,23 +142,23 @@ function rendered(render) {
     h("h3", {}, "Console errors"),
     render.errors.length
       ? h("ul", { class: "errors" }, render.errors.map((error) => h("li", {}, error)))
-      : h("p", { class: "dim" }, "The page’s scripts did not complain."));
+      : h("p", { class: "dim" }, "No errors."));
 }
 
 function response(snapshot) {
-  return card("Response", { id: "response", note: "The header fields crawlers get, beside those about this very answer (Age, Cache-Status, Date)." },
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Response header fields" },
+  return card("Response", { id: "response", note: "The headers that crawlers get, without those of a single response (Age, Cache-Status, Date)." },
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Response headers" },
       h("table", { class: "fields" }, h("tbody", {},
         h("tr", {}, h("th", { scope: "row" }, "Status"), h("td", {}, statusPill(snapshot.status))),
         snapshot.headers.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value)))))),
     facts([
-      ["Asked for as", h("code", {}, snapshot.ugly_url)],
+      ["Ugly URL", h("code", {}, snapshot.ugly_url)],
       ["Sizes", snapshot.encodings.map((one) => `${one.coding} ${bytes(one.size)}`).join(", ")],
-      ["Content last changed", moment(snapshot.last_modified)],
+      ["Content changed", moment(snapshot.last_modified)],
       snapshot.tags.length ? ["Cache tags", snapshot.tags.join(", ")] : null,
-      snapshot.refusals ? ["Kept in place of worse ones", counted(snapshot.refusals, "time")] : null,
+      snapshot.refusals ? ["Worse snapshots refused", counted(snapshot.refusals, "time")] : null,
     ]),
-    h("p", {}, h("a", { href: api.url(`snapshots/${snapshot.id}/html`), target: "_blank" }, "The HTML of the snapshot",
+    h("p", {}, h("a", { href: api.url(`snapshots/${snapshot.id}/html`), target: "_blank" }, "HTML of the snapshot",
       h("span", { class: "unseen" }, " (opens as plain text)"))));
 }
 
@@ -178,12 +178,12 @@ function history({ id, versions }, signal) {
       replace(result, passages(found, "removed", "added"));
     } catch (error) { if (!signal.aborted) replace(result, nothing(error.message)); }
   }
-  const section = card("History", { id: "history", note: "The text of the last versions. A new one begins when the content changes." },
+  const section = card("History", { id: "history", note: "The text of the last versions. Each change of the content adds a version." },
     h("ol", { class: "versions" }, versions.map((version, index) => h("li", {},
       moment(version.time), " ", statusPill(version.status), " ", h("span", {}, version.title || "no title"), " ",
       h("span", { class: "dim" }, `${bytes(version.size)}${index ? "" : ", the newest"}`)))),
     versions.length > 1 ? [h("div", { class: "filters" }, h("div", { class: "field" }, oldLabel, older),
-      h("div", { class: "field" }, newLabel, newer)), result] : h("p", { class: "dim" }, "There has been one version so far."));
+      h("div", { class: "field" }, newLabel, newer)), result] : h("p", { class: "dim" }, "Only one version so far."));
   if (versions.length > 1) compare();
   return section;
 }

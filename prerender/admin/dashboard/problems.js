@@ -1,20 +1,20 @@
-// What is slow or wrong? The pages that give most trouble, with the reasons.
+// Problems: pages that fail, are cut off or are slow, with the reasons.
 
 import * as api from "./api.js";
 import { card, count, duration, h, moment, nothing } from "./dom.js";
 
 const LISTS = [
-  ["failing", "Most failing", "Renders without a usable snapshot (incomplete, failed, blank): crawlers get the last good one, or a 503.", "No render has failed."],
-  ["cut_off", "Most cut off", "Renders that reached the time limit: something of the page may be missing.", "None was cut off."],
-  ["troubled", "Other problems", "Requests of the page that failed or got no answer, and errors of its scripts.", "None."],
-  ["slowest", "Slowest", "By the mean time of a render, the wait for a page included.", "Nothing has been rendered yet."],
+  ["failing", "Failed", "Renders without a usable snapshot (incomplete, failed, blank). Crawlers get the last good snapshot, or 503.", "No failed renders."],
+  ["cut_off", "Cut off", "Renders that reached the time limit. Parts of the page may be missing.", "None."],
+  ["troubled", "Other problems", "Requests that failed or got no response, and script errors.", "None."],
+  ["slowest", "Slowest", "By mean render time, including the time in the queue.", "No renders yet."],
 ];
 
 export async function problems(root, here, signal) {
   document.title = "Problems · Prerender";
   const found = await api.get("problems", {}, signal);
   root.append(h("h1", {}, "Problems"),
-    h("p", { class: "lead" }, "Counted by this process since it started, for the pages it rendered last."),
+    h("p", { class: "lead" }, "Counted since this process started, for the pages it rendered last."),
     ...LISTS.map(([name, title, note, empty]) => card(title, { note, class: "listing" },
       found[name].length ? table(found[name]) : nothing(empty))));
 }

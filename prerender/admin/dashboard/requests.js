@@ -1,4 +1,4 @@
-// What have crawlers asked for? The last requests of crawlers, as they were answered.
+// Requests: the last requests of crawlers, with their responses.
 
 import * as api from "./api.js";
 import { answerPill, bytes, duration, facts, h, moment, pill, statusPill, variantPills } from "./dom.js";
@@ -9,10 +9,10 @@ const CRAWLERS = [
   ["ai_user", "AI assistants"], ["social", "Link previews"], ["seo_tool", "SEO tools"],
 ];
 const CRAWLER_NAMES = Object.fromEntries(CRAWLERS.slice(1));
-const PHASES = [["queue", "queue"], ["document", "document"], ["settle", "page"], ["serialize", "HTML"]];
+const PHASES = [["queue", "queue"], ["document", "document"], ["settle", "settle"], ["serialize", "serialize"]];
 const CACHES = [
-  ["", "Any answer"], ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
-  ["kept", "Old one kept"], ["error", "Failed"],
+  ["", "Any result"], ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
+  ["kept", "Old snapshot kept"], ["error", "Failed"],
 ];
 const DECISIONS = [["", "Any decision"], ["render", "Snapshot"], ["forward", "Forwarded"], ["refuse", "Refused"]];
 
@@ -23,44 +23,44 @@ export async function requests(root, here, signal) {
     here, signal,
     defaults: { sort: "time", order: "desc" },
     filters: [
-      { name: "search", label: "Search", placeholder: "Part of the URL or of the User-Agent" },
+      { name: "search", label: "Search", placeholder: "Part of the URL or User-Agent" },
       { name: "crawler", label: "Crawler", options: CRAWLERS },
       { name: "decision", label: "Decision", options: DECISIONS },
-      { name: "cache", label: "Answer", options: CACHES },
+      { name: "cache", label: "Result", options: CACHES },
       { name: "status", label: "Status", options: STATUSES },
     ],
     details,
     columns: [
       { label: "Page", sort: "target", first: "asc", heading: true, class: "page", cell: target },
       { label: "Crawler", cell: crawler, class: "crawler" },
-      { label: "Answer", cell: answerPill },
+      { label: "Result", cell: answerPill },
       { label: "Status", sort: "status", cell: (item) => statusPill(item.status) },
       { label: "Time", sort: "seconds", number: true, cell: (item) => duration(item.seconds) },
       { label: "Size", sort: "bytes", number: true, cell: (item) => bytes(item.bytes) },
       { label: "When", sort: "time", number: true, cell: (item) => moment(item.time) },
     ],
     load: (query) => api.get("requests", query, signal),
-    empty: "No request of a crawler is like that.",
+    empty: "No matching requests.",
     before: h("label", { class: "check", for: "live" }, live, "Live"),
   });
   root.append(h("h1", {}, "Requests"),
-    h("p", { class: "lead" }, "What crawlers asked for lately, as far as this process remembers. People’s requests are not kept."),
+    h("p", { class: "lead" }, "The last requests of crawlers to this process. Requests of visitors are not kept."),
     shown.element);
   await shown.first();
   const timer = setInterval(() => { if (live.checked && !document.hidden) shown.reload(); }, 3000);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-/** Everything else that is known of a request. */
+/** All details of a request. */
 function details(item) {
   return facts([
     ["Decision", item.decision, ": ", item.reason],
     item.detail ? ["Detail", item.detail] : null,
     item.error ? ["Error", item.error] : null,
-    ["Asked for", h("code", {}, `${item.method} ${item.target}`)],
-    ["From", h("code", {}, item.remote)],
+    ["Request", h("code", {}, `${item.method} ${item.target}`)],
+    ["Client", h("code", {}, item.remote)],
     ["User-Agent", item.user_agent ? h("code", {}, item.user_agent) : "none"],
-    item.origin_seconds === null ? null : ["Origin", `answered after ${duration(item.origin_seconds)}`],
+    item.origin_seconds === null ? null : ["Origin", `responded after ${duration(item.origin_seconds)}`],
     item.phases ? ["Render", PHASES.map(([name, label]) => `${label} ${duration(item.phases[name])}`).join(", ")] : null,
     item.trace_id ? ["Trace", h("code", {}, item.trace_id)] : null,
   ]);
@@ -79,7 +79,7 @@ function crawler(item) {
     h("span", { class: "dim cut" }, product(item.user_agent)));
 }
 
-/** What a crawler calls itself: the words of a User-Agent that are no browser's. */
+/** The name of a crawler: the first product in its User-Agent that is not a browser's. */
 function product(userAgent) {
   const known = /^(Mozilla|AppleWebKit|Chrome|Safari|Gecko|Mobile|Version)\//;
   const inside = userAgent.match(/compatible; ([^;/)]+)/);

@@ -1,4 +1,4 @@
-// What is kept? All snapshots in the store, with what can be done about them.
+// Snapshots: all snapshots in the store, and actions on them.
 
 import * as api from "./api.js";
 import { bytes, confirm, count, counted, duration, h, moment, pill, statePill, statusPill, toast, variantPills } from "./dom.js";
@@ -20,7 +20,7 @@ export async function snapshots(root, here, signal) {
     h("button", { type: "button", class: "danger", onclick: () => purge(false) }, "Purge"),
   ];
   const all = h("input", {
-    type: "checkbox", "aria-label": "Choose all shown",
+    type: "checkbox", "aria-label": "Select all shown",
     onchange() {
       for (const box of shown.body.querySelectorAll("input[type=checkbox]")) {
         if (box.checked !== all.checked) box.click();
@@ -31,7 +31,7 @@ export async function snapshots(root, here, signal) {
     here, signal,
     defaults: { sort: "age", order: "asc" },
     filters: [
-      { name: "search", label: "Search", placeholder: "Part of the URL or of the title" },
+      { name: "search", label: "Search", placeholder: "Part of the URL or title" },
       { name: "state", label: "State", options: STATES },
       { name: "status", label: "Status", options: STATUSES },
       { name: "age", label: "Age", options: AGES },
@@ -52,13 +52,13 @@ export async function snapshots(root, here, signal) {
       return api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
     },
     key: (found) => `, ${bytes(found.size)} of HTML`,
-    empty: "No snapshot is like that.",
+    empty: "No matching snapshots.",
     before: h("div", { class: "actions" }, told, buttons),
   });
 
   function box(item) {
     return h("input", {
-      type: "checkbox", "aria-label": ["Choose", item.path, item.device === "mobile" ? "phone" : "", item.language, item.format].filter(Boolean).join(" "),
+      type: "checkbox", "aria-label": ["Select", item.path, item.device === "mobile" ? "phone" : "", item.language, item.format].filter(Boolean).join(" "),
       onchange(event) {
         const name = `${item.id} ${item.format}`;
         if (event.target.checked) chosen.set(name, item); else chosen.delete(name);
@@ -68,7 +68,7 @@ export async function snapshots(root, here, signal) {
   }
 
   function tell() {
-    told.textContent = chosen.size ? `${count(chosen.size)} chosen` : "";
+    told.textContent = chosen.size ? `${count(chosen.size)} selected` : "";
     for (const button of buttons) button.disabled = !chosen.size;
     if (!chosen.size) all.checked = false;
   }
@@ -89,7 +89,7 @@ export async function snapshots(root, here, signal) {
 
   async function purge(soft) {
     const items = [...chosen.values()];
-    if (!soft && !await confirm("Purge snapshots", `${counted(items.length, "snapshot")} will not be shown any more. The next request for each is rendered.`, "Purge")) return;
+    if (!soft && !await confirm("Purge snapshots", `${counted(items.length, "snapshot")} will be removed. The next request for each page renders it.`, "Purge")) return;
     try {
       await api.post("purge", { url: items.map((item) => item.url), soft });
       toast(soft ? `${count(items.length)} marked stale.` : `${count(items.length)} purged.`);
@@ -98,14 +98,14 @@ export async function snapshots(root, here, signal) {
   }
 
   async function purgeAll() {
-    if (!await confirm("Mark all snapshots stale", "Each is shown until it has been rendered again, if [cache] stale is set; otherwise it is rendered with the next request.", "Mark all stale")) return;
+    if (!await confirm("Mark all snapshots stale", "With [cache] stale, each is served until it has been rendered again. Otherwise the next request renders it.", "Mark all stale")) return;
     try { await api.post("purge", { all: true, soft: true }); toast("All snapshots are stale."); } catch (error) { toast(error.message, "bad"); }
     await shown.reload();
   }
 
   root.append(h("div", { class: "heading" }, h("h1", {}, "Snapshots"),
     h("button", { type: "button", class: "quiet", onclick: purgeAll }, "Mark all stale …")),
-  h("p", { class: "lead" }, "All that is kept, whichever process rendered it."), shown.element);
+  h("p", { class: "lead" }, "All snapshots in the store, of all replicas."), shown.element);
   tell();
   await shown.first();
 }

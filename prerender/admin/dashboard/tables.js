@@ -1,10 +1,10 @@
-// Lists with a filter, sorting and more rows on demand. Their state is in the URL, so it can be shared.
+// Lists with filters, sorting and more rows on demand. Their state is in the URL.
 
 import { h, nothing, replace } from "./dom.js";
 
 /**
  * A list. columns: [{ name, label, sort, cell(item), number }]; filters: [{ name, label, options | type }];
- * load(query) asks for a page of it.
+ * load(query) fetches a page of it.
  */
 export function list({ here, columns, filters, defaults, load, empty, signal, before = null, key = null, details = null }) {
   const values = { ...defaults, ...Object.fromEntries(here.query) };
@@ -97,7 +97,7 @@ export function list({ here, columns, filters, defaults, load, empty, signal, be
   function describe(found, shown) {
     const all = new Intl.NumberFormat("en").format(found.count);
     const extra = key ? key(found) : "";
-    return found.count > shown ? `${shown} of ${all}${extra}` : `${all} in all${extra}`;
+    return found.count > shown ? `${shown} of ${all}${extra}` : `${all} in total${extra}`;
   }
 
   more.addEventListener("click", async () => {

@@ -1,15 +1,15 @@
-// Every request that the page made while it was rendered, along its time.
+// Waterfall of the requests that the page made during the render.
 
 import { bytes, card, count, duration, h, nothing, pill } from "./dom.js";
 
 const VERDICTS = {
   allowed: ["allowed", "good", "Fetched from the site or a third party"],
-  cached: ["cached", "info", "Answered from what earlier renders had fetched"],
-  blocked: ["blocked", "plain", "Left out or refused"],
-  failed: ["failed", "bad", "Answered with an error"],
-  aborted: ["aborted", "plain", "The page did not wait for the answer"],
-  stream: ["stream", "info", "A socket or an event stream: not waited for"],
-  unanswered: ["unanswered", "warn", "Had no answer yet when the page was taken as done"],
+  cached: ["cached", "info", "From the cache that renders share"],
+  blocked: ["blocked", "plain", "Blocked by [network]"],
+  failed: ["failed", "bad", "Error response"],
+  aborted: ["aborted", "plain", "Aborted by the page"],
+  stream: ["stream", "info", "WebSocket or event stream: not waited for"],
+  unanswered: ["unanswered", "warn", "No response before the page settled"],
 };
 
 export function waterfall({ fetches }) {
@@ -25,15 +25,15 @@ export function waterfall({ fetches }) {
       h("span", { class: "dim" }, `${bytes(total)} in ${duration(end)}`))),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Requests of the page" },
         h("table", { class: "list waterfall" },
-          h("thead", {}, h("tr", {}, ["Request", "Kind", "Verdict"].map((text) => h("th", { scope: "col" }, text)),
+          h("thead", {}, h("tr", {}, ["Request", "Type", "Verdict"].map((text) => h("th", { scope: "col" }, text)),
             h("th", { scope: "col", class: "number" }, "Size"), h("th", { scope: "col", class: "time" }, `Time: 0 to ${duration(end)}`))),
           h("tbody", {}, fetches.map((fetch) => line(fetch, end))))),
-    ] : nothing("None is noted."));
+    ] : nothing("No requests."));
 }
 
 function line(fetch, end) {
   const [label, tone, title] = VERDICTS[fetch.verdict];
-  // What came from the browser's own cache took no time that anybody measured.
+  // Responses from the browser's own cache have no measured duration.
   const measured = fetch.verdict !== "cached" || fetch.seconds > 0;
   const bar = h("span", { class: `span ${fetch.verdict}` });
   bar.style.setProperty("--from", fetch.start / end);
@@ -42,7 +42,7 @@ function line(fetch, end) {
     h("th", { scope: "row", class: "page", "data-label": "Request" },
       h("span", { class: "path", title: fetch.url }, fetch.method === "GET" ? null : h("strong", {}, `${fetch.method} `), name(fetch.url)),
       h("span", { class: "dim title" }, host(fetch.url))),
-    h("td", { "data-label": "Kind" }, KINDS[fetch.kind] || fetch.kind || "other"),
+    h("td", { "data-label": "Type" }, KINDS[fetch.kind] || fetch.kind || "other"),
     h("td", { "data-label": "Verdict" }, pill(fetch.status ? `${label} ${fetch.status}` : label, tone, fetch.reason || title),
       fetch.reason ? h("span", { class: "dim reason" }, fetch.reason) : null),
     h("td", { class: "number", "data-label": "Size" }, bytes(fetch.bytes)),
