@@ -1,16 +1,16 @@
 """The dashboard in a real browser: its four questions, clicked through on the example shop."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from prerender.browser.devtools import DevTools
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.rendering.test_example_shop import _load_origin
-from tests.support.tab import Tab, browsing
+from tests.support.tab import Tab, browsing, persons_browser
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -22,10 +22,16 @@ AXE = (files("axe_core_python") / "axe.min.js").read_text("utf-8")
 _GRAVE = ("serious", "critical")
 
 
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[DevTools]:
+    async with persons_browser() as devtools:
+        yield devtools
+
+
 @pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with AsyncExitStack() as stack:
-        yield await stack.enter_async_context(browsing())
+async def tab(browser: DevTools) -> AsyncIterator[Tab]:
+    async with browsing(browser) as one:
+        yield one
 
 
 @pytest.fixture

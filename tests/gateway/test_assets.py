@@ -370,14 +370,14 @@ def test_the_least_recently_used_goes_first() -> None:
     assert store.size_bytes < 20_000
 
 
-STATES = 50
+STATES = 25
 STATES_PAGE = """<!DOCTYPE html><title>States</title><link rel="stylesheet" href="/style.css">
 <p id="out">waiting</p><script src="/library.js"></script>
 <script type="module" src="/app.mjs"></script>"""
 
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
-async def test_fifty_states_of_an_application(
+async def test_states_of_an_application(
     start_origin: StartOrigin, start_proxy: StartProxy, scheme: str
 ) -> None:
     """They fetch its scripts once, with several pages at once and from the first moment on."""

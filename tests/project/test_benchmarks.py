@@ -12,20 +12,20 @@ SHARED = {"measuring.py", "renderers.py", "bare_loop.py"}
 SHORT = {
     "cached_path.py": "--seconds 1 --rounds 1",
     "chaos.py": "--seconds 2 --pages 1 --clients 1",
-    "forwarding.py": "--seconds 1 --rounds 1",
     "listing.py": "--snapshots 100",
-    "neighbours.py": "--only endless-script --renders 3 --at-once 2",
-    "proxy_under_renders.py": "--seconds 1 --rounds 1 --crawlers 1",
     "scaling_out.py": "--urls 12 --proxies 1 --at-once 2",
-    "shared_assets.py": "--states 2 --pages 1",
     "soak.py": "--heavy 1 --small 5 --pages 1",
     "telemetry.py": "--rounds 1",
 }
 LONG = {
     "against_prerender.py": "--only fetch-that",
     "everything.py": "--quick",
+    "forwarding.py": "--seconds 1 --rounds 1",
     "growth.py": "--quick",
     "misses.py": "--quick",
+    "neighbours.py": "--only endless-script --renders 3 --at-once 2",
+    "proxy_under_renders.py": "--seconds 1 --rounds 1 --crawlers 1",
+    "shared_assets.py": "--states 2 --pages 1",
     "stores.py": "--seconds 1 --rounds 1",
     "warming.py": "--pages 6 --parts 2",
 }

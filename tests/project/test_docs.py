@@ -201,6 +201,9 @@ async def reader(
             "/srv/": f"{tmp_path}/",
             "> sitemap.xml": f"> {tmp_path}/sitemap.xml",
         }
+        if in_production:
+            # Of the whole site the page of the commands tells.
+            where["prerender check"] = "prerender check --max-pages 3"
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PRERENDER_ORIGIN_URL": shop.url,

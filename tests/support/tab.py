@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from prerender.browser.devtools import CommandFailed, Session
+from prerender.browser.devtools import CommandFailed, DevTools, Session
 from tests.support.plain_browser import plain_browser
 
 _SECONDS = 20.0
@@ -154,10 +154,20 @@ class Tab:
 
 
 @asynccontextmanager
-async def browsing() -> AsyncIterator[Tab]:
-    """A browser with one tab."""
+async def persons_browser() -> AsyncIterator[DevTools]:
+    """A browser as people use it, for many tabs."""
     async with plain_browser("--disable-dev-shm-usage", "--hide-scrollbars") as devtools:
-        target = await devtools.call("Target.createTarget", url="about:blank")
+        yield devtools
+
+
+@asynccontextmanager
+async def browsing(devtools: DevTools) -> AsyncIterator[Tab]:
+    """A tab in a profile of its own."""
+    context = (await devtools.call("Target.createBrowserContext"))["browserContextId"]
+    try:
+        target = await devtools.call(
+            "Target.createTarget", url="about:blank", browserContextId=context
+        )
         session = await devtools.attach(target["targetId"])
         tab = Tab(session)
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -166,3 +176,5 @@ async def browsing() -> AsyncIterator[Tab]:
         await session.call("Emulation.setFocusEmulationEnabled", enabled=True)
         await tab.shape(1280, 900)
         yield tab
+    finally:
+        await devtools.call("Target.disposeBrowserContext", browserContextId=context)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -55,6 +56,7 @@ def by_page(report: Mapping[str, Any], site: str) -> dict[str, Mapping[str, Any]
     return {page["url"].removeprefix(site): page for page in report["pages"]}
 
 
+@pytest.mark.long
 async def test_the_example_has_no_faults(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
@@ -71,6 +73,7 @@ async def test_the_example_has_no_faults(
     assert (ended.status, report["errors"], report["warnings"]) == (0, 0, 0)
 
 
+@pytest.mark.long
 async def test_what_is_planted_in_the_example_is_found(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
 ) -> None:
@@ -121,6 +124,7 @@ async def test_what_is_planted_in_the_example_is_found(
     assert not any(found.values()), found
 
 
+@pytest.mark.long
 async def test_the_angularjs_application(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
