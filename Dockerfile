@@ -4,7 +4,10 @@
 #     -e PRERENDER_SITE_URL=https://www.example.com prerender-proxy
 #   docker run prerender-proxy render 'https://www.example.com/#!/state'
 
-FROM docker.io/library/debian:13-slim AS build
+# scripts/pin-base gives it the digest of today's image.
+ARG BASE=docker.io/library/debian:13-slim
+
+FROM ${BASE} AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends binutils python3-pip python3-venv
 WORKDIR /src
@@ -14,28 +17,35 @@ WORKDIR /src
 COPY requirements.lock ./
 RUN python3 -m venv --without-pip /opt/prerender \
     && pip --python /opt/prerender install --no-cache-dir --require-hashes --requirement requirements.lock \
-    && find /opt/prerender -name '*.so*' -type f -exec strip --strip-unneeded {} +
+    && find /opt/prerender -name '*.so*' -type f -exec strip --strip-unneeded {} + \
+    # Programs and sources that wheels bring along, for other uses than as a library.
+    && rm -rf /opt/prerender/lib/python3*/site-packages/html_to_markdown/bin \
+    && find /opt/prerender '(' -name '*.px[di]' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.[ch]' ')' -delete
 COPY pyproject.toml ./
 COPY LICENSE README.md ./
+COPY scripts/metadata.py scripts/
 COPY prerender prerender
 RUN pip --python /opt/prerender install --no-cache-dir --no-deps --root /package .
 
-FROM docker.io/library/debian:13-slim
-# Pages measure their text, and pictures of them show it: fonts for the scripts of the world. What is
-# removed are drivers of graphics cards, 220 MB, which Chromium does not open: it draws by itself.
+FROM ${BASE} AS system
+# Pages measure their text, and pictures of them show it: fonts for the scripts of the world.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
         ca-certificates chromium-headless-shell \
         fonts-droid-fallback fonts-liberation fonts-noto-color-emoji fonts-noto-core \
-        python3 tini \
-    && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* \
-        /usr/lib/*/libLLVM* /usr/lib/*/libgallium* /usr/lib/*/libz3* /usr/lib/*/dri \
-        /usr/lib/chromium/libVkLayer*
+        python3 tini
+COPY --from=build /opt/prerender /opt/prerender
+COPY scripts/image-root /
+RUN /image-root /root-of-the-image
+
+# Only what is opened at run time: no package manager, no Perl, no drivers of graphics cards.
+FROM scratch
+COPY --from=system /root-of-the-image /
 COPY --from=build /opt/prerender /opt/prerender
 COPY --from=build /package/opt/prerender /opt/prerender
 # The dashboard is meant to be published to the host's loopback only, with the token that the start
 # logs or one that is set. Nothing is written but to /tmp, so the root filesystem may be read-only.
-ENV PATH=/opt/prerender/bin:$PATH \
+ENV PATH=/opt/prerender/bin:/usr/bin \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PRERENDER_SERVER_HOST=0.0.0.0 \

@@ -8,7 +8,9 @@
 # make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
 #               make bench QUICK=1 only shows that they run
 # make dist     wheel and sdist, into dist/
-# make lock     requirements.lock anew: what the image installs, with hashes
+# make lock     requirements.lock (the image) and requirements-dev.lock (CI) anew, with hashes
+# make test-lowest  all tests, with the lowest versions of what the package depends on
+# make pin-base  pin the base image of the Dockerfile to its current digest
 # make docs     the documentation as a site, into build/docs/
 # make install  .venv with the package and all that its developers need
 # make frameworks  build tests/sites/frameworks/built anew (needs Node and the npm registry)
@@ -28,9 +30,12 @@ PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal \
 	--durations 5 --durations-min 10
 TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
+COMPILE := pip compile pyproject.toml --extra otel --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command 'make lock' --no-annotate
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
-.PHONY: lock run test test-long test-programs lint image image-test bench dist docs install frameworks clean
+.PHONY: lock pin-base run test test-long test-lowest test-programs lint image image-test bench dist docs install \
+	frameworks clean
 
 run: .venv/run.stamp
 	@scripts/system-packages chromium
@@ -67,8 +72,20 @@ dist: .venv/dev.stamp
 	.venv/bin/python -m hatchling build
 
 lock: .venv/dev.stamp
-	.venv/bin/uv pip compile pyproject.toml --extra otel --universal --python-version 3.11 --generate-hashes \
-		--custom-compile-command 'make lock' --no-annotate --upgrade --output-file requirements.lock
+	.venv/bin/uv $(COMPILE) --upgrade --output-file requirements.lock
+	.venv/bin/uv $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+# The lowest versions that pyproject.toml allows, in an environment of their own.
+test-lowest: test-programs
+	.venv/bin/python -m venv --clear build/lowest
+	.venv/bin/uv pip compile pyproject.toml --extra otel --python .venv/bin/python --quiet \
+		--resolution lowest-direct --output-file build/lowest.txt
+	.venv/bin/uv pip install --python build/lowest/bin/python --quiet --group dev --constraint build/lowest.txt \
+		--editable '.[otel]'
+	build/lowest/bin/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
+
+pin-base:
+	scripts/pin-base
 
 docs: .venv/dev.stamp
 	.venv/bin/python scripts/settings-page > docs/configuration.md
@@ -101,7 +118,12 @@ frameworks:
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
 	@echo 'Installing what the developers need into .venv; the first time this takes minutes ...'
 	$(PIP) install --upgrade 'pip>=25.1'
+ifdef CI
+	$(PIP) install --require-hashes --requirement requirements-dev.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+else
 	$(PIP) install --editable . --group dev
+endif
 	@touch .venv/run.stamp $@
 
 # The last thing that is made of a virtual environment: an unfinished one is made again.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import kubernetes_validate
 import pytest
 import yaml
 from aiohttp import ClientSession, web
+from helm_python import Chart, HelmError
 
+from prerender import __version__
 from prerender.config import load
 from prerender.crawlers.user_agents import known_names
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
@@ -28,6 +31,7 @@ DEPLOY = ROOT / "deploy"
 NGINX_FILES = sorted((DEPLOY / "nginx").glob("*.conf"))
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 UNIT = DEPLOY / "systemd" / "prerender.service"
+WORKFLOWS = ROOT / ".github/workflows"
 HOST = "www.example.com:8000"
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/149.0.0.0"
 PAGE = "<p>plain<script>document.write('+')</script>"
@@ -53,7 +57,11 @@ def set_in_the_image() -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("schema", "file"),
-    [("compose-spec", "docker-compose.yml"), ("github-workflows", ".github/workflows/ci.yml")],
+    [
+        ("compose-spec", "docker-compose.yml"),
+        ("github-workflows", ".github/workflows/ci.yml"),
+        ("github-workflows", ".github/workflows/release.yml"),
+    ],
 )
 def test_files_are_as_their_schemas_say(schema: str, file: str) -> None:
     programs = Path(sys.executable).parent
@@ -61,8 +69,9 @@ def test_files_are_as_their_schemas_say(schema: str, file: str) -> None:
 
 
 def test_public_ci_calls_targets_of_make() -> None:
-    workflow = yaml.safe_load(text_of(ROOT / ".github/workflows/ci.yml"))
-    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    workflows = [yaml.safe_load(text_of(file)) for file in sorted(WORKFLOWS.glob("*.yml"))]
+    jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
+    steps = [step for job in jobs for step in job["steps"]]
     called = [step["run"] for step in steps if "make " in step.get("run", "")]
     for command in called:
         if "apt-get" not in command:
@@ -390,6 +399,95 @@ def test_pods_end_later_than_the_proxy() -> None:
             (proxy,) = (one for one in pod["containers"] if one["name"] == "prerender")
             (_, pause) = proxy["lifecycle"]["preStop"]["exec"]["command"]
             assert pod["terminationGracePeriodSeconds"] > grace + int(pause)
+
+
+CHART = DEPLOY / "helm/prerender-proxy"
+NEEDED = {"origin": "http://site.example.svc:3000", "site": "https://www.example.com"}
+
+
+def charted(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The manifests of the chart."""
+    with Chart.load(CHART) as chart:
+        rendered = chart.render(values=NEEDED | values, name="prerender", namespace="web")
+    texts = [text for name, text in rendered.items() if name.endswith(".yaml")]
+    return [manifest for text in texts for manifest in yaml.safe_load_all(text) if manifest]
+
+
+def named(found: list[dict[str, Any]], kind: str, name: str = "prerender") -> dict[str, Any]:
+    (one,) = (one for one in found if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    spec: dict[str, Any] = one["spec"]
+    return spec
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"store": {"enabled": False}, "networkPolicy": {"enabled": False}},
+        {"networkPolicy": {"thirdParties": False, "adminFrom": [{"namespaceSelector": {}}]}},
+    ],
+)
+def test_kubernetes_would_take_the_chart(values: dict[str, Any]) -> None:
+    found = charted(values)
+    for manifest in found:
+        kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+    kinds = [manifest["kind"] for manifest in found]
+    stored = values.get("store", {}).get("enabled", True)
+    assert kinds.count("Deployment") == kinds.count("Service") == 1 + stored
+    assert kinds.count("NetworkPolicy") == (
+        2 if values.get("networkPolicy", {}).get("enabled", True) else 0
+    )
+
+
+def test_the_chart_starts_what_the_plain_manifests_start() -> None:
+    """The container and the pod's own options are those of replicas.yaml."""
+    (plain,) = yaml.safe_load_all(text_of(DEPLOY / "kubernetes/replicas.yaml").partition("---")[0])
+    pod = plain["spec"]["template"]["spec"]
+    made = named(charted({}), "Deployment")["template"]["spec"]
+    (container,), (wanted,) = made.pop("containers"), pod.pop("containers")
+    environment = {entry["name"]: entry for entry in container.pop("env")}
+    assert environment.pop("PRERENDER_TRIGGERS_PRESET")["value"] == "none"
+    assert environment == {entry["name"]: entry for entry in wanted.pop("env")}
+    assert (container, made) == (wanted, pod)
+
+
+def test_settings_of_the_chart() -> None:
+    settings = {
+        "cache": {"ttl": 1_000_000, "page_ttl": True},
+        "network": {"allow": "a.example,b.example"},
+    }
+    found = charted({"settings": settings, "store": {"enabled": False}})
+    (container,) = named(found, "Deployment")["template"]["spec"]["containers"]
+    given = {one["name"]: one.get("value", "a-token-of-enough-length") for one in container["env"]}
+    loaded = load(None, set_in_the_image() | given)
+    assert (loaded.cache.ttl, loaded.cache.page_ttl) == (1_000_000, True)
+    assert loaded.network.allow == ("a.example", "b.example")
+
+
+@pytest.mark.parametrize(
+    "values", [{"origin": ""}, {"site": "www.example.com"}, {"settings": {"cache": {"ttl": [1]}}}]
+)
+def test_wrong_values_of_the_chart(values: dict[str, Any]) -> None:
+    with pytest.raises(HelmError, match=next(iter(values))):
+        charted(values)
+
+
+def test_pods_reach_the_origin_the_store_and_the_internet_only() -> None:
+    rules = named(charted({}), "NetworkPolicy")["egress"]
+    ports = [tuple(port["port"] for port in rule["ports"]) for rule in rules]
+    assert ports == [(53, 53), (3000,), ("redis",), (80, 443)]
+    refused = {
+        ip_network(network) for peer in rules[-1]["to"] for network in peer["ipBlock"]["except"]
+    }
+    for address in ("10.1.2.3", "169.254.169.254", "192.168.1.1", "172.20.0.1", "fd00::1", "::1"):
+        assert any(ip_address(address) in network for network in refused), address
+    https = charted({"origin": "https://site.example"})
+    assert named(https, "NetworkPolicy")["egress"][1]["ports"] == [{"port": 443}]
+
+
+def test_the_version_of_the_chart() -> None:
+    chart = yaml.safe_load(text_of(CHART / "Chart.yaml"))
+    assert chart["version"] == chart["appVersion"] == __version__
 
 
 @pytest.fixture

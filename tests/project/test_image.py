@@ -29,8 +29,20 @@ pytestmark = [pytest.mark.image, pytest.mark.timeout(1200)]
 
 USER = 54321
 SECONDS = 30
-LARGEST = 700 * 1000**2
-WRAPPER = f"""
+LARGEST = 450 * 1000**2
+# The image has no program for that: PR_CAPBSET_DROP (24), PR_SET_NO_NEW_PRIVS (38).
+UNPRIVILEGED = f"""
+import ctypes, os, sys
+prctl = ctypes.CDLL(None).prctl
+for capability in range(64):
+    prctl(24, capability, 0, 0, 0)
+prctl(38, 1, 0, 0, 0)
+os.setgroups([])
+os.setresgid(*[{USER}] * 3)
+os.setresuid(*[{USER}] * 3)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+WRAPPER = """
 set -e
 mount --rbind "$1" "$2"
 mount -o remount,bind,ro "$2"
@@ -40,8 +52,7 @@ mount -t tmpfs -o size=256m,mode=1777 tmpfs "$2/tmp"
 cd /
 root=$2
 shift 2
-exec chroot "$root" setpriv --reuid={USER} --regid={USER} --clear-groups \\
-  --bounding-set=-all --no-new-privs "$@"
+exec chroot "$root" python3 "$@"
 """
 PAGE = """<p id="out"></p><script>
   const gl = document.createElement("canvas").getContext("webgl");
@@ -64,7 +75,9 @@ class Image:
         """What runs a program in it, with the environment that the image sets."""
         isolated = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", WRAPPER)
         environment = ("/usr/bin/env", "-i", *self.config["Env"])
-        return [*isolated, "image", str(self.root), str(self.mounted), *environment, *arguments]
+        unprivileged = ("-c", UNPRIVILEGED)
+        roots = (str(self.root), str(self.mounted))
+        return [*isolated, "image", *roots, *unprivileged, *environment, *arguments]
 
     def run(self, *arguments: str) -> str:
         """The output of a program that succeeds."""
@@ -126,7 +139,9 @@ def test_it_is_small_and_has_nothing_to_build_with(image: Image) -> None:
         path.name
         for folder in ("usr/bin", "opt/prerender/bin")
         for path in (image.root / folder).iterdir()
-        if re.fullmatch(r"(gcc|cc|c\+\+|make|as|ld|pip|pip3|git|curl|wget)(-[\d.]+)?", path.name)
+        if re.fullmatch(
+            r"(gcc|cc|c\+\+|make|as|ld|pip3?|git|curl|wget|apt|dpkg|perl)(-[\d.]+)?", path.name
+        )
     ]
     assert found == []
 

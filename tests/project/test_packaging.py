@@ -73,6 +73,28 @@ async def test_the_wheel_renders(
     assert "from a wheel" in await asyncio.to_thread(in_, tmp_path, *command)
 
 
+def test_links_of_the_readme_work_on_pypi(
+    tmp_path: Path, distributions: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the URL of the project they lead there; without it they are text."""
+    monkeypatch.setenv("PROJECT_URL", "https://git.example/prerender/")
+    in_(ROOT, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path)
+    (published,) = tmp_path.glob("*.whl")
+    with_url, without = map(_metadata, (published, distributions[1]))
+    assert "(https://git.example/prerender/blob/main/docs/quickstart.md)" in with_url
+    assert "Project-URL: Source, https://git.example/prerender" in with_url
+    assert "Project-URL: " not in without
+    for text in (with_url, without):
+        assert "Description-Content-Type: text/markdown" in text
+        assert set(re.findall(r"\]\((?!https:|#)", text)) == set()
+
+
+def _metadata(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as content:
+        (name,) = (name for name in content.namelist() if name.endswith(".dist-info/METADATA"))
+        return content.read(name).decode()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)  # all that it depends on is installed
 async def test_the_wheel_in_a_clean_environment(
@@ -202,17 +224,24 @@ def test_a_python_that_is_none_is_said_in_one_line(bare_path: str) -> None:
 
 
 def test_what_is_locked_is_what_is_asked_for() -> None:
-    """requirements.lock has every dependency in a version of its range, with hashes: else make lock."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    """The locks have every dependency in a version of its range, with hashes: else make lock."""
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project = content["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["otel"]]
-    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    _check_lock("requirements.lock", asked)
+    _check_lock("requirements-dev.lock", [*asked, *content["dependency-groups"]["dev"]])
+    assert "--require-hashes --requirement requirements.lock" in (ROOT / "Dockerfile").read_text()
+    assert "--require-hashes --requirement requirements-dev.lock" in (ROOT / "Makefile").read_text()
+
+
+def _check_lock(name: str, asked: list[str]) -> None:
+    lock = (ROOT / name).read_text("utf-8")
     locked = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
     for requirement in map(Requirement, asked):
         assert requirement.specifier.contains(locked[requirement.name.lower()]), requirement
     entries = re.split(r"^(?=[\w.-]+==)", lock, flags=re.MULTILINE)[1:]
-    assert len(entries) == len(locked)
+    assert len(entries) >= len(locked)
     assert all("--hash=sha256:" in entry for entry in entries)
-    assert "--require-hashes --requirement requirements.lock" in (ROOT / "Dockerfile").read_text()
 
 
 def test_all_dependencies_work_with_the_pins_of_pyppeteer() -> None:
