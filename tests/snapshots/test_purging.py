@@ -89,8 +89,7 @@ REFUSED: list[tuple[object, str]] = [
     ({"url": ["/"] * 1001}, "give from 1 to 1000 purges"),
     (
         {"url": "https://other.example/"},
-        "url: 'https://other.example/': give a URL of https://www.example.com, or what follows "
-        "the host",
+        "url: 'https://other.example/': give a URL of https://www.example.com, or a path",
     ),
     (
         {"prefix": "a"},
