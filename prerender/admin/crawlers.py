@@ -22,7 +22,10 @@ _TOP_PAGES = 5
 _MEDIAN, _P95 = 0.5, 0.95
 # Base of the logarithmic histogram of durations: quantiles are accurate to 10 %, and sums can be added.
 _BASE = 1.2
+_LOG_BASE = math.log(_BASE)
 _SHORTEST_SECONDS = 1e-5
+
+_UNVERIFIED = UNVERIFIED.reason
 
 # Outcomes. Each request counts as one of them.
 GOT = ("snapshots", "forwarded", "refused", "errors")
@@ -47,17 +50,13 @@ class Tally:
         """Count a request."""
         self.crawler = record.crawler or ""
         self.requests += 1
-        self.unverified += record.reason == UNVERIFIED.reason
+        self.unverified += record.reason == _UNVERIFIED
         self.got[_got(record)] += 1
         seconds = max(record.seconds, _SHORTEST_SECONDS)
-        self.durations[round(math.log(seconds, _BASE))] += 1
-        page = (
-            (record.snapshot_target.url, record.snapshot_target.key)
-            if record.snapshot_target
-            else (record.target[:300], "")
-        )
-        if page in self.pages or len(self.pages) < _MOST_PAGES:
-            self.pages[page] += 1
+        self.durations[round(math.log(seconds) / _LOG_BASE)] += 1
+        target = record.snapshot_target
+        page = (record.target[:300], "") if target is None else (target.url, target.key)
+        self._count_page(page, 1)
         self.last = record.time
 
     def add(self, other: "Tally") -> None:
@@ -67,8 +66,13 @@ class Tally:
         self.unverified += other.unverified
         self.got += other.got
         self.durations += other.durations
-        self.pages += other.pages
+        for page, number in other.pages.items():
+            self._count_page(page, number)
         self.last = other.last
+
+    def _count_page(self, page: tuple[str, str], number: int) -> None:
+        if page in self.pages or len(self.pages) < _MOST_PAGES:
+            self.pages[page] += number
 
     def quantile(self, share: float) -> float:
         """A quantile of the durations in seconds; 0 without requests."""
@@ -104,6 +108,13 @@ def _got(record: RequestRecord) -> str:
     return "snapshots" if record.source == "snapshot" else "forwarded"
 
 
+def _added(total: dict[str, Tally], *parts: dict[str, Tally]) -> dict[str, Tally]:
+    for tallies in parts:
+        for name, tally in tallies.items():
+            total.setdefault(name, Tally()).add(tally)
+    return total
+
+
 class Crawlers:
     """Subscribes to the records of requests. ``more``: additional names of crawlers."""
 
@@ -114,7 +125,8 @@ class Crawlers:
         self._spelling = {name.lower(): name for name in names}
         self._name = lru_cache(maxsize=1024)(self._find_name)
         self._clock = clock
-        self._since_start: dict[str, Tally] = {}
+        # A request is counted in its minute only; ``_ended`` is the sum of all minutes before.
+        self._ended: dict[str, Tally] = {}
         self._minutes: deque[tuple[int, dict[str, Tally]]] = deque(maxlen=_MINUTES)
 
     def __call__(self, record: RequestRecord) -> None:
@@ -122,27 +134,27 @@ class Crawlers:
         if record.kind == "forward" and record.crawler is None:
             return
         name = self._name(record.user_agent[:1000]) if record.crawler else OTHERS
-        for tallies in (self._since_start, self._current()):
-            tallies.setdefault(name, Tally()).count(record)
+        tallies = self._current()
+        tally = tallies.get(name)
+        if tally is None:
+            tally = tallies[name] = Tally()
+        tally.count(record)
 
     def last_hour(self) -> dict[str, Tally]:
         """Tallies of the last hour by name."""
         oldest = int(self._clock()) // 60 - _MINUTES
-        found: dict[str, Tally] = {}
-        for minute, tallies in self._minutes:
-            if minute > oldest:
-                for name, tally in tallies.items():
-                    found.setdefault(name, Tally()).add(tally)
-        return found
+        return _added({}, *(tallies for minute, tallies in self._minutes if minute > oldest))
 
     def since_start(self) -> dict[str, Tally]:
         """Tallies since the start by name."""
-        return self._since_start
+        return _added({}, self._ended, self._current())
 
     def _current(self) -> dict[str, Tally]:
         minute = int(self._clock()) // 60
         # If the clock is set back, keep counting in this minute.
         if not self._minutes or self._minutes[-1][0] < minute:
+            if self._minutes:
+                _added(self._ended, self._minutes[-1][1])
             self._minutes.append((minute, {}))
         return self._minutes[-1][1]
 

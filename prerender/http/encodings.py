@@ -1,7 +1,6 @@
 """Content codings: which one a client gets (RFC 9110 section 12.5.3), and making them."""
 
 import gzip
-from collections.abc import Iterable
 from functools import lru_cache
 
 import brotli
@@ -32,12 +31,11 @@ def encoded(body: bytes) -> tuple[tuple[str, bytes], ...]:
     return tuple((coding, data) for coding, data in made if len(data) < len(body))
 
 
-def accepted(lines: Iterable[str]) -> tuple[str, ...]:
-    """The codings a client takes by its Accept-Encoding lines, best first; identity is always there.
+def accepted(value: str) -> tuple[str, ...]:
+    """The codings a client takes by its Accept-Encoding, best first; identity is always there.
 
     Never raises: what is malformed counts as not said.
     """
-    value = ",".join(lines)
     # Nobody sends more in earnest, and it must not fill the memory of the next line.
     return _accepted(value) if len(value) <= _LONGEST_HEADER else (IDENTITY,)
 

@@ -26,7 +26,6 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE | re.DOTALL)
 # RFC 3986 section 3.2.2 without user information, which a Host must not have.
 _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-_OF_FRAMING = frozenset({"content-length", "transfer-encoding"})
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
 
 
@@ -41,15 +40,15 @@ class BadMessage(Exception):
 class Fields:
     """Header fields: ``lines`` are (name in lower case, whole line without its end), in order.
 
-    ``names`` has the last line of each name.
+    ``names`` has the last line of each name; ``repeated``: some name is there more than once.
     """
 
-    __slots__ = ("_repeated", "lines", "names")
+    __slots__ = ("lines", "names", "repeated")
 
     def __init__(self, lines: list[tuple[str, bytes]]) -> None:
         self.lines = lines
         self.names = dict(lines)
-        self._repeated = len(self.names) < len(lines)
+        self.repeated = len(self.names) < len(lines)
 
     def __contains__(self, name: str) -> bool:
         return name in self.names or name.lower() in self.names
@@ -58,7 +57,7 @@ class Fields:
         """The values of all lines of that name, which is in lower case."""
         if name not in self.names:
             return []
-        if not self._repeated:
+        if not self.repeated:
             return [value_of(self.names[name])]
         return [value_of(line) for lower, line in self.lines if lower == name]
 
@@ -68,7 +67,12 @@ class Fields:
 
     def get(self, name: str, default: str = "") -> str:
         """The values of a list field as one (RFC 9110 section 5.3)."""
-        return b", ".join(self.values(name.lower())).decode("latin-1") or default
+        if name not in self.names:
+            name = name.lower()
+        if not self.repeated:
+            line = self.names.get(name)
+            return default if line is None else value_of(line).decode("latin-1") or default
+        return b", ".join(self.values(name)).decode("latin-1") or default
 
 
 @dataclass(slots=True)
@@ -85,6 +89,11 @@ class RequestHead:
     host: str
     body_bytes: int | None
     keep_alive: bool
+
+
+# What is read of a request line, and of the fields, before both are one.
+_Line = tuple[str, str, bytes | None, int]
+_Block = tuple[Fields, bytes | None, int | None, bool]
 
 
 @dataclass(slots=True)
@@ -113,25 +122,24 @@ def parse_request(head: bytes) -> RequestHead:
     if match is None:
         raise BadMessage("the version is not HTTP/1.1")
     line = _request_line(method, target, int(match[1]), int(match[2]))
-    return _request(line, _field_lines(lines))
+    return _request(line, _block(_field_lines(lines), line[-1]))
 
 
 def check_request(
-    method: str, target: str, version: tuple[int, int], fields: Iterable[tuple[bytes, bytes]]
+    method: str,
+    target: str,
+    version: tuple[int, int],
+    fields: tuple[tuple[bytes, bytes], ...],
+    size: int,
 ) -> RequestHead:
-    """A request's head as aiohttp has parsed it. Raises BadMessage.
+    """A request's head of ``size`` bytes, as aiohttp has parsed it. Raises BadMessage.
 
     ``target`` is UTF-8 with surrogates in place of other octets; ``fields`` are names and values.
     """
-    read = _remembered_request_line if len(target) <= _LONGEST_REMEMBERED else _request_line
-    line = read(method.encode(), target.encode("utf-8", "surrogateescape"), *version)
-    return _request(
-        line,
-        [
-            (_remembered_field if len(value) <= _LONGEST_REMEMBERED else _field)(name, value)
-            for name, value in fields
-        ],
-    )
+    if size > _LONGEST_REMEMBERED_HEAD:
+        return _request(_line_of(method, target, version), _block_of(fields, version[1]))
+    line = _remembered_line_of(method, target, version)
+    return _request(line, _remembered_block_of(fields, version[1]))
 
 
 def parse_response(head: bytes, method: str) -> ResponseHead:
@@ -172,38 +180,45 @@ def members(value: str) -> frozenset[str]:
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
 
 
-def _request(
-    line: tuple[str, str, bytes | None, int], lines: list[tuple[str, bytes]]
-) -> RequestHead:
+def _request(line: _Line, block: _Block) -> RequestHead:
     method, target, authority, minor = line
+    fields, host, body_bytes, keep_alive = block
+    if len(target) > MAX_TARGET_BYTES:
+        raise BadMessage("the request target is too long", 414)
+    if authority is not None:
+        host = authority  # it counts, and not what stands in Host (RFC 9112 section 3.2.2)
+    host_name = "" if host is None else _host(host)
+    return RequestHead(method, target, minor, fields, host_name, body_bytes, keep_alive)
+
+
+def _block(lines: list[tuple[str, bytes]], minor: int) -> _Block:
+    """The fields of a request, its Host, the length of its body, and whether it is not the last one."""
     if len(lines) > MAX_FIELDS:
         raise BadMessage("there are too many header fields", 431)
     fields = Fields(lines)
-    if len(target) > MAX_TARGET_BYTES:
-        raise BadMessage("the request target is too long", 414)
     host = _only(fields, "host")
     if host is None and minor == 1:
         raise BadMessage("there is no Host field")
-    if authority is not None:
-        host = authority  # it counts, and not what stands in Host (RFC 9112 section 3.2.2)
     length, chunked, _ = _framing(fields)
     keep_alive = _keep_alive(fields, minor)
     if chunked and minor == 0:
         keep_alive = False  # RFC 9112 section 6.1: its framing is not to be trusted
-    return RequestHead(
-        method,
-        target,
-        minor,
-        fields,
-        "" if host is None else _host(host),
-        None if chunked else length or 0,
-        keep_alive,
-    )
+    return fields, host, None if chunked else length or 0, keep_alive
 
 
-def _request_line(
-    method: bytes, target: bytes, major: int, minor: int
-) -> tuple[str, str, bytes | None, int]:
+def _block_of(fields: Iterable[tuple[bytes, bytes]], minor: int) -> _Block:
+    lines = [
+        (_remembered_field if len(value) <= _LONGEST_REMEMBERED else _field)(name, value)
+        for name, value in fields
+    ]
+    return _block(lines, minor)
+
+
+def _line_of(method: str, target: str, version: tuple[int, int]) -> _Line:
+    return _request_line(method.encode(), target.encode("utf-8", "surrogateescape"), *version)
+
+
+def _request_line(method: bytes, target: bytes, major: int, minor: int) -> _Line:
     """Method, target in origin form, authority if one was named, and minor version."""
     if major != 1 or minor > 1:
         raise BadMessage("only HTTP/1.1 and HTTP/1.0 are supported here", 505 if major else 400)
@@ -253,19 +268,21 @@ def _field(name: bytes, value: bytes) -> tuple[str, bytes]:
 # Clients say the same of themselves with every request, and ask again for the same pages: most lines
 # have been read before.
 _LONGEST_REMEMBERED = 256
+_LONGEST_REMEMBERED_HEAD = 1024
 _remembered_line = lru_cache(maxsize=4096)(_field_line)
 _remembered_field = lru_cache(maxsize=4096)(_field)
-_remembered_request_line = lru_cache(maxsize=1024)(_request_line)
+_remembered_block_of = lru_cache(maxsize=1024)(_block_of)
+_remembered_line_of = lru_cache(maxsize=1024)(_line_of)
 
 
 def _only(fields: Fields, name: str) -> bytes | None:
     """The value of a field that may stand there once."""
-    if name not in fields.names:
+    line = fields.names.get(name)
+    if line is None:
         return None
-    values = fields.values(name)
-    if len(values) > 1:
+    if fields.repeated and len(fields.values(name)) > 1:
         raise BadMessage(f"{name} is there more than once")
-    return values[0]
+    return value_of(line)
 
 
 @lru_cache(maxsize=256)
@@ -286,7 +303,7 @@ def _of_absolute_form(target: bytes) -> tuple[bytes, bytes]:
 
 def _framing(fields: Fields) -> tuple[int | None, bool, bool]:
     """Length, whether the body is chunked, whether it ends with the connection (RFC 9112, 6.3)."""
-    if fields.names.keys().isdisjoint(_OF_FRAMING):
+    if "content-length" not in fields.names and "transfer-encoding" not in fields.names:
         return None, False, False
     length = _only(fields, "content-length")
     if length is not None and not _LENGTH.fullmatch(length):

@@ -58,6 +58,7 @@ _ABOUT_OTHERS = frozenset(
 )
 # Requests that we make ourselves are marked, and marked requests are never rendered again.
 MARK = "X-Prerender"
+_MARK_NAME = MARK.lower()
 USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
 
 # What a snapshot keeps of its document. Validators, lengths, cookies, codings and policies of the
@@ -165,7 +166,7 @@ def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[
 
 def is_marked(headers: Fields) -> bool:
     """Whether a request comes from a renderer, ours or another one."""
-    return MARK in headers
+    return _MARK_NAME in headers.names
 
 
 def mark(headers: CIMultiDict[str], public: URL) -> None:

@@ -207,16 +207,19 @@ class ClientConnection(web.RequestHandler):
         """Answer one request; the next one is taken when this is done."""
         self.busy, self._due, self._writer = True, inf, message.writer
         try:
-            head = check_request(
-                message.method, message.raw_path, message.version, message.raw_headers
-            )
+            method, path = message.method, message.raw_path
+            end = self._raw.find(_HEAD_END)
+            head = check_request(method, path, message.version, message.raw_headers, end)
             request = self._current = Request(head, self, message.content)
             self._answered += 1
             if "upgrade" in head.fields.names and not _is_websocket(head.fields):
                 # aiohttp 3.14 drops what comes in the same packet behind such a request, and takes what
                 # comes in the next one for a new request (docs/aiohttp.md).
                 request.keep_alive = False
-            self._begin_body(message, head)
+            if end < 0 or not self._raw.startswith(f"{method} {path} HTTP/1.".encode()):
+                raise BadMessage("the request line is not METHOD TARGET VERSION")
+            del self._raw[: end + len(_HEAD_END)]
+            self._begin_body(head)
             await self._front.handler(request)
         except BadMessage as error:
             return self._refused(error)
@@ -317,9 +320,10 @@ class ClientConnection(web.RequestHandler):
 
     def _receive_head(self, data: bytes) -> None:
         if not self._raw:
-            data = data.lstrip(b"\r\n")  # RFC 9112 section 2.2; empty lines put off no deadline
-            if not data:
-                return
+            if data[0] in b"\r\n":  # RFC 9112 section 2.2; empty lines put off no deadline
+                data = data.lstrip(b"\r\n")
+                if not data:
+                    return
             self._due = self._loop.time() + self.limits.head
         received = len(self._raw)
         self._raw += data
@@ -349,13 +353,7 @@ class ClientConnection(web.RequestHandler):
             self._reading_held = True
             self.transport.pause_reading()
 
-    def _begin_body(self, message: web.BaseRequest, head: RequestHead) -> None:
-        """Compare the head with the octets that came. Raises BadMessage where two readings differ."""
-        line = f"{message.method} {message.raw_path} HTTP/1."
-        end = self._raw.find(_HEAD_END)
-        if end < 0 or not self._raw.startswith(line.encode()):
-            raise BadMessage("the request line is not METHOD TARGET VERSION")
-        del self._raw[: end + len(_HEAD_END)]
+    def _begin_body(self, head: RequestHead) -> None:
         self._left_bytes = head.body_bytes or 0
         self._chunks = Chunked() if head.body_bytes is None else None
         if self._raw:

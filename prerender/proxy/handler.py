@@ -110,7 +110,8 @@ class Handler:
         remote = self._clients.address_of(request)
         trace = self._trace(request)
         context = RequestContext(began, remote, user_agent, crawler, trace=trace, decision=decision)
-        CURRENT.set(trace)
+        if trace is not None:
+            CURRENT.set(trace)
         try:
             await self._answer(request, context)
         except (BadMessage, CutShort, CancelledError) as error:
@@ -185,7 +186,7 @@ class Handler:
             triggers=self._triggers,
             crawler=crawler,
             marked=marked,
-            upgrade="upgrade" in request.headers,
+            upgrade="upgrade" in request.headers.names,
             wants_markdown=self._triggers.accept_markdown
             and prefers_markdown(request.headers.get("accept")),
             drop_in=drop_in,
@@ -195,10 +196,11 @@ class Handler:
         return decision
 
     async def _answer(self, request: Request, context: RequestContext) -> None:
-        if isinstance(context.decision, Render):
-            context.decision = await self._second_look(request, context.decision)
-        match context.decision:
-            case Render() as decision:
+        decision = context.decision
+        if isinstance(decision, Render) and (self._verify or self._opt_out):
+            decision = context.decision = await self._second_look(request, decision)
+        match decision:
+            case Render():
                 await self._snapshot(request, decision, context)
             case Refuse(error):
                 raise error

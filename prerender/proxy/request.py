@@ -98,11 +98,11 @@ class Request:
     def begin(self, head: bytes, first: bytes) -> None:
         """Write the head of the answer, which says nothing about the connection yet, and some body."""
         self.started = True
-        if len(first) > _JOINED_BYTES:
+        if len(first) <= _JOINED_BYTES:
+            self.write(b"".join((head, self._connection_line(), b"\r\n", first)))
+        else:
             self.write(b"".join((head, self._connection_line(), b"\r\n")))
             self.write(first)
-        else:
-            self.write(b"".join((head, self._connection_line(), b"\r\n", first)))
 
     def write(self, data: bytes) -> None:
         """Write some of the answer's body. ``drain`` before there is more."""
@@ -124,7 +124,8 @@ class Request:
         self.status = response.status
         body = response.body if self.method != "HEAD" else None
         self.begin(head_of(response), body or b"")
-        await self.drain()
+        if self.congested:
+            await self.drain()
 
     def _connection_line(self) -> bytes:
         # What is left of a request that was not received to its end must not be taken for the next one.

@@ -3,10 +3,9 @@
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
@@ -27,8 +26,7 @@ _STATUS_LINES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WholeResponse:
+class WholeResponse(NamedTuple):
     """A response whose bytes are all there.
 
     ``fields`` are complete header lines but for Date, Connection and Content-Length; a ``body`` of
@@ -79,8 +77,8 @@ def snapshot_response(
     ``vary``: a line of vary_line().
     """
     snapshot = result.snapshot
-    chosen = snapshot.best(accepted(request.headers.getall("Accept-Encoding", ())))
-    fields = chosen.fields + _fields_of(result) + vary
+    chosen = snapshot.best(accepted(request.headers.get("accept-encoding")))
+    fields = b"".join((chosen.fields, _fields_of(result), vary))
     # Conditions are about successful answers only (RFC 9110 section 13.2.1).
     if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(

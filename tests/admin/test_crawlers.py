@@ -96,8 +96,10 @@ def test_quantiles_are_right_to_a_tenth(share: float) -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    crawlers = Crawlers()
+    clock = Clock()
+    crawlers = Crawlers(clock=clock)
     for number in range(3000):
+        clock.now += 0.1
         crawlers(
             RECORD._replace(
                 snapshot_target=None, target=f"/{number}", user_agent=f"Googlebot/{number}"

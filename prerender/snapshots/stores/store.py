@@ -86,6 +86,7 @@ class Store:
         clock: Callable[[], float] = steady.now,
     ) -> None:
         self._memory = memory
+        self._peek = memory.peek
         self._clock = clock
         self._slow = None if slow is None else Guarded(slow)
         self._shared = slow is not None and slow.shared
@@ -207,7 +208,7 @@ class Store:
 
     def _copy(self, key: str) -> Entry | None:
         """The entry in memory, whatever its age."""
-        held = self._memory.peek(key)
+        held = self._peek(key)
         return held if isinstance(held, Entry) and held.key == key else None
 
     def _remember(self, entry: Entry, ttl: float | None) -> bool:
