@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/cached_path.py [--seconds 3] [--rounds 3] [--node-modules FOLDER]
 
-The bare handler answers with the same bytes as ours. With FOLDER (see renderers.py) also the memory
-caches of Prerender and Rendertron.
+The bare handler answers with the same bytes as ours. "nginx in front" is deploy/nginx/caching.conf,
+which revalidates what it keeps each second. With FOLDER (see renderers.py) also the memory caches of
+Prerender and Rendertron.
 
 Needs wrk, nginx and Chromium. Each server is one process on one core, wrk has another one, if there is
 one. All sides get the same load in turns. Compare the ratios: the figures are of this machine at this
@@ -32,6 +33,7 @@ PAGE = f"<!DOCTYPE html><title>Benchmark</title><p>{'x' * (BODY_BYTES - 100)}</p
 ETAG = '"benchmark"'
 UGLY = "/?_escaped_fragment_="
 
+CACHING = Path(__file__).resolve().parent.parent / "deploy/nginx/caching.conf"
 NGINX_CACHE = "proxy_cache_path {folder}/cache keys_zone=pages:1m;"
 NGINX_CACHED = """
 location / {{
@@ -40,6 +42,22 @@ location / {{
   proxy_cache_valid 200 1h;
 }}
 """
+
+
+@asynccontextmanager
+async def in_front(folder: Path, proxy: Side, *pinned: str) -> AsyncIterator[Side]:
+    """The nginx that is delivered, in front of the proxy."""
+    port = measuring.free_port()
+    config = CACHING.read_text(encoding="utf-8")
+    for ours, here in (
+        ("listen 80;", f"listen 127.0.0.1:{port};"),
+        ("prerender:8080", proxy.url.removeprefix("http://")),
+        ("/var/cache/nginx/", f"{folder}/"),
+    ):
+        assert ours in config
+        config = config.replace(ours, here)
+    async with measuring.nginx(folder, *pinned, http=config) as nginx:
+        yield Side(f"http://127.0.0.1:{port}", nginx.pid)
 
 
 @asynccontextmanager
@@ -91,10 +109,12 @@ async def measure(
                 server=NGINX_CACHED.format(origin=origin),
             )
         )
+        front = await stack.enter_async_context(in_front(folder, ours, *first))
         sides: dict[str, tuple[Side, str, str]] = {
             "snapshot, ours": (ours, UGLY, ""),
             "snapshot, nginx": (nginx, UGLY, ""),
             "snapshot, aiohttp": (aiohttp, UGLY, ""),
+            "snapshot, nginx in front": (front, UGLY, ""),
             "304, ours": (ours, UGLY, f"If-None-Match: {await _etag(ours)}"),
             "304, nginx": (nginx, UGLY, f"If-None-Match: {await _etag(nginx)}"),
         }
@@ -123,12 +143,12 @@ async def main(seconds: int, rounds: int, modules: Path | None) -> None:
     """Measure, and print the medians with their ratios."""
     measured = await measure(seconds, rounds, modules)
     print(f"{BODY_BYTES} bytes, {CONNECTIONS} connections, one process each; ratios to nginx")
-    print(f"{'':22}{'requests/s':>12}{'ratio':>7}{'CPU/request':>14}{'ratio':>7}")
+    print(f"{'':26}{'requests/s':>12}{'ratio':>7}{'CPU/request':>14}{'ratio':>7}")
     for name, values in measured.items():
         yardstick = measured[f"{name.partition(',')[0]}, nginx"]
         rate, cost = (median(values, what) for what in ("requests_per_second", "cpu_us"))
         print(
-            f"{name:22}{rate:12,.0f}{rate / median(yardstick, 'requests_per_second'):7.2f}"
+            f"{name:26}{rate:12,.0f}{rate / median(yardstick, 'requests_per_second'):7.2f}"
             f"{cost:11.1f} us{cost / median(yardstick, 'cpu_us'):7.2f}"
         )
 
