@@ -25,20 +25,25 @@ for (const [owner, method] of [[globalThis, "fetch"], [prototypeOf("XMLHttpReque
 watchPromise(prototypeOf("Response"), "arrayBuffer", "blob", "bytes", "formData", "json", "text");
 watchPromise(prototypeOf("Blob"), "arrayBuffer", "bytes", "text");
 watchPromise(prototypeOf("ReadableStreamDefaultReader"), "read");
-const streams = prototypeOf("ReadableStream");
 const { getPrototypeOf } = Object;
-let iterators;
-patch(streams, "values", (original) => function (...given) {
-  const iterator = original.apply(this, given);
-  // All have one prototype, which is to be had in this way only.
-  if (!iterators) watchPromise(iterators = getPrototypeOf(iterator), "next");
-  return iterator;
-});
-if (streams.values) {
-  Object.defineProperty(streams, Symbol.asyncIterator, {
-    configurable: true, writable: true, value: streams.values,
-  });
-}
+// The iterators of an interface share one prototype, which only an iterator leads to.
+const watchIterators = (owner, ordinary, ...methods) => {
+  let iterators;
+  for (const method of methods) {
+    patch(owner, method, (original) => function (...given) {
+      const iterator = original.apply(this, given);
+      if (!iterators) watchPromise(iterators = getPrototypeOf(iterator), "next");
+      return iterator;
+    });
+  }
+  if (owner?.[ordinary]) {
+    Object.defineProperty(owner, Symbol.asyncIterator, {
+      configurable: true, writable: true, value: owner[ordinary],
+    });
+  }
+};
+watchIterators(prototypeOf("ReadableStream"), "values", "values");
+watchIterators(prototypeOf("FileSystemDirectoryHandle"), "entries", "entries", "keys", "values");
 watchPromise(prototypeOf("CacheStorage"), "delete", "has", "keys", "match", "open");
 watchPromise(prototypeOf("Cache"), "add", "addAll", "delete", "keys", "match", "matchAll", "put");
 watchPromise(prototypeOf("ServiceWorkerContainer"), "register", "getRegistration", "getRegistrations");
@@ -70,6 +75,9 @@ watchPromise(prototypeOf("SubtleCrypto"), "decrypt", "deriveBits", "deriveKey", 
   "exportKey", "generateKey", "importKey", "sign", "unwrapKey", "verify", "wrapKey");
 watchPromise(globalThis.WebAssembly, "compile", "compileStreaming", "instantiate", "instantiateStreaming");
 watchPromise(prototypeOf("StorageManager"), "estimate", "getDirectory", "persist", "persisted");
+watchPromise(prototypeOf("StorageBucketManager"), "delete", "keys", "open");
+watchPromise(prototypeOf("StorageBucket"), "estimate", "expires", "getDirectory", "persist", "persisted",
+  "setExpires");
 watchPromise(prototypeOf("FontFace"), "load");
 watchPromise(prototypeOf("FontFaceSet"), "load");
 watchPromise(prototypeOf("HTMLImageElement"), "decode");
@@ -94,13 +102,24 @@ patch(prototypeOf("LockManager"), "request", (original) => function (lock, ...gi
 watchPromise(prototypeOf("FileSystemDirectoryHandle"), "getDirectoryHandle", "getFileHandle",
   "removeEntry", "resolve");
 watchPromise(prototypeOf("FileSystemFileHandle"), "createWritable", "getFile");
+watchPromise(prototypeOf("FileSystemHandle"), "isSameEntry", "queryPermission", "remove");
 watchPromise(prototypeOf("FileSystemWritableFileStream"), "close", "seek", "truncate", "write");
 watchPromise(prototypeOf("WritableStreamDefaultWriter"), "close", "write");
 watchPromise(prototypeOf("ReadableStream"), "pipeTo");
 watchPromise(prototypeOf("CookieStore"), "delete", "get", "getAll", "set");
-watchPromise(prototypeOf("Navigator"), "getBattery");
+watchPromise(prototypeOf("Navigator"), "getBattery", "getInstalledRelatedApps", "requestMediaKeySystemAccess");
+watchPromise(prototypeOf("CredentialsContainer"), "preventSilentAccess");
+watchPromise(globalThis.PublicKeyCredential, "getClientCapabilities", "isConditionalMediationAvailable",
+  "isUserVerifyingPlatformAuthenticatorAvailable");
+watchPromise(prototypeOf("GPU"), "requestAdapter");
+watchPromise(prototypeOf("GPUAdapter"), "requestDevice");
+watchPromise(prototypeOf("XRSystem"), "isSessionSupported");
+watchPromise(prototypeOf("Keyboard"), "getLayoutMap");
+for (const type of ["AudioDecoder", "AudioEncoder", "VideoDecoder", "VideoEncoder"]) {
+  watchPromise(globalThis[type], "isConfigSupported");
+}
 watchPromise(prototypeOf("NavigatorUAData"), "getHighEntropyValues");
-watchPromise(prototypeOf("MediaCapabilities"), "decodingInfo");
+watchPromise(prototypeOf("MediaCapabilities"), "decodingInfo", "encodingInfo");
 watchPromise(prototypeOf("Document"), "hasStorageAccess", "requestStorageAccess");
 watchPromise(prototypeOf("OfflineAudioContext"), "startRendering");
 watchPromise(prototypeOf("BaseAudioContext"), "decodeAudioData");
