@@ -106,14 +106,18 @@ def _fields_of(result: SnapshotResult) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> bytes:
-    """What caches have to know, which is the same for all that was kept in the same second."""
+    """What caches have to know, which is the same for all that was kept in the same second.
+
+    max-age is what is left of the TTL, without an Age field: caches by RFC 9111 (section 4.2.3) would
+    subtract the age once more, and nginx does not know it. The age is a parameter of Cache-Status.
+    """
     freshness = f"max-age={ttl}" if ttl > 0 else "no-cache"
     if how != "kept" and detail in UNUSABLE:
         freshness = "no-store"
+    shown_age = f"; age={age}" if how == "hit" else ""
     return (
         f"Cache-Control: {freshness}\r\n"
-        f"Cache-Status: {cache_status(how, stored, ttl, detail)}\r\n"
-        f"Age: {age}\r\n"
+        f"Cache-Status: {cache_status(how, stored, ttl, detail)}{shown_age}\r\n"
     ).encode()
 
 

@@ -23,9 +23,11 @@ from prerender.tools.work import Frontier, work_through
 from prerender.urls.addresses import is_ugly
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
-Outcome = Literal["rendered", "fresh", "renewed", "outdated", "not kept", "no proxy", "failed"]
+Outcome = Literal[
+    "rendered", "fresh", "renewed", "outdated", "not kept", "redirected", "no proxy", "failed"
+]
 # The last but one: an answer of somebody else, where no snapshot is.
-GOOD: tuple[Outcome, ...] = ("rendered", "fresh", "renewed", "outdated", "not kept")
+GOOD: tuple[Outcome, ...] = ("rendered", "fresh", "renewed", "outdated", "not kept", "redirected")
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 1.0
@@ -45,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What became of a page; ``reason`` if it failed."""
+    """What became of a page; ``reason`` if it failed, and where it redirects to."""
 
     url: str
     outcome: Outcome
@@ -162,6 +164,9 @@ class Warming:
         if warmed.outcome not in GOOD:
             self.totals.failures.append(warmed)
         self._told(warmed)
+        if answer is not None and warmed.outcome == "redirected":
+            page_there = self._page_of(led_to(job.url, answer))
+            return self._new([Job(page_there, depth=job.depth)] if page_there else [])
         if not job.depth or answer is None or not answer.is_html:
             return []
         page = await asyncio.to_thread(read_page, answer.body, job.url, answer.charset)
@@ -175,21 +180,19 @@ class Warming:
             return Warmed(job.url, "failed", "has no ugly URL"), None
         try:
             answer = await self._get(ugly)
-            outcome = _outcome(answer)
-            if outcome == "fresh" and job.lastmod is not None:
-                rendered = time.time() - float(answer.headers.get("Age", "0"))
-                if rendered < job.lastmod:
-                    outcome = "outdated"
-                    if self._purge is not None and await self._purge(job.url):
-                        answer = await self._get(ugly)
-                        outcome = "renewed"
+            outcome, age = _outcome(answer)
+            outdated = job.lastmod is not None and time.time() - age < job.lastmod
+            if outcome == "fresh" and outdated:
+                outcome = "outdated"
+                if self._purge is not None and await self._purge(job.url):
+                    answer = await self._get(ugly)
+                    outcome = "renewed"
         except FetchFailed as error:
             return Warmed(job.url, "failed", str(error)), None
+        if there := led_to(job.url, answer):
+            return Warmed(job.url, "redirected", f"to {there}"), answer
         if answer.status != 200:
-            reason = f"status {answer.status}"
-            if target := led_to(job.url, answer):
-                reason += f" to {target}"
-            return Warmed(job.url, "failed", reason), answer
+            return Warmed(job.url, "failed", f"status {answer.status}"), answer
         reason = "the answer is not a proxy's snapshot" if outcome == "no proxy" else ""
         return Warmed(job.url, outcome, reason), answer
 
@@ -214,13 +217,14 @@ class Warming:
         raise AssertionError("the last attempt returns or raises")
 
 
-def _outcome(answer: Fetched) -> Outcome:
-    """What Cache-Status tells (RFC 9211)."""
+def _outcome(answer: Fetched) -> tuple[Outcome, float]:
+    """What Cache-Status tells (RFC 9211), and the age of a snapshot in seconds."""
     for member in ",".join(answer.headers.getall("Cache-Status", ())).split(","):
         name, *parameters = (part.strip() for part in member.split(";"))
         if name == CACHE_NAME:
             if "hit" in parameters:
-                return "fresh"
+                ages = [part.removeprefix("age=") for part in parameters if part.startswith("age=")]
+                return "fresh", float(ages[0]) if ages and ages[0].isdecimal() else 0.0
             collapsed = "collapsed" in parameters
-            return "rendered" if "stored" in parameters or collapsed else "not kept"
-    return "no proxy"
+            return "rendered" if "stored" in parameters or collapsed else "not kept", 0.0
+    return "no proxy", 0.0

@@ -417,7 +417,7 @@ except HelmError as error:
 
 
 def helm(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HELM, CHART, json.dumps(NEEDED | values)]
+    command = [sys.executable, "-c", HELM, str(CHART), json.dumps(NEEDED | values)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

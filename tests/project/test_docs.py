@@ -147,10 +147,12 @@ class Reader:
 
     where: dict[str, str]
     environment: dict[str, str]
+    # What stands for /tmp: several test runs may be at it on one machine.
+    folder: Path
 
     async def run(self, command: str) -> str:
         """What a command prints; it has to succeed."""
-        changed = command
+        changed = command.replace("/tmp/", f"{self.folder}/")
         for name, address in self.where.items():
             changed = changed.replace(name, address)
         process = await asyncio.create_subprocess_exec(
@@ -160,10 +162,10 @@ class Reader:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(110):
             out, err = await process.communicate()
         assert process.returncode == 0, f"{changed}\n{out.decode()}\n{err.decode()}"
-        return out.decode().replace("\r\n", "\n")
+        return out.decode().replace("\r\n", "\n").replace(f"{self.folder}/", "/tmp/")
 
 
 @pytest.fixture
@@ -209,8 +211,12 @@ async def reader(
             "PRERENDER_ORIGIN_URL": shop.url,
             # Those of the proxy are taken.
             "PRERENDER_SERVER_PORT": "0",
+            # The machine may be slow.
+            "PRERENDER_RENDER_TIMEOUT": "60",
         }
-        yield Reader(where, environment)
+        folder = tmp_path / "written"
+        folder.mkdir()
+        yield Reader(where, environment, folder)
 
 
 def pages_with_commands() -> list[str]:

@@ -1,8 +1,10 @@
 """What of a page is in its snapshot, and in what form."""
 
 import re
+from html import unescape
 
 from aiohttp import web
+from lxml import html
 
 from tests.conftest import Overrides, StartOrigin, StartProxy, pages
 
@@ -70,6 +72,27 @@ async def test_document(start_origin: StartOrigin, start_proxy: StartProxy) -> N
         'name="fragment"',
     ):
         assert absent not in text
+
+
+async def test_documents_in_attributes(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    framed = (
+        "<style id=s></style><p id=p>before</p><a href='/?_escaped_fragment_=a'>x</a>"
+        "<script>p.textContent = 'after &amp; more'; s.sheet.insertRule('p { color: red }')</script>"
+    ).replace('"', "&quot;")
+    page = f"""<p>page</p><iframe id="open" srcdoc="{framed}"></iframe>
+      <iframe id="nested" srcdoc="<iframe srcdoc='<script>1</script><i>deep</i>'></iframe>"></iframe>
+      <iframe id="hidden" sandbox="allow-scripts" srcdoc="{framed}"></iframe>"""
+    tree = html.fromstring(await _snapshot(start_origin, start_proxy, page))
+    documents = {one.get("id"): one.get("srcdoc") for one in tree.iter("iframe")}
+    assert '<p id="p">after &amp; more</p>' in documents["open"]
+    assert "p { color: red; }" in documents["open"]
+    assert '<p id="p">before</p>' in documents["hidden"]
+    assert "<i>deep</i>" in unescape(documents["nested"])
+    for document in documents.values():
+        assert "script" not in document
+        assert "_escaped_fragment_" not in document
+    assert 'href="/#!a"' in documents["open"]
+    assert 'href="/#!a"' in documents["hidden"]
 
 
 async def test_styles_that_are_in_no_text(

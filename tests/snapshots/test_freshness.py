@@ -378,7 +378,7 @@ async def test_stale_in_the_whole_proxy(start_origin: StartOrigin, start_proxy: 
         ):
             pass
     status = answer.headers["Cache-Status"]
-    assert re.fullmatch(r"prerender; hit; ttl=-\d+; detail=stale", status)
+    assert re.fullmatch(r"prerender; hit; ttl=-\d+; detail=stale; age=\d+", status)
     assert answer.headers["Cache-Control"] == "no-cache"
     assert answer.body == first.body
     async with asyncio.timeout(10):

@@ -86,7 +86,7 @@ async def test_pages_that_have_shrunk(start_origin: StartOrigin, start_proxy: St
     # Until it is looked at again, what was kept is shown at once.
     again = await proxy.crawl("/")
     status = again.headers["Cache-Status"]
-    assert re.fullmatch(r"prerender; hit; ttl=-\d+; detail=stale-if-error", status)
+    assert re.fullmatch(r"prerender; hit; ttl=-\d+; detail=stale-if-error; age=\d+", status)
     assert again.headers["Cache-Control"] == "no-cache"
 
 

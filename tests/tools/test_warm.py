@@ -71,6 +71,29 @@ async def test_a_list_from_standard_input(site: Site, proxy: Proxy) -> None:
     assert told["outcomes"] == {"rendered": 3}
 
 
+async def test_redirects_are_followed(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    """With the state of the page, on the site only, and not in a circle."""
+
+    def to(location: str) -> web.Response:
+        return web.Response(status=301, headers={"Location": location})
+
+    content: dict[str, str | web.Response] = {
+        "/old": to("/new"),
+        "/new": PAGE,
+        "/away": to("https://elsewhere.example/"),
+        "/a": to("/b"),
+        "/b": to("/a"),
+    }
+    site = await pages(start_origin, content)
+    proxy = await start_proxy(site.url)
+    listed = "".join(f"{site.url}/{page}\n" for page in ("old#!x", "old#!y", "away", "a"))
+    told = await warmed("-", "--via", proxy.url, stdin=listed.encode())
+    assert told["outcomes"] == {"redirected": 5, "rendered": 2}
+    for state in "xy":
+        answer = await proxy.crawl(f"/new#!{state}")
+        assert answer.headers["Cache-Status"].startswith("prerender; hit")
+
+
 async def test_links_are_followed_to_a_depth(site: Site, proxy: Proxy) -> None:
     told = await warmed(f"{site.url}/#!", "--via", proxy.url, "--follow", "2")
     assert told["outcomes"] == {"rendered": 1 + 2 + 4}
@@ -157,7 +180,7 @@ async def test_no_more_at_once_and_no_more_a_second_than_was_said(
         await asyncio.sleep(0.05)
         running -= 1
         assert request.headers["Host"] == "shop.example"
-        headers = {"Cache-Status": "prerender; hit", "Age": "0", "Date": formatdate(usegmt=True)}
+        headers = {"Cache-Status": "prerender; hit; age=0", "Date": formatdate(usegmt=True)}
         return web.Response(headers=headers, text="<p>", content_type="text/html")
 
     application.router.add_get("/", answer)

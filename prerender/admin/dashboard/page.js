@@ -146,7 +146,7 @@ function rendered(render) {
 }
 
 function response(snapshot) {
-  return card("Response", { id: "response", note: "The headers that crawlers get, without those of a single response (Age, Cache-Status, Date)." },
+  return card("Response", { id: "response", note: "The headers that crawlers get, without those of a single response (Cache-Status, Date)." },
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Response headers" },
       h("table", { class: "fields" }, h("tbody", {},
         h("tr", {}, h("th", { scope: "row" }, "Status"), h("td", {}, statusPill(snapshot.status))),

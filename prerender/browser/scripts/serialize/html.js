@@ -41,7 +41,23 @@ const copyState = (from, to) => {
     case "option":
       setAttribute(to, "selected", from.selected);
       break;
+    case "iframe":
+      to.setAttribute("srcdoc", frameText(from));
+      break;
   }
+};
+
+// What a frame shows whose document stands in its attribute; what stands there if a sandbox hides the rest.
+const frameText = (frame) => {
+  const shown = frame.contentDocument;
+  const live = shown?.URL === "about:srcdoc" ? shown.documentElement : null;
+  const root = live ? inert.importNode(live, true)
+    : new DOMParser().parseFromString(frame.srcdoc, "text/html").documentElement;
+  if (live) complete(live, root);
+  clean(root);
+  asParsed(root);
+  if (root.outerHTML.includes(TOKEN)) prettify(root);
+  return root.outerHTML;
 };
 
 const picture = (canvas) => {
@@ -57,7 +73,7 @@ const picture = (canvas) => {
 // Original and copy have the same shape, so the n-th element of one is the n-th of the other. Of most
 // elements nothing is asked but whether they have a shadow root, and nothing of their copies: each that
 // is touched costs.
-const stateful = "style, link[rel~='stylesheet' i], input, textarea, canvas, option";
+const stateful = "style, link[rel~='stylesheet' i], input, textarea, canvas, option, iframe[srcdoc]";
 const shadowRoots = [];
 const complete = (original, copy) => {
   const from = original.querySelectorAll("*");
