@@ -48,6 +48,12 @@ OTHERS = {
     "adopted for print": f"{STYLE}<script>const s = new CSSStyleSheet({{media: 'print'}});"
     "s.replaceSync('p { color: red }'); document.adoptedStyleSheets = [s]</script>",
     "an alternative left alone": BESIDE,
+    "an alternative switched on": f"{BESIDE}<script>onload = () => {{"
+    "l.disabled = true; l.disabled = false; }</script>",
+    "one of two alternatives": "<link rel='alternate stylesheet' title=a href=/d/a.css>"
+    "<link id=l rel='alternate stylesheet' title=b href='data:text/css,p%7Bcolor:red%7D'>"
+    "<link rel=stylesheet title=c href='data:text/css,p%7Bcolor:lime%7D'>"
+    "<script>onload = () => { l.disabled = true; l.disabled = false; }</script>",
     "a link switched off": f"{LINK}<script>onload = () => {{ l.disabled = true; }}</script>",
     "for print": f"<style media=print>{SHEET}</style>",
     "imported": "<style>@import '/d/a.css'; p { margin: 1px }</style>",

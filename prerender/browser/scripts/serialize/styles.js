@@ -43,6 +43,19 @@ const moved = (css, base) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole,
   return `url("${own ? url.href.slice(url.origin.length) : url.href}")`;
 });
 
+// An alternative sheet that a script has switched on looks like all others: only a rule in it can tell.
+const applies = (sheet) => {
+  const place = sheet.cssRules.length;
+  sheet.insertRule(":root { --prerender-applies: 1 }", place);
+  const found = getComputedStyle(document.documentElement).getPropertyValue("--prerender-applies");
+  sheet.deleteRule(place);
+  return found !== "";
+};
+const isSwitchedOn = (link) => {
+  if (!link.title || !link.relList?.contains("alternate")) return false;
+  try { return applies(link.sheet); } catch { return false; /* of another origin */ }
+};
+
 // Whether a sheet applies may have been decided by script too.
 const copySheetState = (from, to) => {
   const { sheet } = from;
@@ -50,6 +63,10 @@ const copySheetState = (from, to) => {
   const { mediaText } = sheet.media;
   if (matchMedia(from.media || "all").media !== (mediaText || "all")) to.setAttribute("media", mediaText);
   if (sheet.disabled) to.setAttribute("media", "not all");
+  if (isSwitchedOn(from)) {
+    to.setAttribute("rel", "stylesheet");
+    to.removeAttribute("title");
+  }
   const rules = from.localName === "link" ? touched.get(from) : null;
   if (typeof rules === "string") to.replaceWith(styleOf(moved(rules, from.href), sheet));
 };
