@@ -23,13 +23,13 @@ from prerender.browser.processes import Watch, survey
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.gateway import Gateway
 
-_NAMES = (
-    "chromium-headless-shell",
-    "chrome-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome-stable",
-    "google-chrome",
+_NAMES = ("chromium-headless-shell", "chrome-headless-shell")
+# How the headless shell names itself. A full Chrome, headless or not, is "Chrome". It accepts a tab
+# with frame control, ignores that, and draws frames when it likes.
+_PRODUCT = "HeadlessChrome/"
+INSTALL = (
+    "install chromium-headless-shell (Debian) or chrome-headless-shell (Chrome for Testing: "
+    "npx @puppeteer/browsers install chrome-headless-shell@stable), or set [browser] path to it"
 )
 _PROFILE = "prerender-chromium-"
 _START_SECONDS = 20.0
@@ -90,6 +90,12 @@ _FLAGS = (
     "--no-pings",
     "--no-proxy-server",
     "--password-store=basic",
+    # A frame is complete when it has been made: what the page's scripts are told of is done.
+    "--run-all-compositor-stages-before-draw",
+    # Animations and scrolling go by the frames too, and images are decoded before they are drawn.
+    "--disable-threaded-animation",
+    "--disable-threaded-scrolling",
+    "--disable-checker-imaging",
     # A new tab is in the process that its context has already.
     "--renderer-process-limit=1",
     # WebRTC would open sockets of its own, past the gateway.
@@ -117,9 +123,7 @@ def find(path: str = "") -> str:
             return found
     if path:
         raise CannotStart(f"{path}: is not a program that can be run ([browser] path)")
-    raise CannotStart(
-        f"no Chromium found: install one of {', '.join(_NAMES)}, or set [browser] path"
-    )
+    raise CannotStart(f"no headless Chromium found: {INSTALL}")
 
 
 def version(program: str) -> str:
@@ -365,6 +369,7 @@ async def _answered(
 ) -> None:
     """Wait for the first answer of a browser. Raises CannotStart or BrowserGone if there is none."""
     try:
+        version = await devtools.call("Browser.getVersion", seconds)
         await devtools.call("Target.setDiscoverTargets", seconds, discover=True)
     except BrowserGone:
         if not devtools.closed.is_set():
@@ -373,6 +378,8 @@ async def _answered(
         # 0 and what is told of signals are the end of a browser that had begun to work.
         told = CannotStart if 0 < status < 128 else BrowserGone
         raise told(f"exit status {status}") from None
+    if not version["product"].startswith(_PRODUCT):
+        raise CannotStart(f"{version['product']} is a full Chrome, not a headless shell: {INSTALL}")
 
 
 async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:

@@ -4,8 +4,8 @@ While it stands still, none of the page's timers run; while it runs, they fire a
 allows. It runs for budgets, one after the other: Chromium never forgets a budget, so one that was
 left unfinished has to be run to its end before the next is given.
 
-The page's Date goes with this clock: behind the real one while the page is idle, ahead of it after
-long timers. It can be set ahead, but not back.
+The page's Date goes with this clock: behind the real one after a wait for the network, ahead of it
+after long timers. It can be set ahead, but not back.
 """
 
 import asyncio
@@ -18,10 +18,9 @@ from prerender.browser.devtools import Session
 TASK_STARVATION_COUNT = 10_000
 # Answered only when the page's thread is free; the caller's deadline bounds it.
 _NO_DEADLINE_SECONDS = 3600.0
-# The compositor goes by this clock too, but its deadlines are real: it makes no frames for a page
-# whose clock is behind the real one. So the clock is kept this much ahead of it.
+# So much is the clock ahead of the real one when a render begins. The browser says when a navigation
+# began, by the real clock: if that lay in the page's future, loading would seem to have taken no time.
 _LEAST_LEAD_SECONDS = 0.02
-_CATCH_UP_SECONDS = 0.05
 
 
 class VirtualClock:
@@ -31,6 +30,7 @@ class VirtualClock:
         self._session: Session
         self._budget: asyncio.Future[None] | None = None
         self._first_start = 0.0
+        self._base_ms = 0.0
         self._granted_seconds = 0.0
 
     def attach(self, session: Session) -> None:
@@ -39,16 +39,16 @@ class VirtualClock:
         session.on("Emulation.virtualTimeBudgetExpired", self._expired)
 
     @property
-    def _behind_seconds(self) -> float:
-        """What the clock lacks of the lead that it should have."""
-        return max(0.0, _LEAST_LEAD_SECONDS - self.lead_seconds) if self._first_start else 0.0
-
-    @property
     def lead_seconds(self) -> float:
         """Seconds that the page's clock is ahead of the real one; negative when it is behind."""
         if not self._first_start:
             return 0.0
         return self._granted_seconds - (time.monotonic() - self._first_start)
+
+    @property
+    def ticks(self) -> float:
+        """The page's time, in milliseconds of the machine's uptime, as frames have it."""
+        return self._base_ms + self._granted_seconds * 1000
 
     async def start(
         self, milliseconds: float, *, wait_for_network: bool = False
@@ -56,21 +56,14 @@ class VirtualClock:
         """Run for a budget of virtual milliseconds; the future is done when it is used up.
 
         With ``wait_for_network`` the clock stands still while a request of the page is unanswered.
-        Real time that has passed meanwhile is given on top, without waiting for anything.
         """
-        # Not a second time after a catch-up: what that took in a busy page is no reason for another.
-        lag = 0.0 if await self.catch_up() else self._behind_seconds
-        return await self._grant(milliseconds + lag * 1000, wait_for_network=wait_for_network)
-
-    async def _grant(self, milliseconds: float, *, wait_for_network: bool) -> asyncio.Future[None]:
         assert self._budget is None or self._budget.done()
         assert milliseconds >= 0, "a budget below 0 never ends"
         self._first_start = self._first_start or time.monotonic()
         self._granted_seconds += milliseconds / 1000
         self._budget = self._session.future("a budget of virtual time")
-        await self._set_policy(
-            "pauseIfNetworkFetchesPending" if wait_for_network else "advance", budget=milliseconds
-        )
+        policy = "pauseIfNetworkFetchesPending" if wait_for_network else "advance"
+        self._base_ms = await self._set_policy(policy, budget=milliseconds)
         return self._budget
 
     async def advance(self) -> None:
@@ -88,22 +81,22 @@ class VirtualClock:
             await self.advance()
             await self._budget
 
-    async def catch_up(self) -> bool:
-        """Bring the clock up to the real time if it is well behind; whether it was."""
-        behind = self._behind_seconds
-        if behind <= _CATCH_UP_SECONDS:
-            return False
-        await (await self._grant(behind * 1000, wait_for_network=False))
-        return True
+    async def catch_up(self) -> None:
+        """Bring the clock up to the real time. For a page that has not been opened yet."""
+        behind = _LEAST_LEAD_SECONDS - self.lead_seconds
+        if self._first_start and behind > 0:
+            await (await self.start(behind * 1000))
 
-    async def _set_policy(self, policy: str, **more: Any) -> None:
-        await self._session.call(
+    async def _set_policy(self, policy: str, **more: Any) -> float:
+        answer = await self._session.call(
             "Emulation.setVirtualTimePolicy",
             _NO_DEADLINE_SECONDS,
             policy=policy,
             maxVirtualTimeTaskStarvationCount=TASK_STARVATION_COUNT,
             **more,
         )
+        base: float = answer["virtualTimeTicksBase"]
+        return base
 
     def _expired(self, _: dict[str, Any]) -> None:
         if self._budget is not None and not self._budget.done():

@@ -86,6 +86,7 @@ class Context:
             browserContextId=self._id,
             width=DESKTOP.width,
             height=DESKTOP.height,
+            enableBeginFrameControl=True,
         )
         target_id: str = target["targetId"]
         session = await self.devtools.attach(target_id)

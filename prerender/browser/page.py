@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import json
 import time
-from base64 import b64decode
 from importlib.resources import files
 from typing import Any
 
@@ -17,9 +16,10 @@ import structlog
 from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.context import BLANK, Context
-from prerender.browser.device import become, user_agent_override, window_of
+from prerender.browser.device import DESKTOP, Window, become, user_agent_override, window_of
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
 from prerender.browser.fair_share import FLOOD, MOST_FRAMES
+from prerender.browser.frames import Frames
 from prerender.browser.rendered import (
     Departed,
     Rendered,
@@ -68,12 +68,13 @@ class Page:
         self._session = session
         self._target_id = target_id
         self._clock = context.clock
+        self._frames = Frames(session, context.clock, context.devtools.drawing)
         self._departure: asyncio.Future[str] | None = None
         self._url = ""
         self._reloads = 0
         self._visit: Visit | None = None
         self._free_at = 0.0
-        self._frames = 0
+        self._inner_frames = 0
         self._over_limit = ""
         self.number = next(_numbers)
         self.broken = False
@@ -155,7 +156,7 @@ class Page:
         self._departure = asyncio.get_running_loop().create_future()
         partial = False
         window = window_of(variant)
-        settler = Settler(self._session, self._clock, visit, budget, patience, window=window)
+        settler = self._settler(visit, budget, patience, window)
         try:
             async with asyncio.timeout(timeout):
                 await self._become(variant)
@@ -227,23 +228,20 @@ class Page:
         if not scripts:
             await session.call("Emulation.setScriptExecutionDisabled", value=True)
         frame_id = await self._navigate(url, COMMAND_SECONDS)
-        await self._settle(Settler(session, self._clock, visit, budget, patience, window=window))
+        await self._settle(self._settler(visit, budget, patience, window))
         metrics = await session.call("Page.getLayoutMetrics")
         height = height or int(metrics["cssContentSize"]["height"])
         height = min(max(height, window.height // 4), HIGHEST_PICTURE)
         # As high as the picture, so that what loads when it is seen is seen.
         await session.call("Emulation.setDeviceMetricsOverride", **window.metrics(height))
+        await self._frames.make(drawn=True)
         await (await self._clock.start(SHOWN_MS, wait_for_network=True))
-        picture = await session.call(
-            "Page.captureScreenshot",
-            format="png",
-            clip={"x": 0, "y": 0, "width": window.width, "height": height, "scale": 1},
-        )
+        picture = await self._frames.picture()
         world = await self._world(frame_id)
         status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
         if status not in PAGE_STATUSES:
             raise RenderError(f"{url}: shows a document with status {status}")
-        return Screenshot(b64decode(picture["data"]), str(text), await self.announced())
+        return Screenshot(picture, str(text), await self.announced())
 
     async def listen(
         self, url: str, visit: Visit, *, timeout: float, budget: float, patience: float
@@ -260,7 +258,7 @@ class Page:
                 await self._clock.catch_up()
                 await session.call("Emulation.setScriptExecutionDisabled", value=True)
                 await self._navigate(url, COMMAND_SECONDS)
-                await self._settle(Settler(session, self._clock, visit, budget, patience))
+                await self._settle(self._settler(visit, budget, patience, DESKTOP))
                 return await self.announced()
         except TimeoutError:
             self.broken = True
@@ -286,6 +284,9 @@ class Page:
             raise RenderError(f"{url}: {error}")
         frame_id: str = answer["frameId"]
         return frame_id
+
+    def _settler(self, visit: Visit, budget: float, patience: float, window: Window) -> Settler:
+        return Settler(self._session, self._frames, visit, budget, patience, window=window)
 
     async def _settle(self, settler: Settler) -> Settled:
         """Wait until the page has settled or has left for another document."""
@@ -383,6 +384,7 @@ class Page:
 
     async def _leave(self) -> None:
         """Close the tab, and wait until it is gone. None of its scripts runs any more."""
+        await self._frames.finish()
         await self._session.call("Emulation.setScriptExecutionDisabled", value=True)
         if self._clock.has_budget:
             await self._session.call("Page.navigate", url=BLANK)
@@ -393,6 +395,7 @@ class Page:
     async def close(self) -> None:
         """Close the page with its context. Errors do not matter: it may be gone already."""
         self.kill()
+        await self._frames.end()
         await self.context.close()
 
     def _crashed(self, _: dict[str, Any]) -> None:
@@ -420,8 +423,8 @@ class Page:
             self.context.process.kill()
 
     def _frame_attached(self, _: dict[str, Any]) -> None:
-        self._frames += 1
-        if self._frames > MOST_FRAMES:
+        self._inner_frames += 1
+        if self._inner_frames > MOST_FRAMES:
             # At once: what waits in the browser to be done for the page is dropped with it.
             self._end(f"more than {MOST_FRAMES} frames")
 

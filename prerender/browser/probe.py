@@ -21,6 +21,7 @@ _PARTS = (
     "dialogs",
     "console",
     "layout",
+    "animations",
     "shadow",
     "sheets",
     "document",
@@ -57,6 +58,8 @@ class State:
     frames: int
     working: int
     layout: int
+    drawn: int
+    watched: int
     talking: int
     foreign: int
     activity: int

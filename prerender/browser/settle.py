@@ -5,6 +5,9 @@ network. It is granted in slices; between slices the probe (probe.py) tells what
 that virtual time does not see. Work outside the page's thread (workers, databases, sockets) takes real
 time, so while there is some the two clocks go side by side.
 
+The browser makes no frame by itself. One is asked for when the probe tells of something that a frame
+would tell the page: an observer of layout, an animation, what loads when it is seen.
+
 What never ends must not hold the page: event streams, requests that have been silent for long,
 intervals and animation loops, sockets that do not speak.
 """
@@ -15,16 +18,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prerender.browser import probe
-from prerender.browser.clock import VirtualClock
 from prerender.browser.device import DESKTOP, Window
 from prerender.browser.devtools import CommandFailed, Session
+from prerender.browser.frames import Frames
 from prerender.browser.probe import State
 from prerender.gateway.visit import Visit
 
 NOTHING_PENDING = "nothing pending"
 FIRST_SLICE_MS = 100.0
-CONFIRMING_SLICE_MS = 1.0
-SHORTEST_SLICE_MS = 16.0
+# Chromium sets the clock 10 ms ahead with each answer from the network, before the page hears of it.
+CONFIRMING_SLICE_MS = 25.0
+FRAME_MS = SHORTEST_SLICE_MS = 16.0
 LONGEST_SLICE_MS = 4000.0
 # After so many slices for short timers that changed nothing, more is granted than the next one needs.
 POLLING_SLICES = 10
@@ -33,13 +37,11 @@ TURN_SECONDS = 0.01
 # A turn takes about 15 ms. What it takes beyond this much, when no request holds the clock, the machine
 # was busy with other things, and what is waited for had to wait too: that time does not count.
 MOST_TURN_SECONDS = 0.03
-# How long something may be silent before it no longer counts: work in a worker, a database or a
-# socket, and a real frame (which comes after 16 ms if the CPU is free).
+# How long something may be silent before it no longer counts: work in a worker, a database or a socket.
 WORK_PATIENCE_SECONDS = 3.0
 # Work that goes on and on: so long if nothing of it is seen in the page, so long in all.
 FRUITLESS_SECONDS = 2.5
 WORK_AT_MOST_SECONDS = 8.0
-LAYOUT_PATIENCE_SECONDS = 1.0
 # A page that fetches without end is at work in vain at some time; a page whose data has not come after
 # so long waits for a slow server, which is another thing.
 SLOW_DATA_SECONDS = 1.0
@@ -106,7 +108,7 @@ class Settler:
     def __init__(
         self,
         session: Session,
-        clock: VirtualClock,
+        frames: Frames,
         visit: Visit,
         budget_seconds: float,
         patience_seconds: float,
@@ -114,7 +116,8 @@ class Settler:
         window: Window = DESKTOP,
     ) -> None:
         self._session = session
-        self._clock = clock
+        self._clock = frames.clock
+        self._frames = frames
         self._visit = visit
         self._budget_left_ms = budget_seconds * 1000
         self._patience_seconds = patience_seconds
@@ -122,12 +125,12 @@ class Settler:
         self._slices = 0
         self._started = time.monotonic()
         self._waits_for_network = True
+        self._turn_seconds = TURN_SECONDS
         self._lost_seconds = 0.0
         self._dear_seconds = 0.0
         self._fruitless = _Patience(self._waited)
         self._working_since = 0.0
         self._work = _Patience(self._waited)
-        self._layout = _Patience(self._waited)
         self._delivery = _Patience(self._waited)
         self._loops = _Patience(lambda: self._dear_seconds)
         self._looping_since = 0.0
@@ -145,7 +148,7 @@ class Settler:
         """Grant slices of virtual time until nothing worth waiting for is pending."""
         slice_ms = FIRST_SLICE_MS
         while True:
-            state = await self._run(min(slice_ms, self._budget_left_ms))
+            state = await self._run(min(slice_ms, self._budget_left_ms), watching=True)
             before = self._progress(state)
             if self._finished(state):
                 # What began just when the slice ended, it did not wait for: a short one tells.
@@ -162,22 +165,44 @@ class Settler:
             else:
                 return self._settled(reason)
 
-    async def _run(self, slice_ms: float) -> State | None:
-        """Use up a slice of the budget, then wait for work that needs real time."""
+    async def _run(self, slice_ms: float, *, watching: bool = False) -> State | None:
+        """Use up a slice of the budget, with the frames that are waited for, and wait for work that
+        needs real time.
+
+        ``watching``: what is watched may have changed.
+        """
         await self._grant(slice_ms)
         self._budget_left_ms -= slice_ms
         state = await self._ask()
-        counted = TURN_SECONDS
-        while state and state.ready is not True and self._is_working(state):
-            started, asked = time.monotonic(), self._visit.requests
-            await asyncio.sleep(TURN_SECONDS)
-            # Real time is what this waits for, so it does not use up the page's budget.
-            await self._grant(counted * 1000)
-            state = await self._ask()
-            took = time.monotonic() - started
-            counted = min(took, MOST_TURN_SECONDS)
-            if not self._clock_was_held(asked):
-                self._lost_seconds += took - counted
+        if state and watching and state.watched:
+            state = await self._frame(state)
+        while state and state.ready is not True:
+            if state.layout and self._budget_left_ms > 0:
+                state = await self._frame(state)
+            elif self._is_working(state):
+                state = await self._turn()
+            else:
+                break
+        return state
+
+    async def _frame(self, state: State) -> State | None:
+        """Have a frame made, and the tasks done that it has posted."""
+        await self._frames.make(drawn=state.drawn > 0)
+        await self._grant(FRAME_MS)
+        self._budget_left_ms = max(0.0, self._budget_left_ms - FRAME_MS)
+        return await self._ask()
+
+    async def _turn(self) -> State | None:
+        """A moment of real time, and as much virtual time."""
+        started, asked = time.monotonic(), self._visit.requests
+        await asyncio.sleep(TURN_SECONDS)
+        # Real time is what this waits for, so it does not use up the page's budget.
+        await self._grant(self._turn_seconds * 1000)
+        state = await self._ask()
+        took = time.monotonic() - started
+        self._turn_seconds = min(took, MOST_TURN_SECONDS)
+        if not self._clock_was_held(asked):
+            self._lost_seconds += took - self._turn_seconds
         return state
 
     def _clock_was_held(self, asked: int) -> bool:
@@ -226,6 +251,8 @@ class Settler:
         await self._session.call(
             "Emulation.setDeviceMetricsOverride", **self._window.metrics(height)
         )
+        # Until there has been one, the window cannot be resized again.
+        await self._frames.make()
 
     def _next_slice(self, last_ms: float, state: State | None) -> float:
         """Twice the last slice, but not further than the last timer: what is not needed of virtual
@@ -266,10 +293,7 @@ class Settler:
         silent = self._work.idle_seconds(state.activity)
         if state.working and silent < WORK_PATIENCE_SECONDS:
             return True
-        if state.talking and silent < TALK_PATIENCE_SECONDS:
-            return True
-        idle = self._layout.idle_seconds((state.activity, state.layout))
-        return bool(state.layout) and idle < LAYOUT_PATIENCE_SECONDS
+        return bool(state.talking) and silent < TALK_PATIENCE_SECONDS
 
     def _is_delivering(self) -> bool:
         """Whether an answer may be on its way to a page whose clock does not wait for it."""

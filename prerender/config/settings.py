@@ -343,7 +343,9 @@ class Browser(_Section):
     """Headless Chromium."""
 
     path: str = Field(
-        "", description="Path of the Chromium executable. Empty: searched under its usual names."
+        "",
+        description="Path of the headless shell of Chromium. Empty: chromium-headless-shell or "
+        "chrome-headless-shell in PATH. A full Chrome does not serve.",
     )
     pages: Annotated[int | Literal["auto"], whole_number(1, 256, word="auto")] = Field(
         "auto",

@@ -240,8 +240,7 @@ def _browser(settings: Settings) -> list[Line]:
         program = chromium.find(settings.browser.path)
         version = chromium.version(program)
     except PrerenderError as error:
-        remedy = "install chromium-headless-shell (Debian), or set [browser] path"
-        return [Line("browser", "problem", str(error), remedy)]
+        return [Line("browser", "problem", str(error), chromium.INSTALL)]
     lines.append(Line("browser", "ok", f"{program}: {version}"))
     wanted, problem = settings.browser.sandbox, chromium.sandbox_problem()
     if wanted == "off":

@@ -14,7 +14,6 @@ import struct
 import subprocess
 import tempfile
 import time
-from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -28,10 +27,12 @@ from yarl import URL
 
 from prerender import rendering
 from prerender.browser import chromium, guardian
-from prerender.browser.chromium import Chromium
+from prerender.browser.chromium import CannotStart, Chromium
+from prerender.browser.clock import VirtualClock
 from prerender.browser.context import BLANK, NOWHERE, STORAGE
 from prerender.browser.device import user_agent_override
 from prerender.browser.devtools import CommandFailed, Session
+from prerender.browser.frames import Frames
 from prerender.errors import BrowserGone
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
@@ -212,6 +213,22 @@ async def test_programs_that_are_no_browser(
     await processes.all_gone(started, folder)
 
 
+_FULL_CHROME = """#!/usr/bin/env python3
+import json, os
+while asked := os.read(3, 65536):
+    for text in asked.split(b"\\0")[:-1]:
+        answer = {"id": json.loads(text)["id"], "result": {"product": "Chrome/156.0.8078.79"}}
+        os.write(4, json.dumps(answer).encode() + b"\\0")
+"""
+
+
+async def test_a_full_chrome(gateway: Gateway, folder: Path) -> None:
+    """It would draw as it likes, and ignore that it is asked not to."""
+    program = _program(folder, _FULL_CHROME)
+    with pytest.raises(CannotStart, match=r"Chrome/156.* a full Chrome.* install chromium-head"):
+        await Chromium.launch(program, gateway, sandbox=False)
+
+
 async def test_a_program_that_cannot_be_started(
     gateway: Gateway, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,9 +249,12 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert chromium.find(plain) == plain
     monkeypatch.setenv("PATH", str(tmp_path))
     assert chromium.find("browser") == plain
-    with pytest.raises(BrowserGone, match="no Chromium found: install one of chromium-headless"):
+    with pytest.raises(BrowserGone, match="no headless Chromium found: install chromium-"):
         chromium.find()
-    for name in ("chromium", "chromium-headless-shell"):
+    (tmp_path / "google-chrome").symlink_to(plain)
+    with pytest.raises(BrowserGone, match="no headless Chromium found"):
+        chromium.find()
+    for name in ("chrome-headless-shell", "chromium-headless-shell"):
         (tmp_path / name).symlink_to(plain)
         assert chromium.find() == str(tmp_path / name)
 
@@ -329,9 +349,13 @@ class Opened:
             browserContextId=self.context_id,
             width=1280,
             height=1024,
+            enableBeginFrameControl=True,
         )
         self.target_id = target["targetId"]
         self.session = await devtools.attach(self.target_id)
+        self.clock = VirtualClock()
+        self.clock.attach(self.session)
+        self.frames = Frames(self.session, self.clock, devtools.drawing)
         await self.session.call("Page.enable")
         version = await devtools.call("Browser.getVersion")
         override = user_agent_override(version["userAgent"], NUMBER)
@@ -376,11 +400,64 @@ async def test_contract_pictures(page: Opened) -> None:
     metrics = await page.session.call("Page.getLayoutMetrics")
     assert metrics["cssContentSize"]["height"] == 3000
     assert await page.session.evaluate("document.title") == ""
-    clip = {"x": 0, "y": 0, "width": 40, "height": 50, "scale": 1}
-    picture = await page.session.call("Page.captureScreenshot", format="png", clip=clip)
-    png = b64decode(picture["data"])
+    metrics = {"width": 40, "height": 50, "deviceScaleFactor": 1, "mobile": False}
+    await page.session.call("Emulation.setDeviceMetricsOverride", **metrics)
+    png = await page.frames.picture()
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack_from(">II", png, 16) == (40, 50)
+
+
+async def test_contract_frames_come_when_they_are_asked_for(page: Opened) -> None:
+    """And go by the page's clock: what a frame tells does not depend on the real one."""
+    await page.show('<style>p { transition: opacity 3s }</style><p id="out">x</p>')
+    await (await page.clock.start(1))
+    await page.session.evaluate("""
+      var told = [];
+      requestAnimationFrame(() => told.push("frame"));
+      new ResizeObserver(() => told.push("size")).observe(out);
+      out.ontransitionend = () => told.push("end");
+      setTimeout(() => { out.style.opacity = 0; }, 200);
+    """)
+
+    async def told_after(milliseconds: float) -> list[str]:
+        await (await page.clock.start(milliseconds))
+        told: list[str] = await page.session.evaluate("told.splice(0)")
+        return told
+
+    assert await told_after(100) == []
+    await page.frames.make()
+    assert await told_after(1) == ["frame", "size"]
+    assert await told_after(200) == []
+    await page.frames.make()
+    assert await told_after(3016) == []
+    await page.frames.make()
+    assert await told_after(1) == ["end"]
+
+
+async def test_contract_frames_of_several_pages(browser: Chromium, gateway: Gateway) -> None:
+    """One at a time: two at once would crash the browser. A page that hangs in its frame passes on."""
+    opened = [Opened(browser, gateway) for _ in range(4)]
+    for page in opened:
+        await page.open()
+        await (await page.clock.start(1))
+
+    async def draw(page: Opened) -> None:
+        for _ in range(25):
+            await page.frames.make(drawn=True)
+            await (await page.clock.start(16))
+
+    await asyncio.gather(*map(draw, opened))
+    hanging, other, *_ = opened
+    await hanging.session.evaluate("new ResizeObserver(() => { for (;;); }).observe(document.body)")
+    frame = asyncio.create_task(hanging.frames.make())
+    async with asyncio.timeout(30):
+        await other.frames.make()
+    assert not frame.done()
+    frame.cancel()
+    await hanging.session.call("Runtime.terminateExecution")
+    async with asyncio.timeout(10):
+        await hanging.frames.finish()
+        await draw(other)
 
 
 async def test_contract_targets(browser: Chromium) -> None:
@@ -656,6 +733,8 @@ async def test_contract_the_window_grows(page: Opened) -> None:
         mobile=False,
     )
     assert await page.session.evaluate("[innerWidth, innerHeight]") == [1280, 4000]
+    await (await page.clock.start(1))
+    await page.frames.make()
     await page.session.call("Emulation.clearDeviceMetricsOverride")
     async with asyncio.timeout(raw.SECONDS):
         while await page.session.evaluate("[innerWidth, innerHeight]") != [1280, 1024]:

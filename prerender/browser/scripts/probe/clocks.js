@@ -18,11 +18,13 @@ const OriginalDate = globalThis.Date;
 const readDate = unstuck(OriginalDate.now.bind(OriginalDate));
 const dateNow = () => Math.floor(readDate() - leadMilliseconds);
 patch(OriginalDate, "now", () => function () { return dateNow(); });
-patch(Performance.prototype, "now", () => unstuck(now));
+// A page's performance.now() begins with it, wherever the clock stands.
+const started = now();
+patch(Performance.prototype, "now", () => unstuck(() => now() - started));
 const { get: timeOrigin, ...timeOriginProperty } =
   Object.getOwnPropertyDescriptor(Performance.prototype, "timeOrigin");
 Object.defineProperty(Performance.prototype, "timeOrigin", {
-  ...timeOriginProperty, get() { return timeOrigin.call(this) - leadMilliseconds; },
+  ...timeOriginProperty, get() { return timeOrigin.call(this) + started - leadMilliseconds; },
 });
 const WatchedDate = new Proxy(OriginalDate, {
   construct(target, given, newTarget) {

@@ -25,7 +25,7 @@ const newMap = () => own(new Map(), Map);
 const newSet = () => own(new Set(), Set);
 const timers = newMap(); // id -> when a one-shot timer is due
 const intervals = newSet();
-const open = { working: 0, layout: 0, talking: 0 }; // what is under way outside virtual time
+const open = { working: 0, layout: 0, drawn: 0, talking: 0 }; // what is under way outside virtual time
 let activity = 0; // grows with whatever happens there; stays when something hangs
 let mutations = 0;
 

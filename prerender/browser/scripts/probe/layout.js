@@ -1,35 +1,70 @@
-// ---- What is told with the next real frame.
-const untilFrame = () => {
-  if (!realFrame) return;
-  const end = begin("layout");
-  realFrame(() => realFrame(end));
-};
-const untilFrameAfter = (owner, ...methods) => {
+// ---- What a frame tells. There is none until settle.py asks for one, which it does when it hears of this.
+let frameWanted = false;
+const wantFrame = () => { frameWanted = true; };
+const wantFrameAfter = (owner, ...methods) => {
   for (const method of methods) {
     patch(owner, method, (original) => function (...given) {
-      untilFrame();
+      wantFrame();
       return original.apply(this, given);
     });
   }
 };
-untilFrameAfter(globalThis, "scroll", "scrollBy", "scrollTo", "resizeBy", "resizeTo");
-untilFrameAfter(prototypeOf("Element"), "scroll", "scrollBy", "scrollIntoView", "scrollTo");
-for (const property of ["scrollTop", "scrollLeft"]) {
-  const descriptor = Object.getOwnPropertyDescriptor(Element.prototype, property);
-  Object.defineProperty(Element.prototype, property, {
-    ...descriptor, set(value) { untilFrame(); descriptor.set.call(this, value); },
+const onAccess = (owner, property, accessor, notice) => {
+  const descriptor = owner && Object.getOwnPropertyDescriptor(owner, property);
+  if (!descriptor?.[accessor]) return;
+  const original = descriptor[accessor];
+  Object.defineProperty(owner, property, {
+    ...descriptor, [accessor](...given) { notice(); return call(original, this, given); },
   });
+};
+
+// ---- Scrolling is told with a frame; if it is smooth, its end with one of the next.
+const SMOOTH_MS = 1000;
+const willScroll = () => {
+  wantFrame();
+  const key = {};
+  const end = () => timers.delete(key);
+  timers.set(key, now() + SMOOTH_MS);
+  listen.call(document, "scrollend", end, { capture: true, once: true });
+  setTimeout.call(globalThis, end, SMOOTH_MS);
+};
+const isSmooth = ([first]) => first?.behavior === "smooth";
+for (const [owner, methods] of [
+  [globalThis, ["scroll", "scrollBy", "scrollTo"]],
+  [prototypeOf("Element"), ["scroll", "scrollBy", "scrollIntoView", "scrollTo"]],
+]) {
+  for (const method of methods) {
+    patch(owner, method, (original) => function (...given) {
+      if (isSmooth(given)) willScroll(); else wantFrame();
+      return original.apply(this, given);
+    });
+  }
 }
+for (const property of ["scrollTop", "scrollLeft"]) onAccess(prototypeOf("Element"), property, "set", wantFrame);
+
+// A view transition goes on with frames that are really drawn.
 patch(prototypeOf("Document"), "startViewTransition", (original) => function (...given) {
   const transition = original.apply(this, given);
-  const end = begin();
+  const end = begin("drawn");
   then.call(transition.finished, end, end);
   return transition;
 });
+// Fonts are asked for by the layout, pictures decoded and videos shown with a frame.
+onAccess(prototypeOf("FontFaceSet"), "ready", "get", wantFrame);
+wantFrameAfter(prototypeOf("HTMLImageElement"), "decode");
+patch(prototypeOf("HTMLVideoElement"), "requestVideoFrameCallback", (original) => function (callback) {
+  const end = begin("drawn");
+  const key = {};
+  timers.set(key, now() + SMOOTH_MS);
+  setTimeout.call(globalThis, () => { timers.delete(key); end(); }, SMOOTH_MS);
+  return original.call(this, function (...given) { timers.delete(key); end(); return callback.apply(this, given); });
+});
 
-// ---- Observers of layout are told with a real frame, and again with the next one when what they do
-// changes the layout. What has not come into view yet may be a part that loads when it is seen.
+// ---- Observers of layout are told with a frame, and again with the next one when what they do changes the
+// layout. What has not come into view yet may be a part that loads when it is seen.
 const unseen = newSet();
+let observers = 0; // that observe something
+const { has: hasObserver, add: addObserver, delete: deleteObserver } = WeakSet.prototype;
 for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   const Original = globalThis[type];
   if (!Original) continue;
@@ -37,7 +72,8 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
     construct(target, [callback, ...rest], newTarget) {
       if (typeof callback !== "function") return Reflect.construct(target, [callback, ...rest], newTarget);
       return Reflect.construct(target, [function (entries, ...given) {
-        untilFrame();
+        activity++;
+        wantFrame();
         for (const { target: seen, isIntersecting } of entries) {
           if (isIntersecting === true) unseen.delete(seen);
         }
@@ -48,9 +84,11 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   Original.prototype.constructor = Watched;
   Object.defineProperty(globalThis, type, { configurable: true, writable: true, value: Watched });
   const intersection = type === "IntersectionObserver";
-  untilFrameAfter(Original.prototype, "observe");
+  const observing = new WeakSet();
   patch(Original.prototype, "observe", (original) => function (...given) {
+    wantFrame();
     if (intersection) unseen.add(given[0]);
+    if (!hasObserver.call(observing, this)) { addObserver.call(observing, this); observers++; }
     return original.apply(this, given);
   });
   patch(Original.prototype, "unobserve", (original) => function (...given) {
@@ -59,6 +97,7 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   });
   patch(Original.prototype, "disconnect", (original) => function () {
     if (intersection) unseen.clear();
+    if (deleteObserver.call(observing, this)) observers--;
     return original.call(this);
   });
 }

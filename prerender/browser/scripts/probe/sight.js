@@ -1,6 +1,6 @@
 // ---- What waits to be seen: observed elements, lazy images, and scripts that listen to scrolling.
 const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
-const { querySelectorAll } = Document.prototype;
+const { querySelector, querySelectorAll } = Document.prototype;
 const { querySelectorAll: querySelectorAllWithin } = DocumentFragment.prototype;
 const { getBoundingClientRect, getClientRects, scrollIntoView } = Element.prototype;
 const { dispatchEvent } = EventTarget.prototype;
@@ -42,7 +42,7 @@ const height = () => {
 
 // All is in the window now: those who listen to scrolling are told, for nothing can be scrolled any more.
 const shown = () => {
-  untilFrame();
+  wantFrame();
   realFrame(() => {
     const told = newSet();
     if (globalThis.onscroll || document.onscroll) told.add(document);
@@ -97,7 +97,7 @@ const tour = () => {
       if (element.scrollTop !== top) element.scrollTop = top;
     });
     scrollWindow({ top: start, behavior: "instant" });
-    realFrame(() => realFrame(end));
+    realFrame(end);
   };
   realFrame(down);
 };

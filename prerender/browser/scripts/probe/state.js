@@ -1,14 +1,21 @@
 // ---- What settle.py asks for.
-const summed = ["intervals", "frames", "working", "layout", "talking", "activity", "mutations",
-  "unseen", "foreign"];
+const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "activity",
+  "mutations", "unseen", "foreign"];
+let focused = false;
 const state = () => {
   const within = [];
   forEachFrame((probe) => { within[within.length] = probe(); });
-  finishAnimations();
+  const ends = animationEnds();
+  const unseenParts = waitingToBeSeen().size;
+  if (!focused && call(querySelector, document, ["[autofocus]"])) { focused = true; wantFrame(); }
   const time = now();
   const due = [];
   let pending = 0;
   timers.forEach((at) => { due[pending++] = at - time; });
+  for (let i = 0; i < ends.length; i++) {
+    if (ends[i] === 0) wantFrame();
+    if (ends[i] < Infinity) due[pending++] = ends[i];
+  }
   const refresh = refreshDue();
   // One that does not come is not waited for.
   if (refresh !== null && time - refresh < 500) due[pending++] = refresh - time;
@@ -21,15 +28,19 @@ const state = () => {
     intervals: intervals.size,
     frames: frames.size,
     working: open.working + idle.size,
-    layout: open.layout,
+    layout: open.layout + open.drawn + frameWanted,
+    drawn: open.drawn,
+    // What may be told with a frame whenever something has changed.
+    watched: observers + ends.length + unseenParts + foreign,
     talking: open.talking,
     foreign,
     activity,
-    unseen: waitingToBeSeen().size + (scrollY === 0 && listensToScrolling() ? 1 : 0),
+    unseen: unseenParts + (scrollY === 0 && listensToScrolling() ? 1 : 0),
     mutations: (mutations += count.takeRecords().length),
     errors: errors.length,
     sheets: touchedSheets.size,
   };
+  frameWanted = false; // settle.py makes one now
   for (const frame of within) {
     for (const at of frame.timers) due[pending++] = at;
     for (const key of summed) own[key] += frame[key];

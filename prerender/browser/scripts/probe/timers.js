@@ -8,6 +8,7 @@ patch(globalThis, "setTimeout", (original) => function (callback, delay, ...rest
   }
   const id = original.call(globalThis, function (...given) {
     timers.delete(id);
+    computeStyleInTime();
     return callback.apply(this, given);
   }, delay, ...rest);
   timers.set(id, now() + delayOf(delay));
@@ -42,22 +43,23 @@ patch(globalThis.AbortSignal, "timeout", (original) => function (delay) {
   return signal;
 });
 
-// ---- Animation frames: real ones come every 16 ms of real time, in which virtual time may have
-// run out. Here they come every 16 ms of virtual time.
+// ---- Animation frames: they come every 16 ms of virtual time, and cost no frame of the browser's.
 let frames = newMap();
 let nextFrame = 0;
 const flushFrames = () => {
   const due = frames;
   frames = newMap();
-  const time = now();
+  const time = now() - started;
+  computeStyle();
   due.forEach((callback) => {
     try { call(callback, globalThis, [time]); } catch (error) { report(error); }
   });
+  computeStyle();
 };
 if (globalThis.requestAnimationFrame) {
   patch(globalThis, "requestAnimationFrame", () => function (callback) {
     if (typeof callback !== "function") throw new TypeError("parameter 1 is not of type 'Function'.");
-    if (frames.size === 0) setTimeout.call(globalThis, flushFrames, FRAME_MS - (now() % FRAME_MS));
+    if (frames.size === 0) setTimeout.call(globalThis, flushFrames, FRAME_MS - ((now() - started) % FRAME_MS));
     frames.set(++nextFrame, callback);
     return nextFrame;
   });

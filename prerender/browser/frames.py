@@ -1,0 +1,80 @@
+"""Frames of a page, which the browser makes when it is asked to, and at no other time.
+
+A frame lets the page compute its styles and its layout, go on with its animations, and hear of both.
+Its time is that of the page's virtual clock.
+"""
+
+import asyncio
+from base64 import b64decode
+from typing import Any
+
+from prerender.browser.clock import VirtualClock
+from prerender.browser.devtools import Session
+from prerender.errors import RenderError
+
+# The caller's deadline bounds it.
+_NO_DEADLINE_SECONDS = 3600.0
+# A page whose scripts hang in its frame keeps the others from theirs no longer than this. It is not
+# drawn while it hangs, so theirs do no harm then.
+_HANGING_SECONDS = 5.0
+# A frame at the time of the last one would never end.
+_LATER_MS = 0.01
+# The first frames of a window have nothing to show.
+_MOST_FRAMES = 5
+_CLOSE_SECONDS = 1.0
+
+
+class Frames:
+    """Makes the frames of one page. In a browser they are drawn one at a time: two at once crash
+    Chromium 156, even if they are of two pages."""
+
+    def __init__(self, session: Session, clock: VirtualClock, drawing: asyncio.Lock) -> None:
+        """``drawing``: the browser's."""
+        self.clock = clock
+        self._session = session
+        self._drawing = drawing
+        self._last_ticks = 0.0
+        self._making: asyncio.Future[dict[str, Any]] | None = None
+
+    async def make(self, *, drawn: bool = False, **more: Any) -> dict[str, Any]:
+        """Make one; it runs scripts of the page. ``drawn``: also its picture. Raises RenderError.
+
+        A caller who is cancelled does not end it: that would harm the next one.
+        """
+        making = self._make(noDisplayUpdates=not drawn, **more)
+        self._making = asyncio.create_task(making, name="frame")
+        self._making.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._making)
+
+    async def _make(self, **options: Any) -> dict[str, Any]:
+        async with self._drawing:
+            self._last_ticks = max(self.clock.ticks, self._last_ticks + _LATER_MS)
+            made = asyncio.ensure_future(
+                self._session.call(
+                    "HeadlessExperimental.beginFrame",
+                    _NO_DEADLINE_SECONDS,
+                    frameTimeTicks=self._last_ticks,
+                    **options,
+                )
+            )
+            await asyncio.wait({made}, timeout=_HANGING_SECONDS)
+        return await made
+
+    async def picture(self) -> bytes:
+        """What is in the window, as PNG. Raises RenderError."""
+        for _ in range(_MOST_FRAMES):
+            frame = await self.make(drawn=True, screenshot={"format": "png"})
+            if "screenshotData" in frame:
+                return b64decode(frame["screenshotData"])
+            await (await self.clock.start(1))
+        raise RenderError("the browser takes no picture")
+
+    async def finish(self) -> None:
+        """Wait for the frame that a cancelled caller has left. The caller sets a deadline."""
+        if self._making is not None:
+            await asyncio.wait({self._making})
+
+    async def end(self) -> None:
+        """Wait for the last frame of a page whose process has been ended."""
+        if self._making is not None:
+            await asyncio.wait({self._making}, timeout=_CLOSE_SECONDS)

@@ -1,0 +1,59 @@
+// ---- Transitions and animations. They begin when a style is computed, go by the time of the last frame, and
+// frames tell their ends. Where nobody listens to them, nothing of the page depends on them.
+const { getAnimations } = Document.prototype;
+const animations = newSet(); // those that scripts have made
+const EVENTS = /^(?:webkit)?(?:transition|animation)(?:cancel|end|iteration|run|start)$/i;
+let animated = false; // whether the page can notice animations
+const heedAnimations = () => { animated = true; };
+patch(EventTarget.prototype, "addEventListener", (original) => function (...given) {
+  if (EVENTS.test(given[0])) animated = true;
+  return original.apply(this, given);
+});
+const handlers = [];
+for (const owner of [globalThis, prototypeOf("Document"), prototypeOf("HTMLElement"), prototypeOf("SVGElement")]) {
+  for (const property of Object.keys(owner ?? {})) {
+    if (!property.startsWith("on") || !EVENTS.test(property.slice(2))) continue;
+    onAccess(owner, property, "set", heedAnimations);
+    if (owner !== globalThis) handlers[handlers.length] = `[${property}]`;
+  }
+}
+for (const [owner, method] of [
+  [prototypeOf("Element"), "getAnimations"], [prototypeOf("Document"), "getAnimations"],
+]) {
+  patch(owner, method, (original) => function (...given) {
+    animated = true;
+    return original.apply(this, given);
+  });
+}
+patch(prototypeOf("Element"), "animate", (original) => function (...given) {
+  const animation = original.apply(this, given);
+  animations.add(animation);
+  animated = true;
+  return animation;
+});
+
+// What the browser computes with each frame: a transition needs a style from before the change.
+let computedAt = -Infinity;
+const computeStyle = () => {
+  if (!animated) return;
+  computedAt = now();
+  call(getAnimations, document, []);
+};
+const computeStyleInTime = () => { if (now() - computedAt >= FRAME_MS) computeStyle(); };
+
+// Milliseconds until each running animation ends, Infinity for one that does not. One that has run out is not
+// listed any more, although its end is told with the next frame only.
+const animationEnds = () => {
+  const ends = [];
+  if (!animated) return ends;
+  for (const animation of call(getAnimations, document, [])) animations.add(animation);
+  animations.forEach((animation) => {
+    const { playState, playbackRate, currentTime, effect } = animation;
+    const end = effect?.getComputedTiming().endTime;
+    if (playState === "finished") wantFrame();
+    if (playState !== "running" || !(end >= 0)) { animations.delete(animation); return; }
+    const rest = playbackRate > 0 ? end - (currentTime ?? 0) : currentTime ?? 0;
+    ends[ends.length] = Math.max(0, rest / Math.abs(playbackRate));
+  });
+  return ends;
+};
