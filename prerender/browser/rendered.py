@@ -75,8 +75,6 @@ class SerializeOptions:
     """
 
     flatten_shadow_dom: bool = False
-    remove_event_handlers: bool = False
-    canvas_images: bool = False
     add_canonical: bool = False
     internal_host: str = ""
 
@@ -85,8 +83,6 @@ class SerializeOptions:
         return json.dumps(
             {
                 "flattenShadowDom": self.flatten_shadow_dom,
-                "removeEventHandlers": self.remove_event_handlers,
-                "canvasImages": self.canvas_images,
                 "addCanonical": self.add_canonical,
                 "internalHost": self.internal_host,
             }

@@ -357,7 +357,6 @@ class Browser(_Section):
     max_renders: Annotated[int, whole_number(0, 10**9)] = Field(
         10_000, description="Replace the browser after this many renders; 0: no limit."
     )
-    max_age: Duration = Field(6 * 3600, description="Replace the browser at this age; 0: no limit.")
     max_memory: SizeOrAuto = Field(
         "auto",
         description="Maximum memory of all Chromium processes. Above it the largest page is "
@@ -457,13 +456,6 @@ class Snapshot(_Section):
     flatten_shadow_dom: Flag = Field(
         False,
         description="Serialize shadow DOM as ordinary elements instead of declarative shadow DOM.",
-    )
-    remove_event_handlers: Flag = Field(
-        False,
-        description="Remove inline event handlers such as onclick. Scripts are always removed.",
-    )
-    canvas_images: Flag = Field(
-        False, description="Replace each canvas by an image of what is drawn on it."
     )
     add_canonical: Flag = Field(
         False, description="Add a canonical link with the pretty URL to pages that have none."

@@ -29,6 +29,8 @@ from prerender.rendering.viewer import Viewer, ViewLimits
 from prerender.urls.hosts import Hosts
 
 _PAGES_PER_CPU = 3
+# What leaks slowly in a browser ends with it.
+_OLDEST_SECONDS = 6 * 3600.0
 # What a browser may take, and each of its pages: measured, they take half of it.
 _BROWSER_BYTES = 512 * 1024**2
 _PAGE_BYTES = 256 * 1024**2
@@ -169,7 +171,7 @@ def _browser_limits(settings: Settings) -> BrowserLimits:
     memory = browser.max_memory
     if memory == "auto":
         memory = _BROWSER_BYTES + _PAGE_BYTES * page_count(settings)
-    return BrowserLimits(browser.max_renders, browser.max_age, memory)
+    return BrowserLimits(browser.max_renders, _OLDEST_SECONDS, memory)
 
 
 def memory_needed(settings: Settings) -> int:

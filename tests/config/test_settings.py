@@ -159,7 +159,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[browser] pages", "true", "True", WHOLE_PAGES),
         ("[browser] pages", "'many'", "'many'", WHOLE_PAGES),
         ("[browser] max_renders", "-1", "-1", "give a whole number from 0 to 1000000000"),
-        ("[browser] max_age", "'old'", "'old'", A_DURATION),
+        ("[cache] stale", "'old'", "'old'", A_DURATION),
         ("[browser] max_memory", "'much'", "'much'", f'{A_SIZE}, or "auto"'),
         ("[browser] sandbox", "true", "True", "input should be 'auto', 'on' or 'off'"),
         ("[browser] path", "false", "False", "input should be a valid string"),
@@ -285,8 +285,8 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             'give a list of some of ["image", "font", "media"]',
         ),
         ("[network] third_parties", "'none'", "'none'", "input should be 'public' or 'listed'"),
-        ("[snapshot] canvas_images", "1", "1", A_FLAG),
-        ("[snapshot] canvas_images", "'yes'", "'yes'", A_FLAG),
+        ("[snapshot] add_canonical", "1", "1", A_FLAG),
+        ("[snapshot] add_canonical", "'yes'", "'yes'", A_FLAG),
         ("[snapshot] volatile", "1", "1", PATTERNS),
         ("[snapshot] volatile", "[1]", "[1]", PATTERNS),
         ("[server] trusted_proxies", "1", "1", NETWORKS),
@@ -552,8 +552,8 @@ def test_sizes(text: str, size: int) -> None:
 
 def test_flags() -> None:
     for text, value in (("true", True), ("False", False)):
-        settings = load(None, ORIGIN | {"PRERENDER_SNAPSHOT_CANVAS_IMAGES": text})
-        assert settings.snapshot.canvas_images is value
+        settings = load(None, ORIGIN | {"PRERENDER_SNAPSHOT_ADD_CANONICAL": text})
+        assert settings.snapshot.add_canonical is value
 
 
 def test_patterns(tmp_path: Path) -> None:

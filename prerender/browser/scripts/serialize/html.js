@@ -35,9 +35,6 @@ const copyState = (from, to) => {
     case "textarea":
       if (from.value !== from.defaultValue) to.textContent = from.value;
       break;
-    case "canvas":
-      if (options.canvasImages) to.replaceWith(picture(from));
-      break;
     case "option":
       setAttribute(to, "selected", from.selected);
       break;
@@ -60,20 +57,10 @@ const frameText = (frame) => {
   return root.outerHTML;
 };
 
-const picture = (canvas) => {
-  const image = inert.createElement("img");
-  for (const name of ["id", "class", "style", "width", "height", "title"]) {
-    if (canvas.hasAttribute(name)) image.setAttribute(name, canvas.getAttribute(name));
-  }
-  image.alt = canvas.getAttribute("aria-label") ?? canvas.textContent.trim();
-  try { image.src = canvas.toDataURL(); } catch { /* drawn with pictures of another origin */ }
-  return image;
-};
-
 // Original and copy have the same shape, so the n-th element of one is the n-th of the other. Of most
 // elements nothing is asked but whether they have a shadow root, and nothing of their copies: each that
 // is touched costs.
-const stateful = "style, link[rel~='stylesheet' i], input, textarea, canvas, option, iframe[srcdoc]";
+const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, iframe[srcdoc]";
 const shadowRoots = [];
 const complete = (original, copy) => {
   const from = original.querySelectorAll("*");
@@ -123,14 +110,6 @@ const flattened = (host, copy, root) => {
   return [...content.childNodes];
 };
 
-const withoutHandlers = (copy) => {
-  for (const element of copy.querySelectorAll("*")) {
-    for (const name of element.getAttributeNames()) {
-      if (/^on/i.test(name)) element.removeAttribute(name);
-    }
-  }
-};
-
 const clean = (copy) => {
   for (const template of copy.querySelectorAll("template")) clean(template.content);
   for (const element of copy.querySelectorAll(removed.join(","))) {
@@ -139,7 +118,6 @@ const clean = (copy) => {
   for (const script of copy.querySelectorAll("script")) {
     if (!script.matches(keep) && !dataScript.test(script.type)) script.remove();
   }
-  if (options.removeEventHandlers) withoutHandlers(copy);
 };
 
 const metas = (name) => Array.from(
