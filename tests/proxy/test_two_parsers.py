@@ -8,6 +8,7 @@ handed on that the other parser reads in another way.
 import asyncio
 import random
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
 from prerender.proxy.responses import WholeResponse
 from prerender.proxy.server import Server
+from tests.conftest import StartForwarding
 from tests.proxy import test_bad_requests, test_second_hops
+from tests.support import raw
 
 Read = tuple[str, str, bytes]
 
@@ -208,3 +211,34 @@ async def test_mutated_requests() -> None:
 @pytest.mark.timeout(1800)
 async def test_many_mutated_requests() -> None:
     assert await tried(100_000, seed=1618) > 20_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_mutated_requests_from_outside(start_forwarding: StartForwarding) -> None:
+    """Through sockets and the whole proxy: no hang, no crash, and each response is well-formed."""
+    chance = random.Random(16)
+    answered = 0
+    async with raw.origin(raw.answering(raw.OK)) as origin:
+        port = await start_forwarding(origin.url, header_timeout=1, body_timeout=1, idle_timeout=1)
+        for _ in range(32):
+            asked = [mutated(chance) for _ in range(500)]
+            answers = await asyncio.gather(*(all_that_comes(port, data) for data in asked))
+            for data, answer in zip(asked, answers, strict=True):
+                interim = re.sub(rb"HTTP/1\.1 1\d\d [^\r]*\r\n(?:[^\r]+\r\n)*\r\n", b"", answer)
+                assert not malformed(interim), (data, answer)
+                answered += answer.count(b"HTTP/1.1 200 ")
+    assert answered > 1_000
+
+
+async def all_that_comes(port: int, data: bytes) -> bytes:
+    """Whatever a client gets until it or the proxy ends the connection."""
+    received = b""
+    with suppress(ConnectionError):
+        async with raw.client(port) as client:
+            await client.send(data)
+            client.writer.write_eof()
+            async with asyncio.timeout(raw.SECONDS):
+                while piece := await client.reader.read(65536):
+                    received += piece
+    return received

@@ -1,10 +1,15 @@
-"""Two proxies behind nginx are restarted one after the other while people come: nobody notices."""
+"""Proxies are stopped while people come: nobody notices."""
 
 import asyncio
+import itertools
+import resource
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import psutil
+import pytest
 from aiohttp import ClientSession
 
 from tests.cli.test_process import Command, Start, start
@@ -41,7 +46,10 @@ async def nginx(folder: Path, first: int, second: int) -> AsyncIterator[str]:
 
 
 async def test_nothing_is_lost(start: Start, tmp_path: Path) -> None:
-    """About 100 requests a second; each process is ended and started again, twice."""
+    """Two proxies behind nginx, restarted one after the other, twice, under load.
+
+    About 100 requests a second.
+    """
     answers: list[tuple[int, bytes]] = []
     done = asyncio.Event()
     async with raw.origin(raw.answering(raw.OK)) as origin, ClientSession() as client:
@@ -77,3 +85,73 @@ async def test_nothing_is_lost(start: Start, tmp_path: Path) -> None:
             await visiting
     assert len(answers) > 100
     assert set(answers) == {(200, b"ok")}
+
+
+async def test_a_stop_under_load_loses_no_request(start: Start) -> None:
+    """Whatever the origin got was answered; all else failed before it was read, and can be repeated."""
+    asked: set[bytes] = set()
+    answered: set[bytes] = set()
+    many = asyncio.Event()
+
+    async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        while True:
+            request = await raw.receive(reader)
+            asked.add(request.line.split()[1])
+            await asyncio.sleep(0.02)  # so that many are under way at any time
+            writer.write(raw.OK)
+
+    async def visitor(port: int, name: int) -> None:
+        """Asks on one connection until it is closed."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            async with raw.client(port) as client:
+                for number in itertools.count():
+                    target = b"/%d/%d" % (name, number)
+                    await client.send(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target)
+                    assert (await client.answer()).endswith(b"\r\n\r\nok")
+                    answered.add(target)
+                    if len(answered) == 500:
+                        many.set()
+
+    async with raw.origin(script) as origin:
+        port = raw.free_port()
+        command = await start(origin.url, SERVER_PORT=str(port), BROWSER_PATH="/nonexistent")
+        await command.serving()
+        async with asyncio.timeout(raw.SECONDS * 3), asyncio.TaskGroup() as visitors:
+            for name in range(50):
+                visitors.create_task(visitor(port, name))
+            await many.wait()
+            command.process.terminate()
+        assert await command.ended() == 0
+    assert asked == answered
+
+
+@pytest.mark.long
+async def test_with_10000_idle_connections_others_are_served(start: Start) -> None:
+    """In its ordinary form with 1,000: proxy/test_slow_clients.py."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < 12_000:
+        pytest.skip(f"a process may have only {most} files open")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    get = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    async with raw.origin(raw.answering(raw.OK)) as origin:
+        port = raw.free_port()
+        command = await start(
+            origin.url,
+            SERVER_PORT=str(port),
+            SERVER_HEADER_TIMEOUT="10m",
+            BROWSER_PATH="/nonexistent",
+        )
+        await command.serving()
+        process = psutil.Process(command.process.pid)
+        before = process.memory_info().rss
+        with ExitStack() as idle:
+            for _ in range(10_000):
+                idle.enter_context(socket.create_connection(("127.0.0.1", port), raw.SECONDS))
+            answers = await asyncio.gather(*(raw.ask(port, get) for _ in range(100)))
+            assert all(answer.endswith(b"\r\n\r\nok") for answer in answers)
+            # The kernel may still hold some of them; those that were accepted are in the process.
+            assert process.num_fds() > 10_000
+            assert process.memory_info().rss - before < 400 * 2**20
+        assert (await raw.ask(port, get)).endswith(b"\r\n\r\nok")
+        command.process.terminate()
+        assert await command.ended() == 0
