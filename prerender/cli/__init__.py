@@ -1,4 +1,4 @@
-"""The command line: one file a command; program.py knows them all."""
+"""The command line: one module per command. program.py lists them."""
 
 from prerender.cli.program import main
 

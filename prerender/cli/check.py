@@ -1,4 +1,4 @@
-"""``prerender check``: looks at a site as a crawler of the scheme does, and as people do."""
+"""``prerender check``: audits a site as a crawler of the scheme, and compares it with a browser."""
 
 import argparse
 from collections import Counter
@@ -21,17 +21,19 @@ from prerender.tools.crawler import USER_AGENT, Crawler
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", metavar="URL|SITEMAP", help="a page, whose links are followed too")
+    parser.add_argument(
+        "url", metavar="URL|SITEMAP", help="a page, whose links are followed, or a sitemap"
+    )
     parser.add_argument(
         "--max-pages", type=common.whole(1), default=100, metavar="N", help="default: 100"
     )
     common.add_concurrency(parser, default=4)
     common.add_via(parser)
     parser.add_argument(
-        "--user-agent", default=USER_AGENT, help="whom to ask as, for sites that go by that"
+        "--user-agent", default=USER_AGENT, help="User-Agent to send, for sites that depend on it"
     )
     parser.add_argument(
-        "--no-browser", action="store_true", help="do not compare with what people see"
+        "--no-browser", action="store_true", help="do not compare with what visitors see"
     )
     common.add_json(parser)
     common.add_config(parser)
@@ -39,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, and print a report; 1 if there is an error."""
+    """Check the site and print a report. Returns 1 if there are errors."""
     site = common.site_of(options.url)
     overrides: dict[str, dict[str, object]] = {
         "origin": {"url": options.via or site},
@@ -123,11 +125,11 @@ def _summary(result: Result, counts: dict[str, int]) -> str:
     told = [terminal.counted(number, name[:-1]) for name, number in counts.items()]
     pages = terminal.counted(len(result.pages), "page")
     if result.left_out:
-        pages += f" ({result.left_out} more were not looked at: --max-pages)"
+        pages += f" ({result.left_out} more not checked: --max-pages)"
     if compared:
-        pages += f", the least alike to what people see {min(compared):.0%}"
+        pages += f", lowest similarity {min(compared):.0%}"
     if result.pages:
-        pages += f", the slowest {max(report.seconds for report in result.pages):.2f} s"
+        pages += f", slowest {max(report.seconds for report in result.pages):.2f} s"
     return "\n".join([*lines, f"{pages}: {', '.join(told)}", ""])
 
 

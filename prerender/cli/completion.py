@@ -1,4 +1,4 @@
-"""``prerender completion SHELL``: what a shell needs to complete commands and options."""
+"""``prerender completion SHELL``: prints a shell completion script."""
 
 import argparse
 

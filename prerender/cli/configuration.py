@@ -1,4 +1,4 @@
-"""``prerender config``: the settings in force, and where each comes from."""
+"""``prerender config``: prints the effective settings with their sources."""
 
 import argparse
 from importlib.resources import files
@@ -12,19 +12,19 @@ from prerender.config.load import load_with_sources
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("--check", action="store_true", help="only tell whether they are right")
+    parser.add_argument("--check", action="store_true", help="only validate the settings")
     common.add_json(parser)
     parser.add_argument(
         "--example",
         action="store_true",
-        help="print a file with all settings, their help and defaults",
+        help="print a settings file with all settings, their descriptions and defaults",
     )
     common.add_settings(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the settings. Raises ConfigError when something is wrong with them."""
+    """Print the settings. Raises ConfigError if they are invalid."""
     if options.example:
         return 0 if terminal.write(example()) else FAILED
     settings, sources = load_with_sources(options.config, overrides=common.overrides_of(options))
@@ -38,5 +38,5 @@ def run(options: argparse.Namespace) -> int:
 
 
 def example() -> bytes:
-    """The file with all settings and their defaults."""
+    """The settings file with all defaults."""
     return (files("prerender.config") / "config.example.toml").read_bytes()

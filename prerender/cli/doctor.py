@@ -1,4 +1,4 @@
-"""``prerender doctor``: looks at everything that has to be there, and says what to do."""
+"""``prerender doctor``: checks everything that the proxy needs, and says how to fix it."""
 
 import argparse
 import sys
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look, and print a line each; 1 if there is a problem."""
+    """Print a line per check. Returns 1 if there is a problem."""
     settings = load(options.config, overrides=common.overrides_of(options))
     common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
     lines = common.run(_lines(settings, json=options.json))

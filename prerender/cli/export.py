@@ -1,4 +1,4 @@
-"""``prerender export SITEMAP... --to DIR``: snapshots as files, for nginx or for another proxy."""
+"""``prerender export SITEMAP... --to DIR``: writes snapshots to files, for nginx or another proxy."""
 
 import argparse
 import asyncio
@@ -22,24 +22,26 @@ from prerender.tools.export.export import Export, Exported
 from prerender.urls.addresses import site_of
 
 _SHOWN_FAILURES = 20
-# More than there are pages, so that none waits for the next one to be asked for.
+# Renders beyond the number of pages, so that no page is idle.
 _AHEAD = 2
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_sources(parser, follow=False)
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder for them")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="output folder")
     common.add_json(parser)
     common.add_config(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export, and print a summary; 1 if a page failed."""
+    """Export the pages and print a summary. Returns 1 if a page failed."""
     folder = str(options.to.absolute())
     if not folder.isprintable() or any(character in folder for character in "$\"'\\"):
-        raise ConfigError([f"--to: {folder!r}: give a folder whose name nginx can take"])
+        raise ConfigError(
+            [f"--to: {folder!r}: give a folder name without $, quotes and backslashes"]
+        )
     result = common.run(_export(options))
     if options.json:
         terminal.write_json({"folder": folder, **asdict(result)})
@@ -71,7 +73,7 @@ async def _export(options: argparse.Namespace) -> Exported:
         try:
             return await export.run(urls, concurrency)
         except BaseException:
-            # What an interrupted run has made is of use too, and what it has not is not lost.
+            # An interrupted run keeps its own snapshots and those of the run before.
             archive.keep_all()
             raise
         finally:
@@ -87,7 +89,7 @@ def _own(urls: Iterable[str], site: str, progress: Progress) -> list[str]:
         if site_of(url) == site_of(site):
             own[url] = None
         else:
-            progress.line(f"left out: {url}: is not on {site}")
+            progress.line(f"skipped: {url}: not on {site}")
     return list(own)
 
 
@@ -99,5 +101,5 @@ def _summary(result: Exported, folder: str) -> str:
     for word, failures in (("failed", result.failures), ("exported", result.doubtful)):
         lines += [f"{word}: {one.url}: {one.reason}" for one in failures[:_SHOWN_FAILURES]]
         if len(failures) > _SHOWN_FAILURES:
-            lines.append(f"{word}: {len(failures) - _SHOWN_FAILURES} more (--json has them all)")
+            lines.append(f"{word}: {len(failures) - _SHOWN_FAILURES} more (use --json for all)")
     return "\n".join([*lines, ""])

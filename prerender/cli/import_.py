@@ -1,4 +1,4 @@
-"""``prerender import DIR``: gives an export to a running proxy."""
+"""``prerender import DIR``: imports an export into a running proxy."""
 
 import argparse
 from collections import Counter
@@ -13,15 +13,15 @@ from prerender.config import load
 from prerender.errors import ArchiveError
 from prerender.snapshots.archive import Archive
 
-# Of one request, so that the progress shows and the proxy is not kept busy for long.
+# Limits of one request, so that progress is visible and the proxy stays responsive.
 _MOST_PAGES = 50
 _MOST_BYTES = 4 * 1024**2
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder of an export")
-    parser.add_argument("--fresh", action="store_true", help="they count as made now")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of an export")
+    parser.add_argument("--fresh", action="store_true", help="count the snapshots as rendered now")
     common.add_json(parser)
     common.add_config(parser)
     parser.set_defaults(run=run)
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.open(options.folder)
     if archive.site != str(settings.public_url.origin()):
         raise ArchiveError(
-            f"{options.folder}: is of {archive.site}, and the proxy is that of "
-            f"{settings.public_url.origin()} ([site] url)"
+            f"{options.folder}: this export is of {archive.site}, but [site] url is "
+            f"{settings.public_url.origin()}"
         )
     counts: Counter[str] = Counter({"kept": 0, "newer": 0, "not kept": 0})
     with terminal.progress("page") as progress:
@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
         terminal.write_json(counts)
     else:
         terminal.write(
-            f"{terminal.counted(counts['kept'], 'snapshot')} kept, {counts['newer']} left out because "
-            f"the proxy has newer ones, {counts['not kept']} not kept by its settings\n"
+            f"{terminal.counted(counts['kept'], 'snapshot')} imported, {counts['newer']} skipped "
+            f"because the proxy has newer ones, {counts['not kept']} not stored by its settings\n"
         )
     return 0
 

@@ -1,4 +1,4 @@
-"""``prerender llms SITEMAP... --to DIR``: llms.txt and llms-full.txt of a site."""
+"""``prerender llms SITEMAP... --to DIR``: writes llms.txt and llms-full.txt of a site."""
 
 import argparse
 from contextlib import AsyncExitStack
@@ -20,25 +20,25 @@ from prerender.urls.addresses import site_of
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_sources(parser, follow=False)
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder for them")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="output folder")
     common.add_config(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Render the pages and write the files; 1 if a page is not in them."""
+    """Render the pages and write the files. Returns 1 if a page is missing in them."""
     pages = common.run(_collected(options))
     for url, reason in pages.failures.items():
-        terminal.say(f"left out: {url}: {reason}")
+        terminal.say(f"skipped: {url}: {reason}")
     if not pages.found:
-        raise PrerenderError(f"{', '.join(options.sources)}: no page has content to write")
+        raise PrerenderError(f"{', '.join(options.sources)}: no page has content")
     found = list(pages.found.values())
     try:
         options.to.mkdir(parents=True, exist_ok=True)
         (options.to / "llms.txt").write_text(llms.llms_txt(found), "utf-8")
         (options.to / "llms-full.txt").write_text(llms.llms_full_txt(found), "utf-8")
     except OSError as error:
-        raise PrerenderError(f"{options.to}: cannot be written: {error.strerror}") from error
+        raise PrerenderError(f"{options.to}: cannot write: {error.strerror}") from error
     pages_in = terminal.counted(len(found), "page")
     terminal.write(f"{pages_in} in {options.to / 'llms.txt'} and {options.to / 'llms-full.txt'}\n")
     return FAILED if pages.failures else 0

@@ -1,4 +1,4 @@
-"""What several commands are asked by, and how they make settings of it."""
+"""Options that several commands share, and how they become settings."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ from prerender.telemetry import logs
 from prerender.urls.addresses import pretty_of
 
 T = TypeVar("T")
-# The settings that matter first, but for the admin token, which others on the machine could read.
+# The important settings, except for the admin token, which other users could see in the process list.
 _SETTINGS = (
     ("--site", "site", "url", "URL"),
     ("--host", "server", "host", "ADDRESS"),
@@ -35,13 +35,13 @@ _ORIGINS = ("PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL")
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """``--config FILE``."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (TOML)")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """``ORIGIN``, ``--config FILE`` and the settings that matter first, as options."""
+    """``ORIGIN``, ``--config FILE`` and the important settings as options."""
     parser.add_argument(
-        "origin", nargs="?", metavar="ORIGIN", help="the site's own server: [origin] url"
+        "origin", nargs="?", metavar="ORIGIN", help="URL of the site's own server: [origin] url"
     )
     add_config(parser)
     for option, section, key, value in _SETTINGS:
@@ -53,7 +53,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def overrides_of(options: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """The settings that are given as options; what names a site needs no scheme."""
+    """The settings given as options. URLs of sites need no scheme."""
     given: dict[str, dict[str, object]] = {}
     if options.origin is not None:
         given["origin"] = {"url": with_scheme(options.origin)}
@@ -65,7 +65,7 @@ def overrides_of(options: argparse.Namespace) -> dict[str, dict[str, object]]:
 
 
 def with_scheme(url: str) -> str:
-    """A URL as people write it: https unless it names a port or this machine."""
+    """Add a missing scheme: https, but http with a port, an address or localhost."""
     if "://" in url or not re.match(r"[\w.:\[-]", url, re.ASCII) or url.startswith("mailto:"):
         return url
     if url.startswith(":"):
@@ -86,7 +86,7 @@ def add_via(parser: argparse.ArgumentParser) -> None:
         "--via",
         type=_server,
         metavar="URL",
-        help="where to send the requests instead of to the site: a proxy, or a balancer of many",
+        help="send the requests to this server instead of the site: a proxy or a load balancer",
     )
 
 
@@ -97,18 +97,18 @@ def add_concurrency(parser: argparse.ArgumentParser, default: int) -> None:
         type=whole(1, 256),
         default=default,
         metavar="N",
-        help=f"pages at a time; default: {default}",
+        help=f"pages at the same time; default: {default}",
     )
 
 
 def add_sources(parser: argparse.ArgumentParser, *, follow: bool = True) -> None:
-    """Where to find pages: ``SITEMAP...`` and perhaps ``--follow DEPTH``."""
+    """``SITEMAP...`` and, optionally, ``--follow DEPTH``."""
     parser.add_argument(
         "sources",
         nargs="+",
         metavar="SITEMAP",
-        help="a sitemap or an index (URL or file, also .gz), a list of URLs, - for standard input, "
-        "or a page",
+        help="a sitemap or sitemap index (URL or file, also .gz), a list of URLs, - for standard "
+        "input, or a page",
     )
     if follow:
         parser.add_argument(
@@ -116,19 +116,19 @@ def add_sources(parser: argparse.ArgumentParser, *, follow: bool = True) -> None
             type=whole(0, 100),
             default=0,
             metavar="DEPTH",
-            help="follow links of the snapshots so far",
+            help="follow links in snapshots to this depth; default: 0",
         )
 
 
 def rate(text: str) -> float:
-    """The type of an argument that is so many a second; 0 stands for no limit."""
+    """Argument type: a rate per second; 0 is no limit."""
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: give a number, for example 5 or 0.5")
     return float(text)
 
 
 def whole(least: int, most: int = 10**9) -> Callable[[str], int]:
-    """The type of an argument that is a whole number."""
+    """Argument type: a whole number."""
 
     def number(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) or not least <= int(text) <= most:
@@ -148,7 +148,7 @@ def _server(text: str) -> str:
 
 
 def site_of(url: str) -> str:
-    """Scheme and host of a page. Raises ConfigError."""
+    """The scheme and host of a page. Raises ConfigError."""
     try:
         pretty_of(url)
     except ValueError as error:
@@ -159,9 +159,9 @@ def site_of(url: str) -> str:
 def settings_for_site(
     site: str, config: Path | None, overrides: Mapping[str, Mapping[str, object]] | None = None
 ) -> Settings:
-    """The settings with ``site`` (scheme and host) as the public one.
+    """The settings with ``site`` (scheme and host) as the public URL.
 
-    Without an origin in the settings the site itself is asked.
+    Without an origin in the settings, the site itself is the origin.
     """
     values: dict[str, dict[str, object]] = {"site": {"url": site}}
     for section, keys in (overrides or {}).items():
@@ -172,19 +172,19 @@ def settings_for_site(
 
 
 def settings_if_any(config: Path | None) -> Settings | None:
-    """The settings, for commands that do without if there are none."""
+    """The settings, or None without any. For commands that do not need settings."""
     if config is None and not any(name in os.environ for name in _ORIGINS):
         return None
     return load(config)
 
 
 def quiet_logs(settings: Log) -> None:
-    """Log for a command: the ordinary course of things is for the log of a server."""
+    """Configure logging for a command: no ``info`` events."""
     level = "warning" if settings.level == "info" else settings.level
     logs.configure(settings.model_copy(update={"level": level}))
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work. An interruption cancels it, and is raised when it has cleaned up."""
+    """Run a coroutine. Ctrl-C cancels it, and KeyboardInterrupt is raised after its cleanup."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""``prerender COMMAND``: what commands there are, and how they end."""
+"""``prerender COMMAND``: the list of commands, and their exit statuses."""
 
 import argparse
 import sys
@@ -10,8 +10,8 @@ from prerender.cli import terminal
 from prerender.cli.terminal import FAILED, INTERRUPTED, USAGE
 from prerender.errors import ConfigError, PrerenderError
 
-# By name: the module, which has add(parser) and leaves its run(options) there, what the command does,
-# and examples. Only the module of the command that is asked for is imported: some take a second.
+# By name: the module, with add(parser), which sets run(options); the help; and examples. Only the
+# module of the requested command is imported, because some imports take a second.
 _COMMANDS = {
     "serve": ("serve", "run the proxy", (
         "prerender serve http://127.0.0.1:3000 --site https://www.example.com --preset crawlers",
@@ -26,7 +26,7 @@ _COMMANDS = {
         "prerender purge --url https://www.example.com/#!/items/3",
         "prerender purge --tag lamps --soft",
     )),
-    "check": ("check", "look at a site as crawlers do, and compare it with what people see", (
+    "check": ("check", "audit a site as a crawler, and compare it with what visitors see", (
         "prerender check https://www.example.com/",
         "prerender check https://www.example.com/sitemap.xml --via http://127.0.0.1:8080",
     )),
@@ -39,20 +39,20 @@ _COMMANDS = {
     "import": ("import_", "load exported snapshots into a running proxy", (
         "prerender import /srv/snapshots --config /etc/prerender.toml",
     )),
-    "sitemap": ("sitemap", "make a sitemap of what a crawl finds", (
+    "sitemap": ("sitemap", "crawl a site and print its sitemap", (
         "prerender sitemap https://www.example.com/ --to public",
     )),
-    "llms": ("llms", "make llms.txt and llms-full.txt from a sitemap's pages", (
+    "llms": ("llms", "write llms.txt and llms-full.txt for the pages of a sitemap", (
         "prerender llms https://www.example.com/sitemap.xml --to public",
     )),
-    "config": ("configuration", "print the settings in force", (
+    "config": ("configuration", "print the effective settings with their sources", (
         "prerender config --config /etc/prerender.toml",
         "prerender config --example > /etc/prerender.toml",
     )),
-    "doctor": ("doctor", "check that everything the proxy needs is there", (
+    "doctor": ("doctor", "check everything that the proxy needs", (
         "prerender doctor http://127.0.0.1:3000",
     )),
-    "completion": ("completion", "print a script that completes commands in a shell", (
+    "completion": ("completion", "print a shell completion script", (
         "prerender completion bash > /etc/bash_completion.d/prerender",
         "prerender completion zsh > \"${fpath[1]}/_prerender\"",
     )),
@@ -60,16 +60,16 @@ _COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status.
+    """Run a command and return its exit status.
 
-    0; 1 when it failed, or found what it looked for faults for; 2 when it was asked wrongly or a
-    setting is wrong; 130 when it was interrupted (128 + SIGINT, as shells have it).
+    0: success; 1: it failed or found errors; 2: wrong usage or invalid settings; 130: interrupted
+    (128 + SIGINT, as in shells).
     """
     terminal.open_standard_streams()
     if arguments is None:
         arguments = sys.argv[1:]
     try:
-        # No option of the program itself takes a value, so the first other word is the command.
+        # No global option takes a value, so the first other argument is the command.
         asked = next((word for word in arguments if not word.startswith("-")), "")
         options = _parser((asked,)).parse_args(arguments)
         status: int = options.run(options)
@@ -93,15 +93,15 @@ def _problems(command: str, problems: Sequence[str]) -> str:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """With the arguments of all commands: what completes them has to know all."""
+    """A parser with the arguments of all commands, for completion."""
     return _parser(_COMMANDS)
 
 
 def _parser(asked: Container[str]) -> argparse.ArgumentParser:
-    """The commands, of which only those that are ``asked`` for know their arguments."""
+    """The parser. Only the commands in ``asked`` have their arguments."""
     parser = argparse.ArgumentParser(
         prog="prerender",
-        description="Answers crawlers with HTML snapshots of JavaScript pages.",
+        description="A reverse proxy that serves crawlers HTML snapshots of JavaScript pages.",
     )
     parser.add_argument("--version", action="version", version=f"prerender {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -10,10 +10,10 @@ from prerender.config import load
 from prerender.errors import ConfigError
 
 _KINDS = {
-    "url": "the snapshots of a page, by its pretty or ugly URL",
-    "prefix": "of all pages whose URLs begin with this",
-    "pattern": "of all pages whose URLs match; * stands for any text",
-    "tag": "of all pages with this cache tag",
+    "url": "purge a page by its pretty or ugly URL",
+    "prefix": "purge all pages whose URL begins with this",
+    "pattern": "purge all pages whose URL matches; * matches any text",
+    "tag": "purge all pages with this cache tag",
 }
 _PLURALS = {"url": "URLs", "prefix": "prefixes", "pattern": "patterns", "tag": "tags"}
 
@@ -22,11 +22,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     for kind, help_text in _KINDS.items():
         parser.add_argument(f"--{kind}", action="append", default=[], help=help_text)
-    parser.add_argument("--all", action="store_true", help="all snapshots")
+    parser.add_argument("--all", action="store_true", help="purge all snapshots")
     parser.add_argument(
         "--soft",
         action="store_true",
-        help="mark them stale: they are shown until they are replaced",
+        help="mark snapshots stale: they are served until they have been rendered again",
     )
     common.add_json(parser)
     common.add_config(parser)
@@ -34,13 +34,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Purge. Raises AdminError, and ConfigError when there is nothing to purge."""
+    """Purge. Raises AdminError, and ConfigError if no pages are named."""
     targets: dict[str, list[str]] = {
         kind: found for kind in _KINDS if (found := getattr(options, kind))
     }
     if not targets and not options.all:
         names = ", ".join(f"--{kind}" for kind in _KINDS)
-        raise ConfigError([f"what to purge is missing: give {names} or --all"])
+        raise ConfigError([f"nothing to purge: give {names} or --all"])
     settings = load(options.config)
     client.purge(settings, {**targets, "all": options.all, "soft": options.soft})
     if options.json:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _counted(targets: dict[str, list[str]], *, everything: bool) -> str:
-    """What was purged. How many snapshots that are is not known: each is judged when it is read."""
+    """What was purged. The number of snapshots is unknown: purges apply when entries are read."""
     if everything:
         return "all snapshots"
     return ", ".join(

@@ -1,4 +1,4 @@
-"""``prerender render URL``: prints one snapshot, in one form or another."""
+"""``prerender render URL``: prints one snapshot as HTML, Markdown or JSON."""
 
 import argparse
 from dataclasses import asdict
@@ -17,15 +17,15 @@ from prerender.urls.addresses import pretty_of
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", help="the page's URL, pretty (#!) or ugly")
+    parser.add_argument("url", help="URL of the page, pretty (#!) or ugly")
     forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--markdown", action="store_true", help="as Markdown")
+    forms.add_argument("--markdown", action="store_true", help="print Markdown")
     forms.add_argument(
-        "--json", action="store_true", help="as JSON, with all that is known of the render"
+        "--json", action="store_true", help="print JSON with all details of the render"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write it to a file")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write to a file instead")
     parser.add_argument(
-        "--screenshot", type=Path, metavar="FILE", help="write a picture of the page (PNG) too"
+        "--screenshot", type=Path, metavar="FILE", help="also write a screenshot (PNG)"
     )
     common.add_config(parser)
     parser.set_defaults(run=run)
@@ -65,7 +65,7 @@ def _write(file: Path, data: bytes) -> None:
     try:
         file.write_bytes(data)
     except OSError as error:
-        raise PrerenderError(f"{file}: cannot be written: {error.strerror}") from error
+        raise PrerenderError(f"{file}: cannot write: {error.strerror}") from error
 
 
 async def _rendered(
@@ -102,12 +102,12 @@ def _told(target: Target, result: SnapshotResult) -> dict[str, object]:
 
 
 def failure(target: Target, error: PrerenderError) -> str:
-    """Why there is no snapshot of a target, in one line."""
+    """Why there is no snapshot of a target, as one line."""
     match error:
         case NotRenderable():
-            text = f"{target.url}: no HTML page: {error}"
+            text = f"{target.url}: not an HTML page: {error}"
         case OriginError():
-            text = f"{target.url}: the site's server failed: {error}"
+            text = f"{target.url}: the origin failed: {error}"
         case _:
             text = str(error)
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""``prerender serve``: the proxy."""
+"""``prerender serve``: runs the proxy."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until it is told to stop."""
+    """Serve until SIGTERM or SIGINT."""
     settings = load(options.config, overrides=common.overrides_of(options))
     logs.configure(settings.log)
 
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
         def asked_to_stop() -> None:
             if stop.is_set():
-                # Asked twice: the guardians end the browsers when this process is gone.
+                # Second signal: exit at once. The guardians kill the browsers.
                 os._exit(FAILED)
             stop.set()
 

@@ -1,4 +1,4 @@
-"""``prerender sitemap URL``: a sitemap of what a crawl finds."""
+"""``prerender sitemap URL``: crawls a site and prints its sitemap."""
 
 import argparse
 import time
@@ -19,33 +19,33 @@ from prerender.tools.visiting import States
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", metavar="URL", help="the page to begin at")
+    parser.add_argument("url", metavar="URL", help="page to start at")
     parser.add_argument(
         "--to",
         type=Path,
         metavar="DIR",
-        help="write sitemap.xml there, with several below it if there are many pages",
+        help="write sitemap.xml to this folder; an index and several files if there are many pages",
     )
-    parser.add_argument(
-        "--base", metavar="URL", help="where DIR will be on the site; default: its root"
-    )
+    parser.add_argument("--base", metavar="URL", help="URL of DIR on the site; default: the root")
     parser.add_argument(
         "--max-pages", type=common.whole(1), default=10_000, metavar="N", help="default: 10000"
     )
     common.add_concurrency(parser, default=8)
-    parser.add_argument("--rate", type=common.rate, default=0.0, metavar="N", help="pages a second")
+    parser.add_argument(
+        "--rate", type=common.rate, default=0.0, metavar="N", help="maximum pages per second"
+    )
     common.add_via(parser)
-    parser.add_argument("--user-agent", default=USER_AGENT, help="whom to ask as")
+    parser.add_argument("--user-agent", default=USER_AGENT, help="User-Agent to send")
     common.add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Crawl, and print or write the sitemap. Raises SitemapError."""
+    """Crawl the site and print or write the sitemap. Raises SitemapError."""
     site = common.site_of(options.url)
     listed, states = common.run(_found(options, site))
     if not listed:
-        raise SitemapError(f"{options.url}: no page for crawlers: {_why(states)}")
+        raise SitemapError(f"{options.url}: no indexable page: {_why(states)}")
     parts = sitemap_writing.sitemaps(listed)
     written = True
     if options.to is not None:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         written = terminal.write(parts[0])
     more = f", {states.beyond} more found (--max-pages)" if states.beyond else ""
     terminal.say(
-        f"{terminal.counted(len(listed), 'page')} listed, {len(states.left_out)} left out{more}"
+        f"{terminal.counted(len(listed), 'page')} listed, {len(states.left_out)} skipped{more}"
     )
     return 0 if written else FAILED
 
@@ -86,7 +86,7 @@ async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], 
         )
         listed = await states.find([options.url])
         for url, reason in states.left_out.items():
-            progress.line(f"left out: {url}: {reason}")
+            progress.line(f"skipped: {url}: {reason}")
         return listed, states
 
 
@@ -104,7 +104,7 @@ def _write(folder: Path, parts: list[bytes], base: str) -> None:
     if len(parts) > 1:
         files = {f"sitemap-{number}.xml": part for number, part in enumerate(parts, start=1)}
         index = sitemap_writing.index([f"{base}{name}" for name in files], time.time())
-        # The index comes last: until then the old ones are listed.
+        # Write the index last: until then it lists the old files.
         files["sitemap.xml"] = index
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where commands find pages: sitemaps, files and standard input, or pages whose links are followed."""
+"""Sources of pages for commands: sitemaps, files, standard input, or pages whose links are followed."""
 
 from prerender.cli.terminal import Progress
 from prerender.errors import FetchFailed, SitemapError
@@ -9,7 +9,7 @@ from prerender.urls.addresses import page_of, site_of
 
 
 class Sources:
-    """Reads what is given on a command line, with ``crawler``; tells what is left out."""
+    """Reads sources with ``crawler`` and reports skipped URLs."""
 
     def __init__(self, crawler: Crawler, progress: Progress) -> None:
         self._crawler = crawler
@@ -17,25 +17,25 @@ class Sources:
         self._sites: set[tuple[str, str]] = set()
 
     async def read(self, sources: list[str], *, follow: int = 0) -> list[Listed]:
-        """All pages, in pretty form. Raises SitemapError.
+        """All pages as pretty URLs. Raises SitemapError.
 
-        A URL that is no sitemap is a page itself, whose links may be followed ``follow`` far.
+        A URL that is not a sitemap is a page, whose links are followed to depth ``follow``.
         """
         pages = []
         for entry in await self.listed(sources):
             try:
                 page = page_of(entry.url)
             except ValueError as error:
-                self._progress.line(f"left out: {entry.url}: {error}")
+                self._progress.line(f"skipped: {entry.url}: {error}")
                 continue
             self._sites.add(site_of(page))
             pages.append(Listed(page, entry.lastmod))
         if not pages and not follow:
-            raise SitemapError(f"{', '.join(sources)}: no pages are listed")
+            raise SitemapError(f"{', '.join(sources)}: no pages listed")
         return pages
 
     async def listed(self, sources: list[str]) -> list[Listed]:
-        """All pages, as they are written there. Raises SitemapError."""
+        """All pages with their URLs as listed. Raises SitemapError."""
         listed: list[Listed] = []
         for source in sources:
             if source.startswith(("http://", "https://")) and await self.is_page(source):
@@ -45,7 +45,7 @@ class Sources:
         return listed
 
     def own_page(self, url: str) -> str | None:
-        """The page that a link leads to, in pretty form, if it is on one of the sites."""
+        """The pretty URL of a linked page, if it is on one of the sites."""
         if site_of(url) not in self._sites:
             return None
         try:
@@ -54,7 +54,7 @@ class Sources:
             return None
 
     async def is_page(self, url: str) -> bool:
-        """Whether a URL is one of a page and not of a sitemap. Raises SitemapError."""
+        """Whether a URL is that of a page, not of a sitemap. Raises SitemapError."""
         if "#!" in url:
             return True
         try:

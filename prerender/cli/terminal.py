@@ -1,4 +1,4 @@
-"""What commands print, and where: results to standard output, all else to standard error."""
+"""Output of commands: results to standard output, everything else to standard error."""
 
 import json
 import os
@@ -13,53 +13,53 @@ INTERRUPTED = 130
 
 
 def open_standard_streams() -> None:
-    """Lead what was closed (``2>&-``) nowhere, so that no socket gets its file descriptor."""
+    """Open /dev/null for closed streams (``2>&-``), so that no socket gets their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def say(text: str) -> None:
-    """Print a line about how it goes, after what was logged before."""
-    if logs := sys.modules.get("prerender.telemetry.logs"):  # else nothing has been logged
+    """Print a line to standard error, after pending log lines."""
+    if logs := sys.modules.get("prerender.telemetry.logs"):  # otherwise nothing was logged
         logs.flush()
     print(text, file=sys.stderr)
 
 
 def write(data: bytes | str) -> bool:
-    """Print a result; False if it cannot be written.
+    """Print a result. Returns False if it cannot be written.
 
-    Whoever reads may stop early (``| head``): that is told by the exit status alone.
+    If the reader stops early (``| head``), only the exit status reports it.
     """
     try:
         sys.stdout.buffer.write(data if isinstance(data, bytes) else data.encode())
         sys.stdout.flush()
     except OSError as error:
-        # Python would try again at exit, and complain.
+        # Python would flush again at exit, and report the error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            say(f"prerender: the result cannot be written: {error.strerror}")
+            say(f"prerender: cannot write to standard output: {error.strerror}")
         return False
     return True
 
 
 def write_json(value: object) -> bool:
-    """Print a result for programs; False if it cannot be written."""
+    """Print a result as JSON. Returns False if it cannot be written."""
     return write(as_json(value))
 
 
 def as_json(value: object) -> str:
-    """A result for programs."""
+    """A result as JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: "1 page", "2 pages"."""
+    """A count with its noun: "1 page", "2 pages"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class Progress:
-    """How far a command is: a bar on a terminal, otherwise the lines that it is told."""
+    """Progress of a command: a bar on a terminal, plain lines otherwise."""
 
     def __init__(self, bar: Any = None) -> None:
         self._bar = bar
@@ -79,26 +79,26 @@ class Progress:
             self._bar.write(text, file=sys.stdout)
 
     def found(self, count: int) -> None:
-        """So many more are to be done."""
+        """Add to the total."""
         if self._bar is not None:
             self._bar.total = (self._bar.total or 0) + count
             self._bar.refresh()
 
     def done(self) -> None:
-        """One more is done."""
+        """Count one as done."""
         if self._bar is not None:
             self._bar.update()
 
 
 @contextmanager
 def progress(unit: str) -> Iterator[Progress]:
-    """Shows progress for as long as the context lasts, in ``unit`` such as "page"."""
+    """Show progress while the context is open, in ``unit`` such as "page"."""
     if not sys.stderr.isatty():
         yield Progress()
         return
     from tqdm import tqdm  # noqa: PLC0415 - most commands show no progress
 
-    # Where nobody has told the terminal its size, tqdm would draw a bar of no width.
+    # On a terminal of unknown size, tqdm would draw a bar without width.
     size: dict[str, Any] = {"ncols": 80, "nrows": 24}
     with suppress(OSError):
         if os.get_terminal_size(sys.stderr.fileno()).columns:

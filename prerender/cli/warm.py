@@ -29,13 +29,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_sources(parser)
     common.add_via(parser)
     common.add_concurrency(parser, default=8)
-    parser.add_argument("--rate", type=common.rate, default=0.0, metavar="N", help="pages a second")
-    parser.add_argument("--max-pages", type=common.whole(1), default=0, metavar="N")
+    parser.add_argument(
+        "--rate", type=common.rate, default=0.0, metavar="N", help="maximum pages per second"
+    )
+    parser.add_argument(
+        "--max-pages", type=common.whole(1), default=0, metavar="N", help="maximum pages in all"
+    )
     parser.add_argument(
         "--state",
         type=Path,
         metavar="FILE",
-        help="write down what is done, and leave out what was done already and has not changed",
+        help="record finished pages, and skip those that were finished before and have not changed",
     )
     common.add_json(parser)
     common.add_config(parser)
@@ -43,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Warm, and print a summary; 1 if a page failed."""
+    """Warm the cache and print a summary. Returns 1 if a page failed."""
     settings = common.settings_if_any(options.config)
     try:
         journal = Journal(options.state)
@@ -54,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             totals = common.run(_warm(options, settings, journal))
         except KeyboardInterrupt:
             if options.state:
-                terminal.say(f"interrupted: go on with --state {options.state}")
+                terminal.say(f"interrupted: continue with --state {options.state}")
             raise
     if options.json:
         terminal.write_json(_of_totals(totals))
@@ -77,7 +81,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             try:
                 await asyncio.to_thread(client.purge, settings, {"url": url, "soft": True})
             except AdminError as error:
-                progress.line(f"outdated snapshots are not made anew: {error}")
+                progress.line(f"outdated snapshots are not renewed: {error}")
                 purges = 0
                 return False
             return True
@@ -122,17 +126,17 @@ def _summary(totals: Totals) -> str:
     speed = pages / totals.seconds if totals.seconds else 0.0
     parts = [f"{count} {name}" for name, count in totals.counts.most_common()]
     if totals.skipped:
-        parts.append(f"{totals.skipped} skipped (done before)")
+        parts.append(f"{totals.skipped} skipped (finished before)")
     if totals.left_out:
-        parts.append(f"{totals.left_out} left out (--max-pages)")
-    took = f"{terminal.counted(pages, 'page')} in {totals.seconds:.1f} s ({speed:.1f} a second)"
+        parts.append(f"{totals.left_out} skipped (--max-pages)")
+    took = f"{terminal.counted(pages, 'page')} in {totals.seconds:.1f} s ({speed:.1f} per second)"
     lines = [f"{took}: {', '.join(parts)}"]
     if totals.counts["outdated"]:
         lines.append(
-            f"{terminal.counted(totals.counts['outdated'], 'snapshot')} older than lastmod: to have "
-            "them rendered again, give the settings of the proxy with an [admin] token (--config)"
+            f"{terminal.counted(totals.counts['outdated'], 'snapshot')} older than lastmod: to render "
+            "them again, give the settings of the proxy with an [admin] token (--config)"
         )
     lines += [f"failed: {one.url}: {one.reason}" for one in totals.failures[:_SHOWN_FAILURES]]
     if len(totals.failures) > _SHOWN_FAILURES:
-        lines.append(f"and {len(totals.failures) - _SHOWN_FAILURES} more (--json has them all)")
+        lines.append(f"and {len(totals.failures) - _SHOWN_FAILURES} more (use --json for all)")
     return "\n".join([*lines, ""])

@@ -1,1 +1,1 @@
-"""Acting as a crawler, for the command line: check, warm, export, doctor."""
+"""Tools behind the commands: check, warm, export, sitemap, llms and doctor."""

@@ -1,7 +1,7 @@
-"""What has to be there for the proxy to work, looked at one by one: ``prerender doctor``.
+"""The checks of ``prerender doctor``.
 
-Each look gives lines that are "ok", a "warning" (it works, but worse than it could) or a "problem",
-the latter two with what to do about it. Nothing here changes anything.
+Each check yields lines that are "ok", "warning" (it works, but not well) or "problem". Warnings and
+problems come with a remedy. The checks change nothing.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _LEAST_FILES = 4096
 _LEAST_DISK_BYTES = 512 * 1024**2
 _SECONDS = 10.0
 _MIB = 1024**2
-# Where frameworks list the hosts that they accept.
+# Settings of frameworks with the accepted hosts.
 _LISTS = (
     "server.allowedHosts (Vite), devServer.allowedHosts (webpack, Vue CLI), allowedHosts (Angular), "
     "ALLOWED_HOSTS (Django), config.hosts (Rails)"
@@ -49,7 +49,7 @@ _LISTS = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that was looked at; ``remedy`` is '' when it is all right."""
+    """The result of a check; ``remedy`` is '' if it is ok."""
 
     name: str
     state: Literal["ok", "warning", "problem"]
@@ -58,7 +58,7 @@ class Line:
 
 
 async def examine(settings: Settings) -> AsyncGenerator[Line]:
-    """Look at everything, the quick things first."""
+    """Run all checks, quick ones first."""
     for line in (*_machine(settings), *_ports(settings)):
         yield line
     yield _site(settings)
@@ -75,16 +75,16 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
 
 def _machine(settings: Settings) -> Iterator[Line]:
     needed, free = opening.memory_needed(settings), _free_bytes()
-    text = f"{free // _MIB} MiB free, the browser may take {needed // _MIB} MiB"
+    text = f"{free // _MIB} MiB free, the browser may use {needed // _MIB} MiB"
     if needed and free < needed:
-        remedy = "give it more memory, or lower [browser] pages or max_memory"
+        remedy = "add memory, or lower [browser] pages or max_memory"
         yield Line("memory", "warning", text, remedy)
     else:
         yield Line("memory", "ok", text)
     yield _shm()
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = files == resource.RLIM_INFINITY
-    text = f"{'any number of' if unlimited else files} files may be open"
+    text = f"{'unlimited' if unlimited else files} open files"
     if not unlimited and files < _LEAST_FILES:
         remedy = f"raise the hard limit to {_LEAST_FILES} or more (ulimit -Hn, LimitNOFILE=)"
         yield Line("files", "warning", text, remedy)
@@ -92,9 +92,9 @@ def _machine(settings: Settings) -> Iterator[Line]:
         yield Line("files", "ok", text)
     folder = tempfile.gettempdir()
     disk = shutil.disk_usage(folder).free
-    text = f"{disk // _MIB} MiB free in {folder}, where browsers have their profiles"
+    text = f"{disk // _MIB} MiB free in {folder}, for browser profiles"
     if disk < _LEAST_DISK_BYTES:
-        yield Line("disk", "warning", text, "make room there, or set TMPDIR to another folder")
+        yield Line("disk", "warning", text, "free disk space, or set TMPDIR to another folder")
     else:
         yield Line("disk", "ok", text)
 
@@ -103,14 +103,14 @@ def _shm() -> Line:
     size = chromium.shared_memory_bytes()
     text = f"{size // _MIB} MiB"
     if size < chromium.LARGE_SHM_BYTES:
-        text += ", so Chromium uses files instead, which is slower"
-        remedy = "docker run --shm-size=256m, or a larger tmpfs at that place"
+        text += " in /dev/shm: Chromium uses files instead, which is slower"
+        remedy = "use docker run --shm-size=256m, or mount a larger tmpfs"
         return Line("shm", "warning", text, remedy)
     return Line("shm", "ok", text)
 
 
 def _free_bytes() -> int:
-    """Memory that can still be had: the machine's, or what is left of the cgroup's limit."""
+    """Available memory: the machine's, or the rest of the cgroup's limit if that is less."""
     free = int(psutil.virtual_memory().available)
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
@@ -126,15 +126,15 @@ def _ports(settings: Settings) -> Iterator[Line]:
         setting = f"[{name}] host, port"
         try:
             with socket.create_server((part.host, part.port), family=_family(part.host), backlog=1):
-                yield Line(f"{name} port", "ok", f"{where} can be listened on")
+                yield Line(f"{name} port", "ok", f"{where} is free")
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            reason = "somebody listens there already" if taken else os.strerror(error.errno or 0)
+            reason = "already in use" if taken else os.strerror(error.errno or 0)
             yield Line(
                 f"{name} port",
                 "warning" if taken else "problem",
                 f"{where}: {reason}",
-                f"if that is not this proxy, change {setting}" if taken else f"change {setting}",
+                f"unless it is this proxy, change {setting}" if taken else f"change {setting}",
             )
 
 
@@ -144,7 +144,7 @@ def _family(host: str) -> socket.AddressFamily:
 
 def _site(settings: Settings) -> Line:
     if settings.site.url:
-        return Line("site", "ok", f"pages are rendered as {settings.public_url}")
+        return Line("site", "ok", f"pages are rendered under {settings.public_url}")
     text = f"[site] url is not set: snapshots carry the origin's URL, {settings.public_url}"
     return Line("site", "warning", text, "set it to the public URL of the site")
 
@@ -153,7 +153,7 @@ async def _store(settings: Settings) -> Line:
     url = settings.cache.url
     scheme = url.partition(":")[0]
     if scheme == "memory":
-        return Line("store", "ok", "memory: snapshots are gone after a restart")
+        return Line("store", "ok", "memory: snapshots are lost on restart")
     if scheme == "file":
         return _folder(Path(unquote(urlsplit(url).path)))
     if scheme == "aiocache":
@@ -163,19 +163,19 @@ async def _store(settings: Settings) -> Line:
         await redis.open()
         policy = await redis.eviction()
     except (StoreError, TimeoutError) as error:
-        remedy = "start it, or correct [cache] url; until then snapshots are kept in memory only"
-        reason = str(error) or "no answer in time"
+        remedy = "start it, or correct [cache] url; until then snapshots are stored in memory only"
+        reason = str(error) or "timeout"
         return Line("store", "problem", f"{scheme}: {reason}", remedy)
     finally:
         await redis.close()
     if policy not in ("", "volatile-lru"):
-        text = f"{scheme}: answers; its maxmemory-policy is {policy}"
+        text = f"{scheme}: responds; maxmemory-policy is {policy}"
         return Line("store", "warning", text, "set maxmemory-policy to volatile-lru")
-    return Line("store", "ok", f"{scheme}: answers")
+    return Line("store", "ok", f"{scheme}: responds")
 
 
 def _backend(settings: Settings) -> Line:
-    """That the class exists. What it needs is known to it alone."""
+    """Check that the class exists. The needs of a backend are unknown."""
     try:
         found = named(settings.cache.url, namespace(settings), settings.cache.timeout)
     except ValueError as error:
@@ -187,9 +187,9 @@ def _folder(folder: Path) -> Line:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
         remedy = f"let user {os.geteuid()} write there, or change [cache] url"
-        return Line("store", "problem", f"{folder}: cannot be written to", remedy)
+        return Line("store", "problem", f"{folder}: not writable", remedy)
     free = shutil.disk_usage(there).free
-    return Line("store", "ok", f"file: {folder} can be written to, {free // _MIB} MiB free")
+    return Line("store", "ok", f"file: {folder} is writable, {free // _MIB} MiB free")
 
 
 async def _origin(settings: Settings) -> Line:
@@ -199,18 +199,18 @@ async def _origin(settings: Settings) -> Line:
         status, kind = await _first_response(settings, settings.public_url)
     except (OriginError, TimeoutError) as error:
         reason = str(error.__cause__ or error) or "no response in time"
-        remedy = "start the site's server, or correct [origin] url"
+        remedy = "start the origin, or correct [origin] url"
         return Line("origin", "problem", f"{where}: {reason}", remedy)
     text = f"{where}/: status {status}, {kind}, {_milliseconds(started)}"
     if status >= 500:
-        return Line("origin", "problem", text, "repair the site's server")
+        return Line("origin", "problem", text, "fix the origin")
     if status >= 400:
         return await _refusal(settings, status, text)
     return Line("origin", "ok", text)
 
 
 async def _refusal(settings: Settings, status: int, text: str) -> Line:
-    """Development servers refuse hosts that they do not know: is it that?"""
+    """Check whether the origin refuses the public host, as development servers do."""
     public, own = headers.authority(settings.public_url), headers.authority(settings.origin_url)
     if public != own:
         with suppress(OriginError, TimeoutError):
@@ -222,7 +222,7 @@ async def _refusal(settings: Settings, status: int, text: str) -> Line:
 
 
 async def _first_response(settings: Settings, public: URL) -> tuple[int, str]:
-    """Status and media type of the origin's first page for a public URL. Raises OriginError."""
+    """The status and media type of ``/`` at the origin for a public URL. Raises OriginError."""
     fields = CIMultiDict({"Accept": "text/html,*/*;q=0.8", "Accept-Encoding": "identity"})
     headers.mark(fields, public)
     policy = AddressPolicy.only(settings.origin_url)
@@ -246,16 +246,16 @@ def _browser(settings: Settings) -> list[Line]:
     if wanted == "off":
         lines.append(Line("sandbox", "warning", "off", 'set [browser] sandbox to "auto"'))
     elif problem:
-        remedy = "run it as another user than root, where user namespaces are allowed"
+        remedy = "do not run as root, and allow user namespaces"
         state: Literal["warning", "problem"] = "problem" if wanted == "on" else "warning"
-        lines.append(Line("sandbox", state, f"cannot be on: {problem}", remedy))
+        lines.append(Line("sandbox", state, f"not possible: {problem}", remedy))
     else:
         lines.append(Line("sandbox", "ok", "on"))
     return lines
 
 
 async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator[Line]:
-    """A browser is started, tries out a page of our own, and then renders the site's first page."""
+    """Start a browser, which renders a test page, then render the site's first page."""
     one = settings.browser.model_copy(update={"pages": 1})
     started = time.monotonic()
     remedy = 'see the log above, or try [log] level = "debug"'
@@ -263,7 +263,7 @@ async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator
         async with opening.rendering(settings.model_copy(update={"browser": one})) as rendering:
             pool = rendering.pool
             async with pool.place() as place, pool.page(place, settings.render.timeout):
-                yield Line("rendering", "ok", f"a page of our own, {_milliseconds(started)}")
+                yield Line("rendering", "ok", f"test page, {_milliseconds(started)}")
             if not origin_answers:
                 return
             started = time.monotonic()
@@ -271,15 +271,15 @@ async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator
             try:
                 snapshot = (await rendering.renderer.snapshot(target)).snapshot
             except NotRenderable as reason:
-                text = f"{target.url}: no HTML page: {reason}"
-                yield Line("first page", "warning", text, "is it the site's origin?")
+                text = f"{target.url}: not an HTML page: {reason}"
+                yield Line("first page", "warning", text, "is [origin] url the origin of the site?")
                 return
             text = f"{target.url}: status {snapshot.status}, "
             text += f"{snapshot.facts.text_length} characters of text, {_milliseconds(started)}"
             failed = snapshot.facts.failed_requests
             if failed:
                 text += f"; {len(failed)} of its requests failed: {failed[0]}"
-                yield Line("first page", "warning", text, "look at what the origin answers there")
+                yield Line("first page", "warning", text, "check the origin's response there")
             else:
                 yield Line("first page", "ok", text)
     except PrerenderError as error:

@@ -95,7 +95,7 @@ async def test_render_of_what_is_no_page(start_origin: StartOrigin) -> None:
     image = web.Response(body=b"<svg/>", content_type="image/svg+xml")
     origin = await pages(start_origin, {"/logo.svg": image})
     assert await run("render", f"{origin.url}/logo.svg") == Ended(
-        1, b"", f"prerender: {origin.url}/logo.svg: no HTML page: media type image/svg+xml\n"
+        1, b"", f"prerender: {origin.url}/logo.svg: not an HTML page: media type image/svg+xml\n"
     )
 
 
@@ -109,7 +109,7 @@ async def test_render_of_a_site_that_is_not_there() -> None:
     url = f"http://127.0.0.1:{raw.free_port()}/"
     failed = await run("render", url)
     assert (failed.status, failed.out) == (1, b"")
-    assert failed.err.startswith(f"prerender: {url}: the site's server failed: ")
+    assert failed.err.startswith(f"prerender: {url}: the origin failed: ")
     assert failed.err.count("\n") == 1
 
 
@@ -148,7 +148,7 @@ async def test_render_into_a_full_disk_or_a_closed_pipe(start_origin: StartOrigi
     os.close(read)
     try:
         assert await run("render", origin.url, stdout=full) == Ended(
-            1, b"", "prerender: the result cannot be written: No space left on device\n"
+            1, b"", "prerender: cannot write to standard output: No space left on device\n"
         )
         assert await run("render", origin.url, stdout=closed_pipe) == Ended(1, b"", "")
     finally:
@@ -397,7 +397,7 @@ async def test_render_in_other_forms(start_origin: StartOrigin, tmp_path: Path) 
     assert picture.read_bytes().startswith(b"\x89PNG")
     failed = await run("render", bare, "--output", str(tmp_path / "none/page.html"))
     assert (failed.status, failed.out) == (1, b"")
-    assert failed.err.endswith("page.html: cannot be written: No such file or directory\n")
+    assert failed.err.endswith("page.html: cannot write: No such file or directory\n")
 
 
 def test_settings_as_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,8 +26,8 @@ async def test_the_files_of_a_site(start_origin: StartOrigin, tmp_path: Path) ->
     listed = "".join(f"{origin.url}{path}\n" for path in ("/about", "/", "/hidden", "/gone", "/"))
     made = await run("llms", "-", "--to", str(tmp_path / "public"), stdin=listed.encode())
     assert made.status == 1
-    assert f"left out: {origin.url}/hidden: robots noindex\n" in made.err
-    assert f"left out: {origin.url}/gone: " in made.err
+    assert f"skipped: {origin.url}/hidden: robots noindex\n" in made.err
+    assert f"skipped: {origin.url}/gone: " in made.err
     assert made.out.startswith(b"2 pages in ")
     assert (tmp_path / "public/llms.txt").read_text("utf-8") == (
         "# Lamps [and more]\n\n> Lamps of steel.\n\n## Pages\n\n"

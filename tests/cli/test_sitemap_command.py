@@ -55,10 +55,10 @@ async def site(start_origin: StartOrigin) -> Site:
 async def test_what_crawlers_keep_is_listed(site: Site) -> None:
     ended = await run("sitemap", f"{site.url}/")
     assert ended.status == 0
-    assert ended.err.endswith("6 pages listed, 7 left out\n")
+    assert ended.err.endswith("6 pages listed, 7 skipped\n")
     ugly = f"{site.url}/?_escaped_fragment_="
-    assert f"left out: {ugly}: an ugly URL: crawlers follow no such links\n" in ended.err
-    assert f"left out: {site.url}/copy: its canonical is {site.url}/original\n" in ended.err
+    assert f"skipped: {ugly}: an ugly URL: crawlers follow no such links\n" in ended.err
+    assert f"skipped: {site.url}/copy: its canonical is {site.url}/original\n" in ended.err
     listed = list(parse(ended.out, "x"))
     assert [entry.url.removeprefix(site.url) for entry in listed] == [
         "/", "/?x=1&y=2", "/after", "/b", "/behind", "/original",
@@ -101,7 +101,7 @@ async def test_into_a_folder(site: Site, tmp_path: Path) -> None:
 async def test_nothing_to_list(site: Site) -> None:
     ended = await run("sitemap", f"{site.url}/missing")
     assert (ended.status, ended.out) == (1, b"")
-    assert f"prerender: {site.url}/missing: no page for crawlers: status 404" in ended.err
+    assert f"prerender: {site.url}/missing: no indexable page: status 404" in ended.err
 
 
 @given(st.lists(PRINTABLE.map(lambda text: f"http://a/{text}"), max_size=20), st.integers(1, 7))

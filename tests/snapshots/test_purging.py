@@ -181,7 +181,7 @@ async def test_the_command_line(
     at = f"prerender: [admin] 127.0.0.1:{port}: "
     status, out, err = await command(*config, "--tag", "a", "--tag", "b", "--json")
     assert (status, json.loads(out)) == (0, {"tag": ["a", "b"], "all": False, "soft": False})
-    missing = "what to purge is missing: give --url, --prefix, --pattern, --tag or --all"
+    missing = "nothing to purge: give --url, --prefix, --pattern, --tag or --all"
     assert await command(*config) == (2, "", f"prerender purge: {missing}\n")
     configured("w" * 16, port)
     assert await command(*config, "--all") == (1, "", f"{at}the token is missing or wrong\n")

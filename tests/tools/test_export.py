@@ -328,7 +328,7 @@ async def test_an_import_of_what_is_no_export(tmp_path: Path) -> None:
     assert ended.err.startswith(f"prerender: {tmp_path}/index.json: is no index of an export")
     (tmp_path / "index.json").write_text('{"format": 1, "site": "http://a.example", "pages": []}')
     ended = await run("import", str(tmp_path), environ=environ)
-    assert "is of http://a.example" in ended.err
+    assert "this export is of http://a.example" in ended.err
 
 
 async def test_what_cannot_be_made_anew_stays(start_origin: StartOrigin, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ async def test_an_interruption_ends_it_and_it_goes_on(
         assert await terminal.rest() == 130
     shown = terminal.shown.decode()
     assert "Traceback" not in shown
-    assert f"interrupted: go on with --state {state}" in shown
+    assert f"interrupted: continue with --state {state}" in shown
     done = len(state.read_text().splitlines())
     assert 5 <= done < 60
     told = await warmed(*arguments)
@@ -218,7 +218,7 @@ async def test_an_interruption_ends_it_and_it_goes_on(
 async def test_nothing_to_do(tmp_path: Path) -> None:
     (tmp_path / "empty.xml").write_text("<urlset></urlset>")
     for source, said in (
-        ("empty.xml", "no pages are listed"),
+        ("empty.xml", "no pages listed"),
         ("none.xml", "cannot be read: No such file or directory"),
     ):
         ended = await run("warm", str(tmp_path / source))

@@ -1,1 +1,1 @@
-"""Checks what crawlers get of a site, page by page, against what visitors see."""
+"""``prerender check``: compares what crawlers get of a site with what visitors see."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a page, and how bad it is."""
+"""Findings about pages, and their levels."""
 
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -7,40 +7,40 @@ Level = Literal["error", "warning", "note"]
 _LEVELS: tuple[Level, ...] = get_args(Level)
 Kind = Literal["snapshot", "shell", "page", "redirect", "file", "nothing"]
 
-# Each with its level. Errors are what crawlers act on to the site's harm, or take for deceit.
+# The level of each finding. Errors make crawlers drop or distrust a page.
 LEVELS: dict[str, Level] = {
-    "unreachable": "error",  # no answer
-    "status": "error",  # an answer that is neither a page nor a redirect nor "not found"
+    "unreachable": "error",  # no response
+    "status": "error",  # neither a page nor a redirect nor "not found"
     "not-found": "error",  # 404 or 410: crawlers forget the page
     "shell": "error",  # the page before its JavaScript has run
     "empty": "error",  # no text
     "not-opted-in": "error",  # made by JavaScript, without #! and without the meta tag: no snapshot
-    "cloaked": "error",  # people do not get this text
-    "incomplete": "error",  # people get this text, crawlers do not
+    "cloaked": "error",  # only crawlers get this text
+    "incomplete": "error",  # only visitors get this text
     "canonical-ugly": "error",
-    "canonical-broken": "error",  # no URL, several, or one that is not there
-    "canonical-state": "error",  # names the page without its #! state
+    "canonical-broken": "error",  # invalid, several, or missing
+    "canonical-state": "error",  # without the #! state of the page
     "link-ugly": "error",
     "meta-fragment": "error",  # left in a snapshot: it sends crawlers to the ugly URL again
-    "link-hash": "error",  # a route behind # without !: no crawler asks for it
+    "link-hash": "error",  # a # route without !: crawlers do not request it
     "sitemap-ugly": "error",
-    "opt-in-invalid": "error",  # a meta tag that was meant as one
+    "opt-in-invalid": "error",  # a misplaced or malformed meta tag
     "redirect-ugly": "error",
-    "redirect-state": "error",  # crawlers lose the #! state that people keep
+    "redirect-state": "error",  # crawlers lose the #! state that visitors keep
     "redirect": "warning",
-    "robots": "warning",  # robots.txt keeps crawlers from it
+    "robots": "warning",  # disallowed by robots.txt
     "noindex": "warning",
     "title-missing": "warning",
     "title-duplicate": "warning",
     "title-several": "warning",
     "description-missing": "warning",
     "description-duplicate": "warning",
-    "soft-404": "warning",  # what is not there is answered with 200
-    "opt-in-needless": "warning",  # the meta tag on a page that is whole without JavaScript
-    "accessibility": "warning",  # a screen reader says less of the snapshot
-    "verdict": "warning",  # the proxy itself says that the snapshot is not complete
+    "soft-404": "warning",  # missing pages have status 200
+    "opt-in-needless": "warning",  # the meta tag on a page that is complete without JavaScript
+    "accessibility": "warning",  # a screen reader announces less in the snapshot
+    "verdict": "warning",  # the proxy reports that the snapshot is not complete
     "slow": "warning",
-    "no-look": "warning",  # nobody could see what people see
+    "no-look": "warning",  # the browser could not open the page
     "canonical-elsewhere": "note",
     "hidden": "note",  # in the page, but not shown when it has loaded: menus, tabs
     "differs": "note",  # few words: a time, a counter
@@ -49,23 +49,23 @@ LEVELS: dict[str, Level] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``code`` is one of LEVELS; ``text`` tells what, for the owner."""
+    """``code`` is one of LEVELS; ``text`` explains it."""
 
     code: str
     text: str
 
     @property
     def level(self) -> Level:
-        """How bad it is."""
+        """The level of the finding."""
         return LEVELS[self.code]
 
 
 @dataclass(slots=True)
 class Report:
-    """What was found of a page. ``seconds``: how long the crawler waited; ``similarity``: 0 to 1.
+    """The result for a page. ``seconds``: response time for the crawler; ``similarity``: 0 to 1.
 
-    ``asked`` is the URL that the crawler asked for: the ugly one, or the page's own; ``location`` is
-    where a redirect leads to.
+    ``asked``: the URL that the crawler requested, ugly or the page's own; ``location``: the target of
+    a redirect.
     """
 
     url: str
@@ -81,11 +81,11 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, code: str, text: str) -> None:
-        """Note something."""
+        """Add a finding."""
         self.findings.append(Finding(code, text))
 
     @property
     def worst(self) -> Level | Literal["ok"]:
-        """The worst level of what was found."""
+        """The worst level of the findings."""
         worst = min((_LEVELS.index(finding.level) for finding in self.findings), default=None)
         return "ok" if worst is None else _LEVELS[worst]

@@ -1,4 +1,4 @@
-"""Checks one page: what a crawler of the scheme gets for it, and what a person sees."""
+"""Checks one page: compares what a crawler of the scheme gets with what a visitor sees."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ from prerender.urls.addresses import is_ugly, same_page
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 
 SLOW_SECONDS = 5.0
-# From so many words on a passage is something that is said, and no time or counter.
+# Shorter passages are times or counters rather than content.
 PASSAGE_WORDS = 5
-# With less in common the crawler has another page than people have.
+# Below this similarity, the crawler gets a different page.
 SHELL_SIMILARITY = 0.5
 _SHOWN_CHARACTERS = 160
 _SHOWN_PASSAGES = 5
@@ -32,7 +32,7 @@ _NOT_OPTED_IN = (
 
 @dataclass(slots=True)
 class Pages:
-    """What checks of single pages share. ``allowed``: whether robots.txt lets a URL be asked for."""
+    """Shared by the checks of single pages. ``allowed``: whether robots.txt allows a URL."""
 
     visitor: Visitor
     person: Person | None
@@ -41,7 +41,7 @@ class Pages:
 
 
 async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
-    """Check a pretty URL; what its snapshot says is there for who follows its links."""
+    """Check a pretty URL. Returns the report, and the snapshot for following its links."""
     report = Report(url)
     try:
         async with pages.turns.crawling():
@@ -52,16 +52,16 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     answer, document = visit.answer, visit.document
     report.asked, report.status, report.seconds = answer.url, answer.status, answer.seconds
     if not pages.allowed(report.asked):
-        report.add("robots", f"robots.txt forbids {report.asked}")
+        report.add("robots", f"robots.txt disallows {report.asked}")
     if answer.seconds > SLOW_SECONDS:
-        report.add("slow", f"took {answer.seconds:.1f} s; crawlers wait for a few seconds")
+        report.add("slow", f"took {answer.seconds:.1f} s; crawlers wait only a few seconds")
     if verdict := said.verdict(answer.headers.get("Cache-Status", "")):
-        report.add("verdict", f"the render was {verdict}: the proxy's log and dashboard say why")
+        report.add("verdict", f"the render was {verdict}: see the proxy's log or dashboard")
     if answer.status // 100 == 3:
         _redirect(visit, report)
         return report, None
     if answer.status in (404, 410):
-        why = "crawlers forget a page with it"
+        why = "crawlers drop the page"
         if document is not None and document.opted_in and "#" not in url:
             why = "the page has the meta tag, but the server does not know its ugly URL"
         report.add("not-found", f"status {answer.status}: {why}")
@@ -88,7 +88,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
 def _redirect(visit: Visit, report: Report) -> None:
     answer = visit.answer
     report.kind = "redirect"
-    # As a crawler resolves it, which knows of no state.
+    # Resolved like by a crawler, without the #! state.
     location = urljoin(answer.url, answer.headers.get("Location", ""))
     report.location = led_to(report.url, answer)
     if not report.location:
@@ -98,30 +98,30 @@ def _redirect(visit: Visit, report: Report) -> None:
     elif same_page(report.location, visit.moved) and not same_page(location, visit.moved):
         report.add(
             "redirect-state",
-            f"status {answer.status} to {location}: people keep the state and come to {visit.moved}",
+            f"status {answer.status} to {location}: visitors keep the state and get {visit.moved}",
         )
     else:
         report.location = location
-        report.add("redirect", f"status {answer.status} to {location}: link to that at once")
+        report.add("redirect", f"status {answer.status} to {location}: link to that directly")
 
 
 async def _compared(
     url: str, page: Page, document: Page | None, pages: Pages, report: Report
 ) -> Look | None:
-    """Compare it with what a person sees; that, if it is much the same page."""
+    """Compare the page with what a visitor sees. Returns that, unless it is a different page."""
     if pages.person is None:
         made_by_script = report.kind == "snapshot" and document is not None and document.scripts
         if made_by_script and _likeness(page, document) == 1.0:
             report.kind = "shell"
-            report.add("shell", "it says what the page says before its JavaScript has run")
+            report.add("shell", "its text is that of the page before its JavaScript has run")
         return None
     try:
         look, comparison = await _looked(pages.person, url, page)
     except RenderError as error:
-        report.add("no-look", f"no browser could open it: {error}")
+        report.add("no-look", f"the browser could not open the page: {error}")
         return None
     if look.seen is None or comparison is None:
-        report.add("differs", f"people are led on to {look.url}")
+        report.add("differs", f"visitors are redirected to {look.url}")
         return None
     _links_of_people(look.seen, page, report)
     _needless(document, look, report)
@@ -140,33 +140,33 @@ async def _compared(
 
 
 def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
-    """What is wrong with links of the live page; a server of snapshots may have mended them there."""
+    """Check the links of the live page, which the prerender server may have fixed in the snapshot."""
     known = said.ugly((*page.ugly, *page.canonicals), report.url)
     for link in sorted(said.ugly(seen.links, report.url) - known):
-        report.add("link-ugly", f"people get a link or a canonical in ugly form: {link}")
+        report.add("link-ugly", f"visitors get a link or canonical with an ugly URL: {link}")
     if not any(finding.code == "link-hash" for finding in report.findings):
         said.routes(seen.links, report)
 
 
 async def _listened(url: str, answer: Fetched, look: Look, pages: Pages, report: Report) -> None:
-    """Compare what a screen reader says of it with what it says of the page (the scheme's FAQ)."""
+    """Compare what a screen reader announces in the snapshot and on the page (the scheme's FAQ)."""
     if pages.person is None or any(finding.code == "incomplete" for finding in report.findings):
         return
     try:
         missing = lost(look.announced, await pages.person.listen(url, answer))
     except RenderError as error:
-        report.add("no-look", f"no browser could open the snapshot: {error}")
+        report.add("no-look", f"the browser could not open the snapshot: {error}")
         return
     if missing:
         more = (
             f" and {len(missing) - _SHOWN_PASSAGES} more" if len(missing) > _SHOWN_PASSAGES else ""
         )
         shown = "; ".join(missing[:_SHOWN_PASSAGES])
-        report.add("accessibility", f"screen readers miss in it: {shown}{more}")
+        report.add("accessibility", f"screen readers miss: {shown}{more}")
 
 
 def _needless(document: Page | None, look: Look, report: Report) -> None:
-    """Whether a page with scripts that has opted in says all that people see without them."""
+    """Check whether an opted-in page is complete without its scripts."""
     if document is None or not (document.opted_in and document.scripts) or "#" in report.url:
         return
     assert look.seen is not None
@@ -176,7 +176,7 @@ def _needless(document: Page | None, look: Look, report: Report) -> None:
 
 
 async def _by_user_agent(url: str, page: Page, pages: Pages) -> str:
-    """What to do if the site gives snapshots by User-Agent, or ''."""
+    """Advice if the site serves snapshots by User-Agent, or ''."""
     try:
         answer = await pages.visitor.as_search_engine(url)
     except FetchFailed:
@@ -184,21 +184,19 @@ async def _by_user_agent(url: str, page: Page, pages: Pages) -> str:
     theirs = read_page(answer.body, url, answer.charset) if answer.is_html else None
     if answer.status != 200 or theirs is None or len(theirs.texts) <= len(page.texts):
         return ""
-    return (
-        f". Search engines get more by their name: check that with --user-agent '{SEARCH_ENGINE}'"
-    )
+    return f". Search engines get more, by User-Agent: use --user-agent '{SEARCH_ENGINE}' to check that"
 
 
 def _likeness(page: Page, document: Page | None) -> float:
-    """How alike a snapshot is to the page before its scripts have run."""
+    """The similarity of a snapshot and the page before its scripts have run."""
     return compare(page.texts, document.texts if document else ()).similarity
 
 
 async def _looked(person: Person, url: str, page: Page) -> tuple[Look, Comparison | None]:
-    """What a person sees of a page, and how that compares with what the crawler has got.
+    """What a visitor sees, and the comparison with what the crawler got.
 
-    Of two looks the better one counts: what differs from look to look is no deceit, and a slow answer
-    to the first one is none either.
+    If they differ, the page is opened twice and the better result counts: content that differs on
+    each load is not cloaking.
     """
     look = await person.look(url)
     comparison = _seen_by(look, page)
@@ -224,8 +222,8 @@ def _passages(comparison: Comparison, look: Look, page: Page, report: Report) ->
     assert look.seen is not None
     few = 0
     for code, passages, whom in (
-        ("cloaked", comparison.only_first, "crawlers get this text, people do not"),
-        ("incomplete", comparison.only_second, "people get this text, crawlers do not"),
+        ("cloaked", comparison.only_first, "crawlers get this text, visitors do not"),
+        ("incomplete", comparison.only_second, "visitors get this text, crawlers do not"),
     ):
         long = [passage for passage in passages if passage.words >= PASSAGE_WORDS]
         few += sum(passage.words for passage in passages if passage.words < PASSAGE_WORDS)
@@ -243,7 +241,9 @@ def _passages(comparison: Comparison, look: Look, page: Page, report: Report) ->
     )
     if hidden >= PASSAGE_WORDS:
         longest = max(shown.only_first, key=lambda passage: passage.words)
-        report.add("hidden", f"{hidden} words are not shown to people at first: {_quoted(longest)}")
+        report.add(
+            "hidden", f"{hidden} words are hidden from visitors at first: {_quoted(longest)}"
+        )
 
 
 def _quoted(passage: Passage) -> str:

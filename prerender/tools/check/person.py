@@ -1,4 +1,4 @@
-"""What a person sees of a page: a browser opens its pretty URL on the site itself, and reads."""
+"""What a visitor sees: opens the pretty URL of a page on the live site in a browser."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,9 +22,9 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """``status`` of the document; ``seen`` is None when the page went to ``url`` instead.
+    """``status`` of the document; ``seen`` is None if the page navigated to ``url``.
 
-    ``announced``: what a screen reader says of the page.
+    ``announced``: what a screen reader announces.
     """
 
     url: str
@@ -34,7 +34,7 @@ class Look:
 
 
 class Person:
-    """Looks at pages of the site of ``gateway`` with the pages of ``pool``."""
+    """Opens pages of the site of ``gateway`` with the browser of ``pool``."""
 
     def __init__(self, gateway: Gateway, pool: Pool, limits: Render) -> None:
         self._gateway = gateway
@@ -46,7 +46,7 @@ class Person:
         return await _twice(lambda: self._look(url))
 
     async def listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
-        """What a screen reader says of an answer for the page at ``url``. Raises RenderError."""
+        """What a screen reader announces in a response for the page at ``url``. Raises RenderError."""
         return await _twice(lambda: self._listen(url, answer))
 
     async def _look(self, url: str) -> Look:
@@ -66,7 +66,7 @@ class Person:
                 if isinstance(rendered, Departed):
                     return Look(rendered.url, status, None)
                 if rendered.partial:
-                    raise RenderError(f"{url}: does not come to rest")
+                    raise RenderError(f"{url}: does not settle")
                 seen = await page.read()
                 return Look(seen.url, status, seen, await page.announced())
 
@@ -86,7 +86,7 @@ class Person:
 
 
 async def _twice(do: Callable[[], Awaitable[T]]) -> T:
-    """What it gives; once more if the browser is lost meanwhile."""
+    """Repeat a call once if the browser dies."""
     try:
         return await do()
     except BrowserGone:

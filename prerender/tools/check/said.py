@@ -1,4 +1,4 @@
-"""What a page says about itself: to search engines, of its canonical, its links and its opt-in."""
+"""Checks the metadata of a page: title, description, robots, canonical, links and opt-in."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,19 +17,19 @@ _VERDICT = re.compile(
     r"\bprerender\b.*;\s*detail=(moved|cut-off|incomplete|failed|blank|refused)\b"
 )
 NEEDLESS = (
-    'it says the same without JavaScript: <meta name="fragment"> only has crawlers ask for it twice'
+    'the page is the same without JavaScript: <meta name="fragment"> only doubles the requests'
 )
 _NO_TEXT_CHARACTERS = 3
 
 
 def verdict(cache_status: str) -> str:
-    """What the proxy says of an incomplete render, or ''."""
+    """The verdict of an incomplete render in Cache-Status, or ''."""
     found = _VERDICT.search(cache_status)
     return found[1] if found else ""
 
 
 def said(page: Page, answer: Fetched, report: Report) -> None:
-    """What the page says about itself."""
+    """Check title, description, robots and links."""
     report.title = next(iter(page.titles), "")
     report.description = next(iter(page.descriptions), "")
     report.canonical = next(iter(canonicals(answer, page)), "")
@@ -41,41 +41,41 @@ def said(page: Page, answer: Fetched, report: Report) -> None:
         report.add("description-missing", "no description")
     robots = answer.headers.get("X-Robots-Tag", "").lower()
     if answer.status == 200 and (page.noindex or "noindex" in robots):
-        report.add("noindex", "crawlers are told not to keep it (noindex)")
+        report.add("noindex", "excluded from indexes (noindex)")
     if page.opted_in and report.kind == "snapshot":
-        report.add("meta-fragment", '<meta name="fragment" content="!"> is left in the snapshot')
+        report.add("meta-fragment", 'the snapshot contains <meta name="fragment" content="!">')
     for link in sorted(ugly(page.ugly, report.url) - {*page.canonicals}):
-        report.add("link-ugly", f"a link in ugly form: {link}")
+        report.add("link-ugly", f"a link with an ugly URL: {link}")
     headers = {link for link, relations in answer.links if "canonical" not in relations}
     for link in sorted(ugly(headers, report.url)):
-        report.add("link-ugly", f"a Link header in ugly form: {link}")
+        report.add("link-ugly", f"a Link header with an ugly URL: {link}")
     routes(page.links, report)
     if len("".join(page.texts)) < _NO_TEXT_CHARACTERS and answer.status == 200:
         report.add("empty", "no text")
 
 
 def opt_in(page: Page, document: Page | None, report: Report) -> None:
-    """Whether the meta tag is one, and needed ("Pages without hash fragments")."""
+    """Check that the meta tag is valid and needed ("Pages without hash fragments")."""
     if "#" in report.url:
         return
     for reason in dict.fromkeys((*page.misplaced, *(document.misplaced if document else ()))):
-        report.add("opt-in-invalid", f'<meta name="fragment"> is no opt-in: it is {reason}')
+        report.add("opt-in-invalid", f'<meta name="fragment"> is invalid: {reason}')
     if document is not None and document.opted_in and not document.scripts:
         report.add("opt-in-needless", NEEDLESS)
 
 
 async def canonical(named: Sequence[str], visitor: Visitor, report: Report) -> None:
-    """Whether the canonical can be what is meant."""
+    """Check the canonical URLs."""
     if len(set(named)) > 1:
         report.add("canonical-broken", f"several canonicals: {', '.join(named)}")
     for one in dict.fromkeys(named):
         if UGLY_TOKEN in one:
-            report.add("canonical-ugly", f"the canonical is in ugly form: {one}")
+            report.add("canonical-ugly", f"the canonical is an ugly URL: {one}")
             continue
         try:
             pretty = pretty_of(one)
         except ValueError:
-            report.add("canonical-broken", f"the canonical is no URL of a page: {one!r}")
+            report.add("canonical-broken", f"the canonical is not a URL of a page: {one!r}")
             continue
         if same_page(one, report.url):
             continue
@@ -86,7 +86,7 @@ async def canonical(named: Sequence[str], visitor: Visitor, report: Report) -> N
         if pretty.path == own.path and own.fragment and not pretty.fragment:
             report.add(
                 "canonical-state",
-                f"the canonical leaves out the #! state, so all states are one page: {one}",
+                f"the canonical lacks the #! state, so all states count as one page: {one}",
             )
             continue
         try:
@@ -97,22 +97,22 @@ async def canonical(named: Sequence[str], visitor: Visitor, report: Report) -> N
         if status == 200:
             report.add("canonical-elsewhere", f"the canonical is another page: {one}")
         else:
-            why = f"status {status}" if status else "no answer"
-            report.add("canonical-broken", f"the canonical is not there ({why}): {one}")
+            why = f"status {status}" if status else "no response"
+            report.add("canonical-broken", f"the canonical does not exist ({why}): {one}")
 
 
 def routes(links: Iterable[str], report: Report) -> None:
-    """Links to states that crawlers cannot ask for. No anchor begins with a slash."""
+    """Check for # routes, which crawlers cannot request. Anchors do not begin with a slash."""
     own = [link for link in dict.fromkeys(links) if site_of(link) == site_of(report.url)]
     if routes := [link for link in own if link.partition("#")[2].startswith("/")]:
         more = f" and {len(routes) - 1} more" if len(routes) > 1 else ""
         report.add(
-            "link-hash", f"links to # routes, which need #! to be crawled: {routes[0]}{more}"
+            "link-hash", f"links to # routes, which crawlers follow only with #!: {routes[0]}{more}"
         )
 
 
 def ugly(links: Iterable[str], page: str) -> set[str]:
-    """Those links of a page that are ugly URLs of its site, in either scheme."""
+    """The links of a page that are ugly URLs of its site, with http or https."""
     host = urlsplit(page).hostname
     return {link for link in links if is_ugly(link) and _host(link) == host}
 

@@ -1,4 +1,4 @@
-"""Checks a site: its pages one after the other, and what only all of them together show."""
+"""Checks a site: all its pages, and what only shows across pages."""
 
 import secrets
 from collections import defaultdict
@@ -27,7 +27,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Result:
-    """All reports, what was found of the site as a whole, and how many pages were left out."""
+    """All reports, findings about the whole site, and the number of skipped pages."""
 
     pages: list[Report] = field(default_factory=list)
     site: list[Finding] = field(default_factory=list)
@@ -35,9 +35,9 @@ class Result:
 
 
 class SiteCheck:
-    """Checks the pages of one ``site`` (scheme and host). ``told`` gets each report when it is there.
+    """Checks the pages of one ``site`` (scheme and host). ``told`` is called with each report.
 
-    ``follow``: also the pages that pages link to. ``most`` pages in all.
+    ``follow``: check linked pages, too. ``most``: maximum number of pages.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SiteCheck:
         self.result = Result()
 
     async def run(self, urls: Iterable[str]) -> Result:
-        """Check these pages, and those they lead to."""
+        """Check these pages and, if ``follow``, those they link to."""
         self._pages.allowed = await read_robots(self._crawler, self._site, self._user_agent)
         urls = list(urls)
         if not self._follow:
@@ -92,24 +92,24 @@ class SiteCheck:
         self._told(report)
         if not self._follow:
             return []
-        # Crawlers follow no ugly links (specification, "Hyperlinks and Sitemaps"), but redirects.
+        # Crawlers follow redirects but no ugly links (specification, "Hyperlinks and Sitemaps").
         links = [link for link in (page.links if page else ()) if not is_ugly(link)]
         return self._new([*links, report.location])
 
     def _listed(self, urls: Iterable[str]) -> None:
-        """Whether a sitemap lists what crawlers understand."""
+        """Check the URLs of a sitemap."""
         for url in urls:
             if is_ugly(url):
                 text = f"the sitemap lists an ugly URL: {url}"
                 self.result.site.append(Finding("sitemap-ugly", text))
             elif url.partition("#")[2].startswith("/"):
-                text = f"the sitemap lists a # route, which needs #! to be crawled: {url}"
+                text = f"the sitemap lists a # route, which crawlers request only with #!: {url}"
                 self.result.site.append(Finding("link-hash", text))
 
     def _duplicates(self, name: str, code: str, said: Callable[[Report], str]) -> None:
         by_text: dict[str, list[Report]] = defaultdict(list)
         for report in self.result.pages:
-            # What names another page as its canonical is that page.
+            # Pages with another canonical are no duplicates.
             elsewhere = any(found.code.startswith("canonical-") for found in report.findings)
             if report.status == 200 and said(report) and not elsewhere:
                 by_text[said(report)].append(report)
@@ -122,10 +122,10 @@ class SiteCheck:
                 )
 
     async def _missing(self) -> None:
-        """Whether a page and a state that nobody has made up are answered with 404."""
+        """Check that a random path and a random state get a 404."""
         made_up = secrets.token_hex(8)
         wanted = [f"{self._site}/{made_up}"]
-        # The document of a state that is there.
+        # The document of an existing state.
         if found := [
             r.url for r in self.result.pages if "#!" in r.url and r.status == HTTPStatus.OK
         ]:
@@ -135,5 +135,5 @@ class SiteCheck:
                 answer = (await self._pages.visitor.visit(url)).answer
                 if answer.status == HTTPStatus.OK and answer.is_html:
                     title = next(iter(read_page(answer.body, url).titles), "")
-                    text = f"what does not exist is answered with 200 (“{title}”): {answer.url}"
+                    text = f"a page that does not exist has status 200 (“{title}”): {answer.url}"
                     self.result.site.append(Finding("soft-404", text))

@@ -1,7 +1,7 @@
-"""Two texts of a page: how alike they are, and what one says that the other does not. Pure.
+"""Compares two texts of a page by similarity and passages. Pure.
 
-Texts are compared by their words in rows of three, wherever in the page they stand: parts that change
-places make no difference, and a word that changes makes one of a word.
+Texts are compared by sequences of three words, wherever they are in the page: moved parts are no
+difference, and a changed word is a difference of one word.
 """
 
 import re
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 _ROW = 3
 _WORD = re.compile(r"\w+")
-# Words that differ and stand so close together are one passage.
+# Differing words that are this close together form one passage.
 _GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of a text that the other one has not got. ``words``: how many of its words that are."""
+    """A part of a text that the other one lacks. ``words``: how many of its words are missing."""
 
     text: str
     words: int
@@ -24,7 +24,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``similarity``: the share of the words of both that the other one has too, 0 to 1."""
+    """``similarity``: the share of words that are in both texts, 0 to 1."""
 
     similarity: float
     only_first: tuple[Passage, ...]
@@ -34,10 +34,9 @@ class Comparison:
 def compare(
     first: Iterable[str], second: Iterable[str], second_known: Iterable[str] = ()
 ) -> Comparison:
-    """Compare two texts, each in pieces.
+    """Compare two texts, each given in pieces.
 
-    ``second_known``: what belongs to the second one although it is not shown; the first one may have
-    it, and nobody misses it there.
+    ``second_known``: hidden parts of the second text, which the first one may have or lack.
     """
     one, other, known = _words(first), _words(second), _words(second_known)
     found = _found(one, {*_rows(other), *_rows(known)}, {*map(str.casefold, (*other, *known))})
@@ -52,22 +51,22 @@ def _words(texts: Iterable[str]) -> list[str]:
 
 
 def _rows(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """All rows, the n-th ends with the n-th word; beyond both ends there are empty words."""
+    """All sequences; the n-th ends with the n-th word. Empty words pad both ends."""
     ends = [""] * (_ROW - 1)
     folded = [*ends, *(word.casefold() for word in words), *ends]
     return [tuple(folded[i : i + _ROW]) for i in range(len(folded) - _ROW + 1)]
 
 
 def _found(words: Sequence[str], rows: set[tuple[str, ...]], others: set[str]) -> list[bool]:
-    """For each word whether the other text has it, in one of the rows that it stands in."""
+    """For each word, whether the other text has it in one of its sequences."""
     there = [row in rows for row in _rows(words)]
     found = [any(there[i : i + _ROW]) for i in range(len(words))]
-    return _mended([word.casefold() for word in words], found, others)
+    return _with_moved_words([word.casefold() for word in words], found, others)
 
 
-def _mended(words: Sequence[str], found: list[bool], others: set[str]) -> list[bool]:
-    """One or two words between what was found are at another place there, if they are there at all."""
-    mended = list(found)
+def _with_moved_words(words: Sequence[str], found: list[bool], others: set[str]) -> list[bool]:
+    """Count one or two words between found ones as found, if the other text has them anywhere."""
+    result = list(found)
     start = 0
     while start < len(found):
         if found[start]:
@@ -77,9 +76,9 @@ def _mended(words: Sequence[str], found: list[bool], others: set[str]) -> list[b
         while end < len(found) and not found[end]:
             end += 1
         if end - start < _ROW:
-            mended[start:end] = [word in others for word in words[start:end]]
+            result[start:end] = [word in others for word in words[start:end]]
         start = end
-    return mended
+    return result
 
 
 def _passages(words: Sequence[str], found: Sequence[bool]) -> tuple[Passage, ...]:
