@@ -1,4 +1,4 @@
-"""Builds the objects and wires start-up and clean-up. START HERE.
+"""Composition root: builds all objects, and starts and stops them. START HERE.
 
 client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ origin
                              └─ Render ──▶ CachedSnapshots ─▶ Renderer ─▶ Pool ─▶ Page ─▶ Chromium
@@ -72,7 +72,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Running:
-    """A proxy that serves: where it listens, and what it holds."""
+    """A running proxy: its ports and main parts."""
 
     public_port: int
     admin_port: int
@@ -84,9 +84,9 @@ class Running:
 
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[Running]:
-    """A proxy that listens. At the end running requests may finish, then everything is closed.
+    """Run a proxy while the context is open. Then finish running requests and close everything.
 
-    Raises ConfigError when a port cannot be had.
+    Raises ConfigError if it cannot listen on a port.
     """
     _raise_file_limit()
     async with rendering(settings) as parts, proxying(settings, parts) as running:
@@ -95,7 +95,7 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Running]:
-    """All of a proxy but the browser and its network, which outlive it. Raises ConfigError."""
+    """Run everything except the browser and its network, which are ``parts``. Raises ConfigError."""
     settings, made = _with_token(settings)
     async with AsyncExitStack() as stack:
         upstream, gateway, pool, renderer = parts
@@ -117,7 +117,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             store,
             freshness,
             patience=settings.render.timeout,
-            # The other half of the pages is for those who wait.
+            # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
             popular=_popularity(settings, telemetry),
             kept=told.kept if told else lambda *_: None,
@@ -187,7 +187,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
 
 
 def _popularity(settings: Settings, telemetry: Telemetry) -> Callable[[], Iterable[Target]]:
-    """What to renew after a deploy: nothing where deploys are not looked for."""
+    """The targets to renew after a deploy; none unless deploys are detected."""
     if not settings.cache.deploys:
         return tuple
     popularity = Popularity()
@@ -197,7 +197,7 @@ def _popularity(settings: Settings, telemetry: Telemetry) -> Callable[[], Iterab
 
 @asynccontextmanager
 async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIterator[int]:
-    """Serve the owner; the port."""
+    """Start the admin listener. Yields its port."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -210,7 +210,7 @@ async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIter
 
 @contextmanager
 def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterator[None]:
-    """Say which setting is wrong when a port cannot be had."""
+    """Turn an OSError into a ConfigError that names the setting."""
     try:
         yield
     except OSError as error:
@@ -222,7 +222,7 @@ def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterat
 
 
 def _raise_file_limit() -> None:
-    """Ask for all the files we may have: each connection is one, and the usual limit is 1024."""
+    """Raise the soft limit of open files to the hard limit: each connection needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -236,7 +236,7 @@ def _drop_in(settings: Settings) -> DropIn | None:
 
 
 def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> None:
-    """Log where the proxy listens; ``made`` are values that were made up for settings."""
+    """Log the URLs of the proxy, and ``made``: generated values of settings."""
     if not settings.site.url:
         running.telemetry.notices.warn(
             "site_url_unset",
@@ -267,7 +267,7 @@ def _vary(settings: Settings) -> Vary | None:
 
 
 def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> BeginSpan | None:
-    """Send spans of requests and renders, if that is wanted."""
+    """Set up the export of spans, if [tracing] endpoint is set."""
     if not settings.tracing.endpoint:
         return None
     try:
@@ -281,13 +281,13 @@ def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) ->
     )
     telemetry.requests.subscribe(tracing.request)
     telemetry.renders.subscribe(tracing.render)
-    # It waits for its collector.
+    # Blocking: it waits for the collector.
     stack.push_async_callback(asyncio.to_thread, tracing.close)
     return tracing.begin
 
 
 def _with_token(settings: Settings) -> tuple[Settings, dict[str, str]]:
-    """The settings with a token for the admin listener, and what the log has to tell of it."""
+    """Replace the token "auto" by a generated one. Also returns what to log."""
     if settings.admin.token != AUTO:
         return settings, {}
     token = secrets.token_urlsafe(24)
@@ -296,7 +296,7 @@ def _with_token(settings: Settings) -> tuple[Settings, dict[str, str]]:
 
 
 def _reachable(host: str, port: int) -> str:
-    """A URL under which a listener can be opened on this machine."""
+    """A URL of a listener for use on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -330,7 +330,7 @@ def _limits(settings: Settings) -> Limits:
 
 
 async def _indexnow(settings: Settings, stack: AsyncExitStack) -> IndexNow | None:
-    """Who tells of changed pages, for as long as ``stack`` lasts; None if nobody does."""
+    """Start IndexNow, if it is configured."""
     told = settings.indexnow
     if not told.key:
         return None

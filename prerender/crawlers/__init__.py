@@ -1,1 +1,1 @@
-"""Who asks: the names of crawlers, whether they are genuine, and what the site owner wants for each."""
+"""Identifies crawlers: their names, their verification, and the actions of [triggers]."""

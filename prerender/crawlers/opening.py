@@ -1,4 +1,4 @@
-"""The triggers that the settings ask for, and the verification of crawlers."""
+"""Creates triggers and the verification of crawlers from the settings."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from prerender.urls.hosts import address_and_port
 
 
 def triggers_of(settings: Settings) -> Triggers:
-    """What the owner wants for each class of crawlers and each path."""
+    """The triggers of the settings."""
     triggers = settings.triggers
     more: dict[CrawlerClass, tuple[str, ...]] = {}
     for known, name in triggers.more:
@@ -45,9 +45,9 @@ def _action(triggers: TriggerSettings, known: CrawlerClass) -> Action:
 async def verification(
     settings: Settings,
 ) -> AsyncIterator[Callable[[Received], Awaitable[bool]] | None]:
-    """What tells whether a request is from the crawler that it names; None if nobody wants to know.
+    """A function that verifies the crawler of a request; None if [triggers] verify is off.
 
-    Raises ConfigError when a file of addresses cannot be used.
+    Raises ConfigError if a file of address ranges is invalid.
     """
     triggers = settings.triggers
     if not triggers.verify:

@@ -1,4 +1,4 @@
-"""Addresses of crawlers, as Google, Bing, OpenAI and others publish them: JSON with ``prefixes``."""
+"""Address ranges of crawlers, in the format of Google, Bing and OpenAI: JSON with ``prefixes``."""
 
 import json
 import time
@@ -16,19 +16,21 @@ log = structlog.get_logger(__name__)
 
 
 def networks_of(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """The networks in a published list, at least one. Raises ValueError with what is wrong."""
+    """The networks in a published list, at least one. Raises ValueError."""
     try:
         content = json.loads(text)
         prefixes = [prefix[key] for prefix in content["prefixes"] for key in _KEYS if key in prefix]
     except (ValueError, TypeError, KeyError, RecursionError):
         prefixes = []
     if not prefixes:
-        raise ValueError('is no list of addresses: {"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}')
+        raise ValueError(
+            'is not a list of address ranges: {"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}'
+        )
     return tuple(ip_network(str(prefix), strict=False) for prefix in prefixes)
 
 
 class RangesFile:
-    """The networks in a file, which is read again when it has changed."""
+    """The networks in a file, which is reloaded when it changes."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Read it. Raises OSError and ValueError."""
@@ -41,16 +43,16 @@ class RangesFile:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to look at the file again."""
+        """Whether it is time to check the file again."""
         return self._clock() >= self._look_at
 
     def look(self) -> bool:
-        """Read the file again if it has changed; whether it is another list now. Blocks."""
+        """Reload the file if it has changed. Returns whether the list is different. Blocking."""
         before = self._networks
         try:
             self._read()
         except (OSError, ValueError) as error:
-            # Somebody is just writing it, or has made a mistake: the last good one counts.
+            # It may be incomplete or invalid: keep the last good list.
             log.warning("address_ranges_unreadable", file=str(self._path), reason=str(error))
         return self._networks != before
 
@@ -64,6 +66,6 @@ class RangesFile:
         if version == self._read_at:
             return
         if status.st_size > _MOST_BYTES:
-            raise ValueError("is too large for a list of addresses")
+            raise ValueError("is too large for a list of address ranges")
         self._networks = networks_of(self._path.read_text(encoding="utf-8"))
         self._read_at = version

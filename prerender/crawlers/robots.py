@@ -1,7 +1,7 @@
 """The opt-out of the AJAX crawling scheme: robots.txt rules about ugly URLs.
 
-"Disallow: /*_escaped_fragment_" says that the site's owner wants no snapshots there. All other rules
-are for crawlers to heed, not for us. robots.txt is the origin's own, read again from time to time.
+"Disallow: /*_escaped_fragment_" disables snapshots at ugly URLs. Other rules are for crawlers, not for
+the proxy. The origin's robots.txt is reloaded periodically.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 def opt_out_of(text: str) -> Protego | None:
-    """The rules of a robots.txt that are about ugly URLs; None if there are none."""
+    """The rules of a robots.txt about ugly URLs; None if there are none."""
     if _PARAMETER not in text:
         return None
     kept = []
@@ -43,7 +43,7 @@ def opt_out_of(text: str) -> Protego | None:
 
 
 class OptOut:
-    """Knows whether robots.txt forbids an ugly URL. Without a robots.txt nothing is forbidden."""
+    """Checks ugly URLs against robots.txt. Without a robots.txt all are allowed."""
 
     def __init__(
         self, upstream: Upstream, public: URL, clock: Callable[[], float] = time.monotonic
@@ -56,7 +56,7 @@ class OptOut:
         self._loading = asyncio.Lock()
 
     async def forbids(self, target: str, user_agent: str) -> bool:
-        """Whether a crawler should have no snapshot for an ugly request target."""
+        """Whether robots.txt disallows an ugly request target for a crawler."""
         if self._clock() >= self._reload_at:
             async with self._loading:
                 if self._clock() >= self._reload_at:
@@ -70,7 +70,7 @@ class OptOut:
             async with asyncio.timeout(_FETCH_SECONDS):
                 text = await self._fetch()
         except (OriginError, ClientError, OSError) as error:
-            # What was known stays in force; nobody gets an error because of this.
+            # Keep the previous rules.
             log.info("robots_txt_unavailable", reason=repr(error))
             self._reload_at = self._clock() + RETRY_SECONDS
             return

@@ -1,4 +1,4 @@
-"""Who gets a snapshot: what the owner wants for each class of crawler and for each path. Pure."""
+"""Triggers: the action for each class of crawlers, and the paths that are rendered. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from prerender.config.types import Action, CrawlerClass
 from prerender.crawlers.user_agents import UserAgents, known_names
 from prerender.urls.patterns import matches
 
-# What ends so is no page. Only a short cut: of all others the origin's Content-Type tells.
+# Extensions that are not pages. Only a shortcut: for all others the origin's Content-Type decides.
 _NO_PAGE = re.compile(
     r"""\.(?:
       7z | ai | apk | atom | avi | avif | bmp | br | cjs | css | csv | dat | dmg | docx? | eot | exe
@@ -24,9 +24,9 @@ _NO_PAGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Which pages may be rendered: those that match ``include``, if there are any, and not ``exclude``.
+    """The pages that may be rendered: those in ``include`` (all if empty) and not in ``exclude``.
 
-    Patterns describe path and query; ``*`` stands for any number of characters.
+    Patterns match path and query; ``*`` matches any number of characters.
     """
 
     include: tuple[str, ...] = ()
@@ -40,9 +40,9 @@ class Paths:
 
 
 class Triggers:
-    """``actions`` for the crawlers of each class; ``more`` names of crawlers beside the known ones.
+    """``actions``: by class of crawlers; ``more``: additional names of crawlers by class.
 
-    ``accept_markdown``: who asks for Markdown gets it.
+    ``accept_markdown``: clients that prefer Markdown get it.
     """
 
     def __init__(
@@ -64,23 +64,23 @@ class Triggers:
         self.accept_markdown = accept_markdown
 
     def action(self, crawler: CrawlerClass | None) -> Action:
-        """What the site's owner wants for a class of crawlers; None stands for people."""
+        """The action for a class of crawlers; None means visitors."""
         return "forward" if crawler is None else self._actions.get(crawler, "forward")
 
     def class_of(self, user_agent: str) -> CrawlerClass | None:
-        """Which class of crawlers a client is of, whatever the owner wants; None for people."""
+        """The class of crawlers of a User-Agent; None for visitors."""
         return self._user_agents.class_of(user_agent)
 
     def vary(self, *, ugly: bool = False) -> tuple[str, ...]:
-        """The fields of a request that decide what there is under an ordinary or an ``ugly`` URL."""
+        """The request headers that select the response at an ordinary or ``ugly`` URL."""
         by_user_agent = self.markdown_by_user_agent if ugly else self.by_user_agent
         return ("User-Agent",) * by_user_agent + ("Accept",) * self.accept_markdown
 
     def may_render(self, target: str) -> bool:
-        """Whether the page at a request target, in pretty form, may be rendered at all."""
+        """Whether the page with this pretty path may be rendered."""
         return self._paths is None or self._paths.allow(target)
 
 
 def may_be_page(target: str) -> bool:
-    """Whether a request target may be that of a page, as far as its path tells."""
+    """Whether a request target may be a page, judging by its extension."""
     return not _NO_PAGE.search(target.partition("?")[0])

@@ -1,4 +1,4 @@
-"""Which class of crawler a User-Agent belongs to. Pure; the names are in user_agents.toml."""
+"""Maps a User-Agent to a class of crawlers. The names are in user_agents.toml."""
 
 import re
 import tomllib
@@ -9,18 +9,18 @@ from typing import Any
 
 from prerender.config.types import CLASSES, CrawlerClass
 
-# Longer ones come from nobody in earnest, and must not fill the memory.
+# Longer User-Agents are truncated, to bound the cache.
 _LONGEST = 1024
 
 
 def known_names() -> dict[CrawlerClass, tuple[str, ...]]:
-    """The names that come with this version, by class."""
+    """The built-in names by class."""
     names = _data()
     return {known: tuple(names[known]) for known in CLASSES}
 
 
 def known_domains() -> dict[str, tuple[str, ...]]:
-    """The domains in which the addresses of crawlers have their names, by the crawler's own name."""
+    """The domains of the host names of crawlers, by name of the crawler."""
     return {name: tuple(domains) for name, domains in _data()["domains"].items()}
 
 
@@ -30,14 +30,14 @@ def _data() -> dict[str, Any]:
 
 
 class UserAgents:
-    """Knows crawlers by ``names``: words of a User-Agent, in any case; ``^`` is for its beginning."""
+    """Finds crawlers by ``names``: words in a User-Agent, in any case; ``^`` anchors at its start."""
 
     def __init__(self, names: Mapping[CrawlerClass, Iterable[str]]) -> None:
         self._patterns = {known: words_of(names[known]) for known in CLASSES if names.get(known)}
         self._remembered = lru_cache(maxsize=1024)(self._search)
 
     def class_of(self, user_agent: str) -> CrawlerClass | None:
-        """The class of a crawler; None for people, and for everybody who is not known."""
+        """The class of a crawler; None for visitors and unknown clients."""
         return self._remembered(user_agent[:_LONGEST])
 
     def _search(self, user_agent: str) -> CrawlerClass | None:
@@ -48,7 +48,7 @@ class UserAgents:
 
 
 def words_of(names: Iterable[str]) -> re.Pattern[str]:
-    """What finds one of these names in a User-Agent."""
+    """A pattern that finds one of these names in a User-Agent."""
     return re.compile("|".join(_word(name) for name in names), re.ASCII | re.IGNORECASE)
 
 

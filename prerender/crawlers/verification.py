@@ -1,9 +1,9 @@
-"""Whether a crawler is whom it says: by the name of its address, both ways, or by published ranges.
+"""Verifies crawlers by reverse and forward DNS, or by published address ranges.
 
-"Both ways" is what the search engines themselves ask for: the address has a name in one of their
-domains, and that name has the address. Who owns an address can give it any name, but not the reverse.
-What could not be found out counts for nothing: names of addresses are asked of servers that may be an
-impostor's own, and silence must not help. Whoever was genuine an hour ago still is, though.
+As search engines recommend: the address must resolve to a name in one of their domains, and that name
+back to the address. The owner of an address can give it any name, but not the reverse. DNS failures do
+not verify a crawler, because an impostor may control the nameserver of its address. Previous results
+stay valid for a while.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from prerender.snapshots.coalesced import Coalesced
 Address = IPv4Address | IPv6Address
 
 KNOWN_SECONDS = 3600.0
-# How long a verdict is used further when no new one can be had, and when that is tried again.
+# How long a result stays valid while DNS fails, and the interval of retries.
 STALE_SECONDS = 86400.0
 RETRY_SECONDS = 60.0
 MOST_KNOWN = 8192
-# More lookups at once are a flood of false crawlers.
+# Maximum concurrent lookups: more are a flood of impostors.
 MOST_LOOKUPS = 64
 _LOOKUP_SECONDS = 3.0
 _MOST_NAMES = 4
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How the crawlers of one name are known: domains of their addresses' names, and address ranges."""
+    """How to verify a crawler: domains of its host names, and address ranges."""
 
     domains: tuple[str, ...] = ()
     ranges: tuple[RangesFile, ...] = ()
@@ -56,16 +56,16 @@ class _Verdict:
 
 
 class Names:
-    """Names and addresses by DNS, of ``nameservers`` (address and port), or of the system's own.
+    """DNS lookups with ``nameservers`` (address and port) or the system's.
 
-    Raises ValueError when the system has none.
+    Raises ValueError if the system has none.
     """
 
     def __init__(self, nameservers: Sequence[tuple[str, int]] = ()) -> None:
         try:
             self._resolver = dns.asyncresolver.Resolver(configure=not nameservers)
         except dns.resolver.NoResolverConfiguration as error:
-            raise ValueError("the system knows no nameserver (/etc/resolv.conf)") from error
+            raise ValueError("the system has no nameserver (/etc/resolv.conf)") from error
         if nameservers:
             self._resolver.nameservers = [
                 dns.nameserver.Do53Nameserver(address, port) for address, port in nameservers
@@ -73,9 +73,9 @@ class Names:
         self._resolver.lifetime = _LOOKUP_SECONDS
 
     async def belongs(self, address: Address, domains: Sequence[str]) -> bool:
-        """Whether the address has a name below one of the domains, and that name the address.
+        """Whether the address has a name in one of the domains that resolves back to it.
 
-        Raises DNSException and OSError when that cannot be found out.
+        Raises DNSException and OSError if DNS fails.
         """
         async with asyncio.timeout(_LOOKUP_SECONDS):
             try:
@@ -97,7 +97,7 @@ class Names:
 
 
 class Verifier:
-    """Knows genuine crawlers by what is known of each name (``identities``)."""
+    """Verifies crawlers. ``identities``: by name of the crawler."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Verifier:
         self._lookups: Coalesced[bool] = Coalesced()
 
     async def is_genuine(self, user_agent: str, address: Address | None) -> bool:
-        """Whether a client is the crawler it names; True for names of which nothing is known."""
+        """Whether a client is the crawler of its User-Agent; True if it cannot be verified at all."""
         identity = self._identity(user_agent[:_LONGEST_USER_AGENT])
         if identity is None:
             return True
@@ -138,7 +138,7 @@ class Verifier:
         return genuine
 
     async def close(self) -> None:
-        """Give up what is being looked up."""
+        """Cancel pending lookups."""
         await self._lookups.close()
 
     async def _look_up(self, key: tuple[Address, Identity], known: _Verdict | None) -> bool:
@@ -159,7 +159,7 @@ class Verifier:
         return verdict.genuine
 
     def _combined(self, user_agent: str) -> Identity | None:
-        """What is known of those whom a User-Agent names: it may be any of them."""
+        """The combined identity of all crawlers that a User-Agent names."""
         identities = [
             identity for pattern, identity in self._identities if pattern.search(user_agent)
         ]

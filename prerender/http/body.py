@@ -1,7 +1,7 @@
-"""The bodies of messages: framing taken off, piece by piece. Pure (RFC 9112 sections 6 and 7).
+"""Decoders of message bodies (RFC 9112 sections 6 and 7). Pure.
 
-Each decoder takes what it can from the front of a buffer and leaves what belongs to the next message.
-``done`` tells that the body has ended; ``end_of_input`` raises CutShort if it has not.
+Each decoder consumes the front of a buffer and leaves what belongs to the next message.
+``done``: the body has ended; ``end_of_input`` raises CutShort if it has not.
 """
 
 import re
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 _MAX_CHUNK_LINE_BYTES = 4096
 _MAX_TRAILER_BYTES = 16384
 _CHUNKS_AT_ONCE = 1024
-# No white space around the size, and no line ends or other controls within extensions.
+# No whitespace around the size, and no line ends or other control characters in extensions.
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]{0,4000})?\r\n")
-# They would change what has been decided by the head (RFC 9110 section 6.5.1).
+# Not allowed as trailers: they would change what the head has decided (RFC 9110 section 6.5.1).
 _NO_TRAILERS = frozenset(
     {"authorization", "content-length", "content-type", "host", "transfer-encoding", "trailer"}
 )
 
 
 class CutShort(Exception):
-    """The connection ended within a message."""
+    """The connection ended in the middle of a message."""
 
 
 class Sized:
-    """A body of so many bytes; 0 for none."""
+    """A body of known length; 0 for none."""
 
     __slots__ = ("_left",)
 
@@ -52,7 +52,7 @@ class Sized:
 
 
 class UntilClose:
-    """A body that ends with its connection (a response without any framing)."""
+    """A body that ends with the connection (a response without framing)."""
 
     __slots__ = ("done",)
 
@@ -69,9 +69,9 @@ class UntilClose:
 
 
 class Chunked:
-    """A chunked body. ``trailers`` are its trailer fields, once it is done.
+    """A chunked body. ``trailers`` are available once it is done.
 
-    Raises BadMessage where the framing is anything but the plain form. Extensions are left out.
+    Raises BadMessage for malformed framing. Extensions are dropped.
     """
 
     __slots__ = ("_left", "_state", "done", "trailers")
@@ -83,9 +83,9 @@ class Chunked:
         self.trailers = Fields([])
 
     def decode(self, buffer: bytearray) -> bytes:
-        """The next piece, or b"" when more has to be received.
+        """The next piece, or b"" if more data is needed.
 
-        A body of tiny chunks is returned in several pieces, so that nobody else waits for it long.
+        A body of tiny chunks is returned in several pieces, so that other tasks get their turn.
         """
         pieces: list[bytearray] = []
         at = 0
@@ -102,13 +102,13 @@ class Chunked:
         if not self.done:
             raise CutShort("the last chunk is missing")
 
-    # Each state looks at the buffer from a place on, and returns the place up to which it went.
+    # Each state parses the buffer from an offset, and returns the next offset.
 
     def _size(self, buffer: bytearray, at: int, _: list[bytearray]) -> int:
         match = _CHUNK_LINE.match(buffer, at)
         if match is None:
             if buffer.find(b"\r\n", at) >= 0 or len(buffer) - at > _MAX_CHUNK_LINE_BYTES:
-                raise BadMessage("a chunk has no proper size")
+                raise BadMessage("a chunk has no valid size")
             return at
         self._left = int(match[1], 16)
         self._state = self._data if self._left else self._trailer
@@ -138,11 +138,11 @@ class Chunked:
         end = buffer.find(b"\r\n\r\n", at, at + _MAX_TRAILER_BYTES)
         if end < 0:
             if len(buffer) - at >= _MAX_TRAILER_BYTES:
-                raise BadMessage("the trailer fields are too long")
+                raise BadMessage("the trailers are too long")
             return at
         self.trailers = parse_fields(bytes(buffer[at:end]))
         if any(name in _NO_TRAILERS for name, _ in self.trailers.lines):
-            raise BadMessage("a trailer field would change the message")
+            raise BadMessage("a trailer is not allowed in trailers")
         self.done = True
         return end + 4
 
@@ -151,12 +151,12 @@ Decoder = Sized | UntilClose | Chunked
 
 
 def chunk(piece: bytes) -> bytes:
-    """A piece of a body, which must not be empty, as a chunk."""
+    """A non-empty piece of a body as a chunk."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 def last_chunk(trailers: Fields | None = None) -> bytes:
-    """What ends a chunked body."""
+    """The last chunk with trailers."""
     lines = [line for _, line in trailers.lines] if trailers else []
     return b"\r\n".join([b"0", *lines, b"", b""])
 

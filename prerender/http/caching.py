@@ -1,7 +1,7 @@
-"""What the gateway may keep of the answers to pages, and for how long. Pure; RFC 9111.
+"""Caching rules of the gateway (RFC 9111). Pure.
 
-Stricter than a shared cache has to be: nothing is kept by guesswork (section 4.2.2), nothing stale is
-used (4.2.4), and documents and data only if they say that they are for everybody.
+Stricter than a shared cache must be: no heuristic freshness (section 4.2.2), no stale responses
+(4.2.4), and documents and data only if they are explicitly public.
 """
 
 import re
@@ -14,8 +14,8 @@ from prerender.http.conditional import parse_http_date
 
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 
-# Fields that the browser itself sends. Any other one was put there by the page's scripts, and what an
-# origin answers to it must not be what others get.
+# Headers that the browser itself sends. Others were set by scripts of the page, and responses to such
+# requests must not be shared.
 _BROWSERS_OWN = frozenset(
     {
         "accept",
@@ -38,17 +38,16 @@ _BROWSERS_OWN = frozenset(
         "user-agent",
     }
 )
-# These can be set by scripts all the same, so answers are told apart by them whatever Vary says.
+# Scripts can set these, too, so they are part of the cache key regardless of Vary.
 _ALWAYS_SELECTING = ("Accept", "Accept-Encoding", "Accept-Language", "Origin", "User-Agent")
-# Media types of what applications are made of. Documents and data are not here.
+# Media types of assets, without documents and data.
 _ASSET = re.compile(
     r"(?:image|font|audio|video)/.*|text/css|(?:text|application)/(?:x-)?(?:java|ecma)script"
     r"|application/(?:wasm|manifest\+json|vnd\.ms-fontobject|(?:x-)?font-.*)",
     re.IGNORECASE,
 )
 _DIRECTIVE = re.compile(r'([^\s=,;"]+)(?:=("(?:[^"\\]|\\.)*"|[^\s,;]*))?')
-# What a browser keeps of a response beyond the page and its storage: which hints the origin wants,
-# that it is asked by TLS, where it is too, where to send reports, its dictionaries and sign-ins.
+# Response headers that make the browser remember something beyond the page and its storage.
 _REMEMBERED = (
     "Accept-CH",
     "Alt-Svc",
@@ -63,7 +62,7 @@ _REMEMBERED = (
 )
 _PASSWORD_SCHEMES = re.compile(r"\b(?:basic|digest|negotiate|ntlm)\b", re.IGNORECASE)
 _LONGEST_SECONDS = 2**31  # section 1.2.2
-# Those of the answer that a 304 belongs to stay (section 3.2).
+# Headers that a 304 does not update (section 3.2).
 _NOT_REFRESHED = frozenset({"content-encoding", "content-length", "content-range", "content-type"})
 
 Selecting = tuple[tuple[str, str], ...]
@@ -71,7 +70,7 @@ Selecting = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On what terms an answer may be kept: seconds it is fresh in all, and its age on arrival."""
+    """Freshness lifetime and age on arrival, in seconds, of a storable response."""
 
     lifetime: float
     age: float
@@ -79,7 +78,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A kept answer (status 200). ``born``: monotonic seconds when its age was 0."""
+    """A stored response (status 200). ``born``: monotonic seconds when its age was 0."""
 
     selecting: Selecting
     headers: CIMultiDict[str]
@@ -88,25 +87,25 @@ class Stored:
     born: float
 
     def age(self, now: float) -> float:
-        """Seconds since its origin made it or last confirmed it (section 4.2.3)."""
+        """Seconds since the origin generated or validated it (section 4.2.3)."""
         return max(0.0, now - self.born)
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it may be used without asking (section 4.2)."""
+        """Whether it may be used without validation (section 4.2)."""
         return self.age(now) < self.lifetime
 
     def answers(self, request: Headers) -> bool:
-        """Whether it was selected by the same fields as ``request`` (section 4.1)."""
+        """Whether its selecting headers match ``request`` (section 4.1)."""
         return all(_line(request, name) == value for name, value in self.selecting)
 
     def conditions(self) -> dict[str, str]:
-        """The fields that ask whether it is still valid (section 4.3.1)."""
+        """The conditional headers that validate it (section 4.3.1)."""
         pairs = (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified"))
         return {ask: self.headers[have] for ask, have in pairs if have in self.headers}
 
 
 def directives(headers: Headers) -> dict[str, str]:
-    """Cache-Control: names in lower case with their values; of a repeated one the first counts."""
+    """Cache-Control directives by lower-case name; the first of repeated ones counts."""
     found: dict[str, str] = {}
     for name, value in _DIRECTIVE.findall(_line(headers, "Cache-Control")):
         found.setdefault(name.lower(), value.strip('"'))
@@ -114,14 +113,14 @@ def directives(headers: Headers) -> dict[str, str]:
 
 
 def may_be_shared(method: str, request: Headers) -> bool:
-    """Whether a request is one whose answer others may get, or that may get another's answer."""
+    """Whether the response to a request may be shared with other renders."""
     if method != "GET" or "no-store" in directives(request):
         return False
     return all(name.lower() in _BROWSERS_OWN or name.lower().startswith("sec-") for name in request)
 
 
 def demands_validation(request: Headers) -> bool:
-    """Whether the page wants to hear it from the origin (section 5.2.1)."""
+    """Whether the page asks for validation (section 5.2.1)."""
     wanted = directives(request)
     if not wanted:
         return "no-cache" in request.get("Pragma", "").lower()
@@ -129,14 +128,14 @@ def demands_validation(request: Headers) -> bool:
 
 
 def is_personal(response: Headers) -> bool:
-    """Whether an answer is for one visitor only."""
+    """Whether a response is for one visitor only."""
     return bool(directives(response).keys() & {"private", "no-store"}) or "Set-Cookie" in response
 
 
 def terms(status: int, response: Headers, now: float) -> Terms | None:
-    """On what terms an answer to a request that may be shared can be kept; None if it cannot.
+    """The terms on which a response to a shareable request may be stored; None if it may not.
 
-    ``now`` in Unix seconds, of the arrival.
+    ``now``: Unix seconds of its arrival.
     """
     said = directives(response)
     if status != 200 or is_personal(response) or "*" in _vary(response):
@@ -153,7 +152,7 @@ def terms(status: int, response: Headers, now: float) -> Terms | None:
 def stored(
     request: Headers, headers: CIMultiDict[str], body: bytes, on: Terms, now: float
 ) -> Stored:
-    """What is kept of an answer; ``now`` in monotonic seconds."""
+    """The stored form of a response; ``now`` in monotonic seconds."""
     kept = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in ("age", "date"))
     names = dict.fromkeys(name.lower() for name in (*_ALWAYS_SELECTING, *_vary(headers)))
     selecting = tuple((name, _line(request, name)) for name in names)
@@ -161,7 +160,7 @@ def stored(
 
 
 def refreshed(old: Stored, response: Headers, wall: float, now: float) -> Stored:
-    """A kept answer after a 304 (section 4.3.4); ``wall`` in Unix, ``now`` in monotonic seconds."""
+    """A stored response after a 304 (section 4.3.4); ``wall``: Unix, ``now``: monotonic seconds."""
     headers = old.headers.copy()
     update = [
         (k, v) for k, v in response.items() if k.lower() not in (*_NOT_REFRESHED, "age", "date")
@@ -176,7 +175,7 @@ def refreshed(old: Stored, response: Headers, wall: float, now: float) -> Stored
 
 
 def forbid_memory(headers: CIMultiDict[str]) -> None:
-    """Keep the browser from remembering a response: each visit has to be a new visitor's."""
+    """Prevent the browser from storing anything of a response."""
     for name in _REMEMBERED:
         headers.popall(name, None)
     said = [*headers.popall("Cache-Control", ()), "no-store"]
@@ -184,7 +183,7 @@ def forbid_memory(headers: CIMultiDict[str]) -> None:
 
 
 def asks_for_password(status: int, headers: Headers) -> bool:
-    """Whether a response makes the browser remember a name and a password (RFC 9110 section 11.6.1)."""
+    """Whether a response makes the browser ask for a password (RFC 9110 section 11.6.1)."""
     return status == 401 and bool(_PASSWORD_SCHEMES.search(_line(headers, "WWW-Authenticate")))
 
 

@@ -17,16 +17,16 @@ from typing import Protocol
 
 
 class FieldLines(Protocol):
-    """Header fields by case-insensitive name, such as multidict's ``CIMultiDictProxy[str]``."""
+    """Headers by case-insensitive name, such as multidict's ``CIMultiDictProxy[str]``."""
 
     def __contains__(self, name: str, /) -> bool: ...
 
     def getall(self, name: str, /) -> Sequence[str]:
-        """The value of every line of the field, in the order received."""
+        """The values of all lines with this name, in the order received."""
 
 
 class Outcome(IntEnum):
-    """What the conditions of a request ask for; the value is the HTTP status."""
+    """The outcome of a request's conditions. The value is the HTTP status."""
 
     SEND = 200
     NOT_MODIFIED = 304
@@ -63,8 +63,8 @@ def evaluate(
 
     ``etag`` is the snapshot's entity-tag as it stands in the header (``"abc"`` or ``W/"abc"``),
     ``last_modified`` and ``now`` are Unix seconds. Conditions count for GET and HEAD only: no other
-    method is answered with a snapshot. Ask only where the answer without conditions would be a 200:
-    an error or a redirect is sent whatever the conditions say (section 13.2.1). Never raises.
+    method gets a snapshot. Call this only if the response without conditions would be a 200:
+    errors and redirects are sent regardless of conditions (section 13.2.1). Never raises.
     """
     if method not in ("GET", "HEAD"):
         return Outcome.SEND
@@ -106,19 +106,19 @@ def _names(lines: Sequence[str], etag: str, *, weakly: bool) -> bool:
     if weakly:
         opaque_tag = etag.removeprefix("W/")
         return any(opaque == opaque_tag for _, opaque in tags)
-    return ("", etag) in tags  # a weak ``etag`` equals no opaque tag
+    return ("", etag) in tags  # a weak ``etag`` never matches strongly
 
 
 def _only_date(lines: Sequence[str], now: float) -> int | None:
-    # A field with several values is to be ignored (sections 13.1.3 and 13.1.4).
+    # A header with several values is ignored (sections 13.1.3 and 13.1.4).
     return parse_http_date(lines[0], now=now) if len(lines) == 1 else None
 
 
 def parse_http_date(text: str, *, now: float) -> int | None:
     """Unix seconds of an HTTP-date (section 5.6.7); None if it is not one. Never raises.
 
-    ``now`` (Unix seconds) settles the century of a two-digit year. A wrong day name is tolerated:
-    it adds nothing to the date, and nginx and Go do not look at it either.
+    ``now`` (Unix seconds) determines the century of a two-digit year. A wrong day name is accepted,
+    as by nginx and Go.
     """
     match = _IMF_FIXDATE.fullmatch(text) or _RFC850.fullmatch(text) or _ASCTIME.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""A socket with deadlines: bytes in, bytes out, and no wait without an end."""
+"""TCP connections with timeouts, as asyncio protocols."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from prerender.http.body import CutShort, Decoder
 from prerender.http.head import MAX_HEAD_BYTES, BadMessage
 
-# So much is read at once, and reading stops while so much waits to be taken.
+# The size of reads. Reading pauses while this much is buffered.
 _READ_BYTES = 32768
 _SWEEP_SECONDS = 0.2
 _PROBES = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
@@ -17,7 +17,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """Close at once, in a way that cannot be taken for an ordinary end (by a TCP reset)."""
+    """Close at once with a TCP reset, which cannot be mistaken for a normal end."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -25,20 +25,20 @@ def reset(transport: asyncio.Transport) -> None:
 
 
 class Swept(Protocol):
-    """Something with deadlines, which a ``Sweeper`` watches."""
+    """A connection whose deadlines a ``Sweeper`` checks."""
 
     def sweep(self, now: float) -> None:
-        """Act on what is due by ``now``, a time of the loop."""
+        """Handle deadlines that have passed at ``now``, in loop time."""
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One TCP connection, as its own protocol. One task may read while another one writes.
+    """A TCP connection. One task may read while another one writes.
 
-    Deadlines are kept by a sweep over all connections (``Sweeper``): a timer for each wait would be
-    the largest part of the cost of a small request. They are exact to ``_SWEEP_SECONDS``.
+    A sweep over all connections checks deadlines (``Sweeper``): a timer for each wait would be
+    the largest part of the cost of a small request. They are accurate to ``_SWEEP_SECONDS``.
     """
 
     def __init__(self, sweeper: "Sweeper") -> None:
@@ -59,14 +59,14 @@ class Connection(asyncio.BufferedProtocol):
         self._write_timeout = inf
         self._unsent_bytes = 0
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._sweeper.connections.add(self)
 
     def get_buffer(self, _: int) -> bytearray:
-        # What is read is taken out by buffer_updated at once, so all connections share one.
+        # buffer_updated copies the data at once, so all connections share one buffer.
         return self._sweeper.scratch
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._wake_writer()
 
-    # What the rest of the project calls.
+    # Called by the rest of the project.
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -102,10 +102,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport
 
     async def receive(self, deadline: float) -> bool:
-        """Wait for more bytes in ``buffer``; False when there will be none.
+        """Wait for more bytes in ``buffer``. Returns False at the end of the input.
 
-        Raises TimeoutError at ``deadline``, a time of the loop. ``inf`` is for waits that end with
-        another one; ``expect_by`` can give them a deadline later.
+        Raises TimeoutError at ``deadline``, in loop time. With ``inf``, ``expect_by`` can set a
+        deadline later.
         """
         if self._failure is not None:
             raise self._failure
@@ -124,9 +124,9 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self.buffer) or not self.ended
 
     async def receive_head(self, deadline: float) -> bytes | None:
-        """A message's head without the empty line after it; None if the input ends before it begins.
+        """The head of a message without the empty line after it; None if the input ends before it.
 
-        Raises BadMessage when it is too long, CutShort and TimeoutError.
+        Raises BadMessage if it is too long, CutShort and TimeoutError.
         """
         searched = 0
         while (end := self.buffer.find(b"\r\n\r\n", searched)) < 0:
@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
             searched = max(0, len(self.buffer) - 3)
             if not await self.receive(deadline):
                 if self.buffer:
-                    raise CutShort("the head is cut short")
+                    raise CutShort("the head is incomplete")
                 return None
         if end > MAX_HEAD_BYTES:
             raise BadMessage("the head is too long", 431)
@@ -146,58 +146,58 @@ class Connection(asyncio.BufferedProtocol):
         return head
 
     async def receive_body(self, decoder: Decoder, timeout: float) -> bytes:
-        """The next piece of a body, b"" at its end.
+        """The next piece of a body; b"" at its end.
 
         Raises BadMessage, CutShort, and TimeoutError after ``timeout`` seconds without a byte.
         """
         while not decoder.done:
             if self.buffer and (piece := decoder.decode(self.buffer)):
                 if self.buffer:
-                    await asyncio.sleep(0)  # tiny chunks: others have their turn
+                    await asyncio.sleep(0)  # tiny chunks: give other tasks a turn
                 return piece
             if not decoder.done and not await self.receive(self._loop.time() + timeout):
                 decoder.end_of_input()
         return b""
 
     def hold(self) -> None:
-        """Take nothing in until ``receive`` is called again."""
+        """Pause reading until ``receive`` is called again."""
         if not self._reading_paused and not self.lost:
             self._reading_paused = True
             self.transport.pause_reading()
 
     def wait_until(self, deadline: float) -> None:
-        """Give the wait for bytes that is under way another deadline."""
+        """Change the deadline of the current read."""
         self._read_deadline = deadline
 
     def expect_by(self, deadline: float) -> None:
-        """Give the wait for a head that is under way a deadline."""
+        """Set a deadline for the next head, also for the current read."""
         self._read_deadline = self._expected_by = deadline
 
     def wake_reader(self) -> None:
-        """End the wait for bytes that is under way."""
+        """End the current read."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
     def fail_reader(self, error: BaseException) -> None:
-        """Let the wait for bytes that is under way, or else the next one, raise an error."""
+        """Make the current read, or else the next one, raise an error."""
         self._failure = error
         if self._reader is not None and not self._reader.done():
             self._reader.set_exception(error)
 
     def write(self, data: bytes) -> None:
-        """Queue bytes. Ask ``drain`` before there are more."""
+        """Queue bytes. Call ``drain`` before the next ones."""
         if not self.lost:
             self.transport.write(data)
 
     @property
     def congested(self) -> bool:
-        """Whether the other side takes less than is written."""
+        """Whether the peer reads more slowly than is written."""
         return self._writing_paused and not self.lost
 
     async def drain(self, timeout: float) -> None:
-        """Wait until the other side has taken most of what was written.
+        """Wait until the peer has read most of what was written.
 
-        Raises TimeoutError when it took nothing for ``timeout`` seconds, ConnectionError when it left.
+        Raises TimeoutError if it read nothing for ``timeout`` seconds, ConnectionError if it left.
         """
         while self._writing_paused and not self.lost:
             self._writer = self._loop.create_future()
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError("the connection is gone")
 
     def close(self, timeout: float) -> None:
-        """Close when all has been sent, or nothing more of it for ``timeout`` seconds."""
+        """Close after everything is sent, or if nothing was sent for ``timeout`` seconds."""
         if self._transport is not None and not self.lost:
             self._watch_writing(timeout)
             self._transport.close()
@@ -222,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
             reset(self._transport)
 
     def sweep(self, now: float) -> None:
-        """End the waits whose deadlines have passed."""
+        """End waits whose deadlines have passed."""
         if now >= self._read_deadline:
             self._read_deadline = inf
             if self._reader is not None and not self._reader.done():
@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._writer is None:
                     self.abort()
                 elif not self._writer.done():
-                    self._writer.set_exception(TimeoutError("nothing was taken in time"))
+                    self._writer.set_exception(TimeoutError("the peer read nothing in time"))
 
     def _watch_writing(self, timeout: float) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()
@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_deadline = self._loop.time() + timeout
 
     def notice_death(self) -> None:
-        """Find out within two minutes that the other side's machine is gone, by probes of TCP."""
+        """Detect a dead peer within two minutes by TCP keep-alive."""
         connection: socket.socket = self.transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _PROBES:
@@ -256,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Sweeper:
-    """Holds all connections and looks at their deadlines, while used as a context manager."""
+    """Checks the deadlines of all connections while it is open (a context manager)."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Content codings: which one a client gets (RFC 9110 section 12.5.3), and making them."""
+"""Content codings: negotiation (RFC 9110 section 12.5.3) and compression."""
 
 import gzip
 from functools import lru_cache
@@ -9,17 +9,17 @@ import zstandard
 from prerender.http.negotiation import weights
 
 IDENTITY = "identity"
-# Where the client has no preference, the smallest comes first.
+# In order of size, for clients without a preference.
 CODINGS = ("br", "zstd", "gzip")
-# Less than this fits into one packet anyway.
+# Smaller bodies fit into one packet anyway.
 _LEAST_BYTES = 512
 _LONGEST_HEADER = 512
 
 
 def encoded(body: bytes) -> tuple[tuple[str, bytes], ...]:
-    """The codings of a body that are worth it. Takes milliseconds: not for the event loop.
+    """The worthwhile codings of a body. Takes milliseconds, so do not call it on the event loop.
 
-    The same body gives the same bytes in every process: each has a strong entity-tag.
+    The same body gives the same bytes in every process, because each has a strong ETag.
     """
     if len(body) < _LEAST_BYTES:
         return ()
@@ -32,11 +32,11 @@ def encoded(body: bytes) -> tuple[tuple[str, bytes], ...]:
 
 
 def accepted(value: str) -> tuple[str, ...]:
-    """The codings a client takes by its Accept-Encoding, best first; identity is always there.
+    """The codings that a client accepts, by its Accept-Encoding, best first, with identity.
 
-    Never raises: what is malformed counts as not said.
+    Never raises: malformed members are ignored.
     """
-    # Nobody sends more in earnest, and it must not fill the memory of the next line.
+    # Longer headers are not genuine, and must not fill the cache.
     return _accepted(value) if len(value) <= _LONGEST_HEADER else (IDENTITY,)
 
 
@@ -45,8 +45,8 @@ def _accepted(value: str) -> tuple[str, ...]:
     said = {name.removeprefix("x-"): weight for name, weight in weights(value).items()}
     other = said.get("*", 0.0)
     weighed = [(said.get(coding, other), coding) for coding in CODINGS]
-    # Unless it is named, identity is acceptable, and less so than what was asked for.
+    # Unless it is named, identity is acceptable, but less than the named codings.
     weighed.append((said.get(IDENTITY, other), IDENTITY))
     best = sorted((pair for pair in weighed if pair[0] > 0), key=lambda pair: -pair[0])
-    # Where nothing is acceptable identity is sent all the same: an answer is better than a 406.
+    # If nothing is acceptable, identity is sent: better than a 406.
     return tuple(dict.fromkeys([*(coding for _, coding in best), IDENTITY]))

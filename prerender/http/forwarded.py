@@ -1,4 +1,4 @@
-"""Who a request is from when proxies stand in front of us. Pure."""
+"""The client's address behind trusted proxies. Pure."""
 
 import re
 from functools import lru_cache
@@ -18,7 +18,7 @@ _WITH_PORT = re.compile(r"\[([^\]]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 
 
 class Received(Protocol):
-    """A request, and the peer that it came from."""
+    """A request and its peer."""
 
     @property
     def remote(self) -> str:
@@ -34,10 +34,10 @@ class Received(Protocol):
 
 
 def client_address(remote: str, headers: Fields, trusted: tuple[Network, ...]) -> Address | None:
-    """The address of the first client that is no trusted proxy, counted from us; None if unknown.
+    """The address of the nearest client that is not a trusted proxy; None if unknown.
 
-    ``remote`` is who is connected to us. Only what trusted proxies say counts: X-Forwarded-For, or
-    Forwarded where there is none.
+    ``remote``: the address of the peer. X-Forwarded-For of trusted proxies counts, or Forwarded if
+    there is none.
     """
     said = ", ".join(headers.getall(_FORWARDED_FOR)).split(",")
     if _FORWARDED_FOR not in headers:
@@ -54,14 +54,14 @@ def client_address(remote: str, headers: Fields, trusted: tuple[Network, ...]) -
 
 
 class Clients:
-    """Knows who requests are from, which come by way of ``trusted`` networks or from anywhere."""
+    """Determines clients' addresses. ``trusted``: the networks of trusted proxies."""
 
     def __init__(self, trusted: tuple[Network, ...]) -> None:
         self._trusted = trusted
         self._known = lru_cache(maxsize=_REMEMBERED)(self._read)
 
     def address_of(self, request: Received) -> str:
-        """The client's address; that of the last proxy that is known if what it says is no address."""
+        """The client's address; the peer's, if the forwarding headers have no valid address."""
         remote, fields = request.remote, request.headers
         if not request.trusted or (
             _FORWARDED_FOR not in fields.names and _FORWARDED not in fields.names

@@ -1,9 +1,8 @@
-"""The heads of requests and responses: bytes to values, strictly. Pure.
+"""Strict parsers of request and response heads. Pure.
 
-aiohttp parses what clients send; ``check_request`` is the second opinion that a request needs before it
-is answered. Whatever two recipients could read in two ways is refused (RFC 9112 sections 2.2, 3, 5 and
-6), so it never reaches the origin. ``parse_response`` reads what the origin sends. Names and values of
-fields stay the octets they were, in their order.
+aiohttp parses requests; ``check_request`` parses them again before they are handled. Whatever two
+recipients could parse differently is refused (RFC 9112 sections 2.2, 3, 5 and 6), so it never reaches
+the origin. ``parse_response`` parses responses of the origin. Header lines keep their bytes and order.
 """
 
 import re
@@ -15,7 +14,7 @@ MAX_TARGET_BYTES = 65536
 MAX_HEAD_BYTES = 131072
 MAX_FIELDS = 256
 
-# RFC 9110 section 5.6.2, and the octets that may stand in a field value (section 5.5).
+# RFC 9110 section 5.6.2, and the octets that are allowed in a field value (section 5.5).
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
 # Visible ASCII without "#": a fragment is no part of a request target (RFC 9112 section 3.2).
@@ -30,7 +29,7 @@ _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"
 
 
 class BadMessage(Exception):
-    """A message that is not well-formed, or that we do not take; ``status`` tells which."""
+    """A malformed or unsupported message; ``status`` is that of the response."""
 
     def __init__(self, reason: str, status: int = 400) -> None:
         super().__init__(reason)
@@ -38,9 +37,9 @@ class BadMessage(Exception):
 
 
 class Fields:
-    """Header fields: ``lines`` are (name in lower case, whole line without its end), in order.
+    """Headers. ``lines``: (lower-case name, line without its end), in order.
 
-    ``names`` has the last line of each name; ``repeated``: some name is there more than once.
+    ``names``: the last line of each name; ``repeated``: whether a name occurs more than once.
     """
 
     __slots__ = ("lines", "names", "repeated")
@@ -54,7 +53,7 @@ class Fields:
         return name in self.names or name.lower() in self.names
 
     def values(self, name: str) -> list[bytes]:
-        """The values of all lines of that name, which is in lower case."""
+        """The values of all lines with this lower-case name."""
         if name not in self.names:
             return []
         if not self.repeated:
@@ -62,11 +61,11 @@ class Fields:
         return [value_of(line) for lower, line in self.lines if lower == name]
 
     def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
-        """The values of all lines of that name, as latin-1; ``default`` if there is none."""
+        """The values of all lines with this name, as Latin-1; ``default`` if there are none."""
         return [value.decode("latin-1") for value in self.values(name.lower())] or list(default)
 
     def get(self, name: str, default: str = "") -> str:
-        """The values of a list field as one (RFC 9110 section 5.3)."""
+        """The combined value of a list header (RFC 9110 section 5.3)."""
         if name not in self.names:
             name = name.lower()
         if not self.repeated:
@@ -77,9 +76,9 @@ class Fields:
 
 @dataclass(slots=True)
 class RequestHead:
-    """A request's head. ``target`` is in origin form or ``*``; ``host`` is as in a Host field.
+    """A request head. ``target``: in origin form or ``*``; ``host``: as in a Host header.
 
-    ``body_bytes`` is the length of the body, None if it is chunked; ``minor`` the x of HTTP/1.x.
+    ``body_bytes``: the length of the body, None if it is chunked; ``minor``: the x of HTTP/1.x.
     """
 
     method: str
@@ -91,16 +90,16 @@ class RequestHead:
     keep_alive: bool
 
 
-# What is read of a request line, and of the fields, before both are one.
+# The parsed request line, and the parsed headers.
 _Line = tuple[str, str, bytes | None, int]
 _Block = tuple[Fields, bytes | None, int | None, bool]
 
 
 @dataclass(slots=True)
 class ResponseHead:
-    """A response's head. ``reason`` with the space before it, as bytes; it may be empty.
+    """A response head. ``reason``: bytes with the space before it; may be empty.
 
-    ``body_bytes`` is None when the body is chunked or ends with the connection.
+    ``body_bytes``: None if the body is chunked or ends with the connection.
     """
 
     status: int
@@ -112,7 +111,7 @@ class ResponseHead:
 
 
 def parse_request(head: bytes) -> RequestHead:
-    """A request's head, without the empty line that ends it. Raises BadMessage."""
+    """Parse a request head without the empty line at its end. Raises BadMessage."""
     first, *lines = head.split(b"\r\n")
     try:
         method, target, version = first.split(b" ")
@@ -132,9 +131,9 @@ def check_request(
     fields: tuple[tuple[bytes, bytes], ...],
     size: int,
 ) -> RequestHead:
-    """A request's head of ``size`` bytes, as aiohttp has parsed it. Raises BadMessage.
+    """Check a request head of ``size`` bytes that aiohttp has parsed. Raises BadMessage.
 
-    ``target`` is UTF-8 with surrogates in place of other octets; ``fields`` are names and values.
+    ``target``: UTF-8 with surrogates for other octets; ``fields``: names and values.
     """
     if size > _LONGEST_REMEMBERED_HEAD:
         return _request(_line_of(method, target, version), _block_of(fields, version[1]))
@@ -143,19 +142,19 @@ def check_request(
 
 
 def parse_response(head: bytes, method: str) -> ResponseHead:
-    """The head of the answer to a request with ``method``. Raises BadMessage."""
+    """Parse the head of the response to a request with ``method``. Raises BadMessage."""
     first, *lines = head.split(b"\r\n")
     match = _STATUS_LINE.fullmatch(first)
     if match is None:
-        raise BadMessage("the status line is not one")
+        raise BadMessage("the status line is malformed")
     if match[3] and match[3].translate(None, _TEXT):
-        raise BadMessage("there are control characters in the status line")
+        raise BadMessage("the status line has control characters")
     status = int(match[2])
     fields = Fields(_field_lines(lines))
     length, chunked, until_close = _framing(fields)
     keep_alive = _keep_alive(fields, int(match[1]))
     if method == "HEAD" or status < 200 or status in (204, 304):
-        # No body, whatever the fields say (RFC 9112 section 6.3).
+        # No body, whatever the headers say (RFC 9112 section 6.3).
         length, chunked = 0, False
     elif length is None and not chunked:
         until_close = True
@@ -165,18 +164,18 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
 
 
 def parse_fields(block: bytes) -> Fields:
-    """Field lines alone, without an empty line at their end. Raises BadMessage."""
+    """Parse header lines without an empty line at their end. Raises BadMessage."""
     return Fields(_field_lines(block.split(b"\r\n")))
 
 
 def value_of(line: bytes) -> bytes:
-    """The value of a field line."""
+    """The value of a header line."""
     return line.partition(b":")[2].strip(b" \t")
 
 
 @lru_cache(maxsize=256)
 def members(value: str) -> frozenset[str]:
-    """The members of a list field, in lower case (RFC 9110 section 5.6.1)."""
+    """The members of a list header in lower case (RFC 9110 section 5.6.1)."""
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
 
 
@@ -186,7 +185,7 @@ def _request(line: _Line, block: _Block) -> RequestHead:
     if len(target) > MAX_TARGET_BYTES:
         raise BadMessage("the request target is too long", 414)
     if authority is not None:
-        host = authority  # it counts, and not what stands in Host (RFC 9112 section 3.2.2)
+        host = authority  # takes precedence over Host (RFC 9112 section 3.2.2)
     host_name = "" if host is None else _host(host)
     return RequestHead(method, target, minor, fields, host_name, body_bytes, keep_alive)
 
@@ -194,15 +193,15 @@ def _request(line: _Line, block: _Block) -> RequestHead:
 def _block(lines: list[tuple[str, bytes]], minor: int) -> _Block:
     """The fields of a request, its Host, the length of its body, and whether it is not the last one."""
     if len(lines) > MAX_FIELDS:
-        raise BadMessage("there are too many header fields", 431)
+        raise BadMessage("there are too many headers", 431)
     fields = Fields(lines)
     host = _only(fields, "host")
     if host is None and minor == 1:
-        raise BadMessage("there is no Host field")
+        raise BadMessage("there is no Host header")
     length, chunked, _ = _framing(fields)
     keep_alive = _keep_alive(fields, minor)
     if chunked and minor == 0:
-        keep_alive = False  # RFC 9112 section 6.1: its framing is not to be trusted
+        keep_alive = False  # RFC 9112 section 6.1: its framing is not trustworthy
     return fields, host, None if chunked else length or 0, keep_alive
 
 
@@ -219,15 +218,15 @@ def _line_of(method: str, target: str, version: tuple[int, int]) -> _Line:
 
 
 def _request_line(method: bytes, target: bytes, major: int, minor: int) -> _Line:
-    """Method, target in origin form, authority if one was named, and minor version."""
+    """The method, target in origin form, authority if there is one, and minor version."""
     if major != 1 or minor > 1:
-        raise BadMessage("only HTTP/1.1 and HTTP/1.0 are supported here", 505 if major else 400)
+        raise BadMessage("only HTTP/1.1 and HTTP/1.0 are supported", 505 if major else 400)
     name = _method(method)
     authority = None
     if not target.startswith(b"/") and not (target == b"*" and name == "OPTIONS"):
         target, authority = _of_absolute_form(target)
     if not _TARGET.fullmatch(target):
-        raise BadMessage("the request target has octets that cannot stand there")
+        raise BadMessage("the request target has invalid characters")
     return name, target.decode("ascii"), authority, minor
 
 
@@ -235,14 +234,14 @@ def _method(method: bytes) -> str:
     if not _TOKEN.fullmatch(method):
         raise BadMessage("the method is not a token")
     if method in (b"CONNECT", b"TRACE"):
-        # A tunnel to anywhere, and an echo of cookies: neither is for a site's front door.
-        raise BadMessage("that method is not for this server", 405)
+        # A tunnel to any host, and an echo of cookies.
+        raise BadMessage("the method is not allowed", 405)
     return method.decode("ascii")
 
 
 def _field_lines(lines: list[bytes]) -> list[tuple[str, bytes]]:
     if len(lines) > MAX_FIELDS:
-        raise BadMessage("there are too many header fields", 431)
+        raise BadMessage("there are too many headers", 431)
     return [
         _remembered_line(line) if len(line) <= _LONGEST_REMEMBERED else _field_line(line)
         for line in lines
@@ -252,12 +251,12 @@ def _field_lines(lines: list[bytes]) -> list[tuple[str, bytes]]:
 def _field_line(line: bytes) -> tuple[str, bytes]:
     name, colon, _ = line.partition(b":")
     if not colon:
-        raise BadMessage("a header field has no colon")
-    # A folded line begins with white space, and so has no token for its name (RFC 9112 section 5.2).
+        raise BadMessage("a header has no colon")
+    # A folded line begins with whitespace, so its name is not a token (RFC 9112 section 5.2).
     if not _TOKEN.fullmatch(name):
-        raise BadMessage("the name of a header field is not a token")
+        raise BadMessage("the name of a header is not a token")
     if line.translate(None, _TEXT):
-        raise BadMessage("there are control characters in a header field")
+        raise BadMessage("a header has control characters")
     return name.decode("ascii").lower(), line
 
 
@@ -265,8 +264,7 @@ def _field(name: bytes, value: bytes) -> tuple[str, bytes]:
     return _field_line(b"%b: %b" % (name, value) if value else name + b":")
 
 
-# Clients say the same of themselves with every request, and ask again for the same pages: most lines
-# have been read before.
+# Clients send the same headers with every request and request the same pages, so most lines are cached.
 _LONGEST_REMEMBERED = 256
 _LONGEST_REMEMBERED_HEAD = 1024
 _remembered_line = lru_cache(maxsize=4096)(_field_line)
@@ -276,24 +274,24 @@ _remembered_line_of = lru_cache(maxsize=1024)(_line_of)
 
 
 def _only(fields: Fields, name: str) -> bytes | None:
-    """The value of a field that may stand there once."""
+    """The value of a header that must not be repeated."""
     line = fields.names.get(name)
     if line is None:
         return None
     if fields.repeated and len(fields.values(name)) > 1:
-        raise BadMessage(f"{name} is there more than once")
+        raise BadMessage(f"there is more than one {name} header")
     return value_of(line)
 
 
 @lru_cache(maxsize=256)
 def _host(value: bytes) -> str:
     if not _HOST.fullmatch(value):
-        raise BadMessage("the Host is not a host")
+        raise BadMessage("the Host header is not a valid host")
     return value.decode("ascii")
 
 
 def _of_absolute_form(target: bytes) -> tuple[bytes, bytes]:
-    """Path and authority of a target that is a URL (RFC 9112 section 3.2.2)."""
+    """The path and authority of a target in absolute form (RFC 9112 section 3.2.2)."""
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
         raise BadMessage("the request target is neither a path nor a URL")
@@ -302,7 +300,8 @@ def _of_absolute_form(target: bytes) -> tuple[bytes, bytes]:
 
 
 def _framing(fields: Fields) -> tuple[int | None, bool, bool]:
-    """Length, whether the body is chunked, whether it ends with the connection (RFC 9112, 6.3)."""
+    """The length, whether the body is chunked, and whether it ends with the connection
+    (RFC 9112 section 6.3)."""
     if "content-length" not in fields.names and "transfer-encoding" not in fields.names:
         return None, False, False
     length = _only(fields, "content-length")
@@ -312,11 +311,11 @@ def _framing(fields: Fields) -> tuple[int | None, bool, bool]:
     if coding is None:
         return (None if length is None else int(length)), False, False
     if length is not None:
-        raise BadMessage("both Content-Length and Transfer-Encoding are there")
+        raise BadMessage("there are both Content-Length and Transfer-Encoding headers")
     if coding.lower() != b"chunked":
         names = [name.strip(b" \t").lower() for name in coding.split(b",")]
         known = names[-1] == b"chunked" and all(name in _CODINGS for name in names[:-1])
-        raise BadMessage("that transfer coding is not spoken here", 501 if known else 400)
+        raise BadMessage("the transfer coding is not supported", 501 if known else 400)
     return None, True, False
 
 

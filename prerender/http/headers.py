@@ -1,6 +1,6 @@
-"""Which header fields go on, and which stay. Pure.
+"""Which headers are forwarded, which are stripped, and which are added. Pure.
 
-The hop-by-hop fields stand in one list, used in both directions by the proxy and by the gateway.
+The proxy and the gateway use the same list of hop-by-hop headers in both directions.
 """
 
 import re
@@ -17,7 +17,7 @@ from prerender.http.trace_context import PARENT_FIELD, TraceContext
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
 
-# RFC 9110 section 7.6.1, with the fields that are hop-by-hop in practice.
+# RFC 9110 section 7.6.1, and headers that are hop-by-hop in practice.
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -31,10 +31,10 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-# Framing and routing cannot be taken away by naming them in Connection.
+# Connection cannot remove headers for framing and routing.
 _NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
 
-# Where a field holds a URL, after what stands before it.
+# Headers that contain a URL, each with what precedes it.
 _REFERENCES = {
     "Location": re.compile("()(.+)"),
     "Content-Location": re.compile("()(.+)"),
@@ -42,7 +42,7 @@ _REFERENCES = {
     "Refresh": re.compile(r"""(url\s*=\s*["']?)([^"']+)""", re.IGNORECASE),
 }
 
-# What a client may say about others for whom it asks. The first four are made from what was said.
+# Forwarding headers. The first four are rebuilt and extended.
 _REMADE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded")
 _NOTHING_SAID: tuple[tuple[bytes, ...], ...] = ((),) * len(_REMADE)
 _ABOUT_OTHERS = frozenset(
@@ -56,18 +56,18 @@ _ABOUT_OTHERS = frozenset(
         "x-real-ip",
     }
 )
-# Requests that we make ourselves are marked, and marked requests are never rendered again.
+# Requests of the renderer are marked, and marked requests are never rendered.
 MARK = "X-Prerender"
 _MARK_NAME = MARK.lower()
 USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
 
-# What a snapshot keeps of its document. Validators, lengths, cookies, codings and policies of the
-# origin's bytes would be wrong on other bytes; these describe the page itself.
+# Headers of the document that snapshots keep. Validators, lengths, cookies, codings and policies belong
+# to the origin's bytes; these describe the page itself.
 _KEPT_ON_SNAPSHOT = frozenset({"content-language", "link", "x-robots-tag"})
 
 
 def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """The fields that a proxy passes on, in their order (RFC 9110 section 7.6.1)."""
+    """Strip hop-by-hop headers (RFC 9110 section 7.6.1). The others keep their order."""
     named = {
         name.strip().lower()
         for value in headers.getall("Connection", ())
@@ -80,7 +80,7 @@ def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 
 
 def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
-    """As ``end_to_end``, of lines that stay the bytes they are."""
+    """Like ``end_to_end``, for raw header lines."""
     dropped = HOP_BY_HOP
     if "connection" in fields.names:
         dropped = HOP_BY_HOP | (members(fields.get("connection")) - _NOT_REMOVABLE)
@@ -88,20 +88,20 @@ def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
 
 
 class Forwarding:
-    """What the origin is told about the way of a request (RFC 9110 section 7.6.3, RFC 7239).
+    """Builds the headers of a forwarded request (RFC 9110 section 7.6.3, RFC 7239).
 
-    What a client says about others for whom it asks counts only if it is a trusted proxy. Its word is
-    not contradicted: if it uses one of the two forms, Forwarded or X-Forwarded-*, so do we.
+    Forwarding headers are kept only from trusted proxies. If a proxy sends one of the two forms,
+    Forwarded or X-Forwarded-*, only that form is used.
     """
 
     def __init__(self, origin: URL) -> None:
-        # Of this process alone: another one of ours may well stand in front of this one.
+        # Unique to this process, because another prerender proxy may be in front.
         self._name = f"prerender-{secrets.token_hex(4)}"
         self._via = {minor: f"Via: 1.{minor} {self._name}".encode() for minor in (0, 1)}
         self._origin_host = authority(origin)
 
     def is_loop(self, fields: Fields) -> bool:
-        """Whether a request has been here before."""
+        """Whether a request has already passed through this proxy."""
         return "via" in fields and self._name in fields.get("via").replace(",", " ").split()
 
     def request_lines(
@@ -114,9 +114,9 @@ class Forwarding:
         minor: int,
         traceparent: bytes = b"",
     ) -> list[bytes]:
-        """The field lines of a request as the origin gets them, without those of its framing.
+        """The header lines of a request for the origin, without framing.
 
-        ``host`` is the authority that was asked for, '' if the client named none (HTTP/1.0);
+        ``host``: the requested authority, '' if the client sent none (HTTP/1.0);
         ``traceparent`` replaces the client's if it is not empty.
         """
         kept = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
@@ -143,9 +143,9 @@ class Forwarding:
 
 @lru_cache(maxsize=1024)
 def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
-    """For whom we ask, in the form that the proxy in front of us uses, or in both.
+    """The forwarding headers, in the form that the proxy in front uses, or in both forms.
 
-    ``said`` holds what that proxy says, in the order of ``_REMADE``.
+    ``said``: the values from that proxy, in the order of ``_REMADE``.
     """
     clients, hosts, schemes, forwarded = (
         [value.decode("latin-1") for value in values if value] for values in said
@@ -165,15 +165,14 @@ def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[
 
 
 def is_marked(headers: Fields) -> bool:
-    """Whether a request comes from a renderer, ours or another one."""
+    """Whether a request comes from this or another renderer."""
     return _MARK_NAME in headers.names
 
 
 def mark(headers: CIMultiDict[str], public: URL) -> None:
-    """Make a request that the browser or the renderer caused: for the public host, and marked.
+    """Direct a request of the browser or the renderer to the public host, and mark it.
 
-    This is done here and not in the browser, where an additional header would make requests of the
-    page to other origins need a CORS preflight.
+    This happens here and not in the browser, where an additional header would cause CORS preflights.
     """
     direct(headers, public)
     headers[MARK] = "1"
@@ -181,29 +180,29 @@ def mark(headers: CIMultiDict[str], public: URL) -> None:
 
 
 def direct(headers: CIMultiDict[str], public: URL) -> None:
-    """Make a request one for the public host, whoever it is sent to."""
+    """Set the headers that direct a request to the public host."""
     headers["Host"] = authority(public)
     headers["X-Forwarded-Proto"] = public.scheme
     headers["X-Forwarded-Host"] = headers["Host"]
 
 
 def add_trace(headers: CIMultiDict[str], trace: TraceContext | None) -> None:
-    """Let a request of a render belong to the render's trace, unless a script has named another one
-    (W3C Trace Context). A client's trace is none of the render's."""
+    """Add the render's trace to a request of the page, unless a script has set another one
+    (W3C Trace Context)."""
     if trace is not None and trace.own and PARENT_FIELD not in headers:
         headers[PARENT_FIELD] = str(trace)
 
 
 def authority(url: URL) -> str:
-    """Host, and port when it is not the scheme's own, as in a Host field."""
+    """The host, with the port if it is not the default, as in a Host header."""
     return url.host_port_subcomponent or ""
 
 
 def publish(location: str, origin: URL, public: URL) -> str:
-    """A Location of the origin as the public sees it: its internal host is replaced."""
+    """Replace the origin's internal host in a Location by the public host."""
     try:
         url = URL(location, encoded=True)
-        # The host is the same in capitals (RFC 3986 section 6.2.2.1).
+        # Hosts are case-insensitive (RFC 3986 section 6.2.2.1).
         internal = url.absolute and URL(str(url.origin()).lower()) == origin.origin()
     except ValueError:
         return location
@@ -214,8 +213,8 @@ def publish(location: str, origin: URL, public: URL) -> str:
 
 
 def publish_all(headers: CIMultiDict[str], origin: URL, public: URL) -> None:
-    """Take the origin's internal host out of every field that leads somewhere: Location and
-    Content-Location (RFC 9110), Link (RFC 8288 section 3) and Refresh."""
+    """Replace the origin's internal host in all headers with URLs: Location and Content-Location
+    (RFC 9110), Link (RFC 8288 section 3) and Refresh."""
 
     def published(found: re.Match[str]) -> str:
         return found[1] + publish(found[2], origin, public)
@@ -227,12 +226,12 @@ def publish_all(headers: CIMultiDict[str], origin: URL, public: URL) -> None:
 
 
 def kept_on_snapshot(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The fields of the document that are true of its snapshot too."""
+    """The headers of the document that its snapshot keeps."""
     return tuple((name, value) for name, value in headers if name.lower() in _KEPT_ON_SNAPSHOT)
 
 
 def origin_form(target: str) -> str:
-    """A request target as path and query; ``*`` stays (RFC 9112 section 3.2)."""
+    """A request target in origin form; ``*`` stays (RFC 9112 section 3.2)."""
     if target.startswith("/") or target == "*":
         return target
     _, separator, rest = target.partition("://")

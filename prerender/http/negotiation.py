@@ -1,18 +1,18 @@
-"""Fields in which a client weighs what it would like: ``a;q=0.5, b`` (RFC 9110, 12.4.2). Pure."""
+"""Headers with quality values: ``a;q=0.5, b`` (RFC 9110 section 12.4.2). Pure."""
 
 import re
 from functools import lru_cache
 
-# Nobody sends more in earnest, and it must not fill the memory of the last function.
+# Longer headers are not genuine, and must not fill the cache.
 _LONGEST = 512
 _WEIGHT = re.compile(r"q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.ASCII | re.IGNORECASE)
 
 
 def weights(value: str) -> dict[str, float]:
-    """The members of a field, in lower case, and how much each is liked.
+    """The members of a header in lower case, with their weights.
 
-    Parameters other than the weight belong to the member (``a;x=1``). Of one that is there twice the
-    greater weight counts; one with a malformed weight is left out.
+    Parameters other than the weight belong to the member (``a;x=1``). Of repeated members the
+    greatest weight counts; members with a malformed weight are ignored.
     """
     found: dict[str, float] = {}
     for member in value.lower().split(","):
@@ -28,13 +28,13 @@ def weights(value: str) -> dict[str, float]:
 
 
 def preferences(value: str) -> list[str]:
-    """The members that are wanted at all, best first; equal ones in their order."""
+    """The members with a weight above 0, best first; equal ones in their order."""
     weighed = weights(value)
     return sorted((name for name, weight in weighed.items() if weight), key=lambda n: -weighed[n])
 
 
 def prefers_markdown(accept: str) -> bool:
-    """Whether an Accept field names text/markdown (RFC 7763) and likes HTML no better."""
+    """Whether an Accept header has text/markdown (RFC 7763) with at least the weight of HTML."""
     return len(accept) <= _LONGEST and _prefers_markdown(accept)
 
 
@@ -45,6 +45,6 @@ def _prefers_markdown(accept: str) -> bool:
         media_type = name.partition(";")[0]
         ranges[media_type] = max(ranges.get(media_type, 0.0), weight)
     markdown = ranges.get("text/markdown", 0.0)
-    # The most specific range that fits counts (RFC 9110 section 12.5.1).
+    # The most specific matching range counts (RFC 9110 section 12.5.1).
     html = next((ranges[it] for it in ("text/html", "text/*", "*/*") if it in ranges), 0.0)
     return markdown > 0 and markdown >= html

@@ -1,4 +1,4 @@
-"""W3C Trace Context: which trace a request belongs to. Pure, but for the identifiers that are drawn.
+"""W3C Trace Context: the trace of a request. Pure, except for random identifiers.
 
 https://www.w3.org/TR/trace-context/
 """
@@ -12,18 +12,17 @@ from prerender.http.head import Fields
 
 PARENT_FIELD = "traceparent"
 STATE_FIELD = "tracestate"
-# Section 3.2.2: later versions may have more behind the flags. 255 is no version.
+# Section 3.2.2: later versions may have more after the flags. ff is not a version.
 _PARENT = re.compile(r"(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """A trace by its 32 hexadecimal digits, and a span in it by 16: the parent of what is done next.
+    """A trace id (32 hexadecimal digits) and a span id (16), the parent of the next operation.
 
-    ``state`` is the tracestate that belongs to it, as it came. ``own``: the span is one of ours, a part
-    of the one with ``parent_id``, or of none if that is empty. ``cause``: a span of another trace that
-    led to this one.
+    ``state``: the tracestate header, unchanged. ``own``: the span is the proxy's, a child of
+    ``parent_id`` or, if that is empty, a root. ``cause``: the linked span of another trace.
     """
 
     trace_id: str
@@ -38,13 +37,13 @@ class TraceContext:
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
     def child(self) -> "TraceContext":
-        """The same trace with a new span of ours in it."""
+        """A child span of the proxy in the same trace."""
         return TraceContext(
             self.trace_id, _digits(16), self.sampled, self.state, own=True, parent_id=self.span_id
         )
 
     def successor(self) -> "TraceContext":
-        """A new trace with a span of ours, which this one has caused."""
+        """The root span of a new trace, linked to this span."""
         return replace(new_trace(sampled=self.sampled), cause=self)
 
 
@@ -52,17 +51,17 @@ CURRENT: ContextVar[TraceContext | None] = ContextVar("trace", default=None)
 
 
 def new_trace(*, sampled: bool) -> TraceContext:
-    """A trace that begins with a span of ours."""
+    """A new trace with a root span of the proxy."""
     return TraceContext(_digits(32), _digits(16), sampled, own=True)
 
 
 def id_of(trace: TraceContext | None) -> str:
-    """The identifier of a trace, "" for none."""
+    """The id of a trace; "" for none."""
     return "" if trace is None else trace.trace_id
 
 
 def trace_of(fields: Fields) -> TraceContext | None:
-    """The trace that a request belongs to; None if it names none in the form of the specification."""
+    """The trace of a request; None without a valid traceparent."""
     if PARENT_FIELD not in fields.names:
         return None
     match = _PARENT.fullmatch(fields.get(PARENT_FIELD).strip())
@@ -75,5 +74,5 @@ def trace_of(fields: Fields) -> TraceContext | None:
 
 
 def _digits(count: int) -> str:
-    # Not a secret; and never all zeros, which stands for none.
+    # Not a secret. Never all zeros, which means none.
     return f"{random.getrandbits(count * 4) or 1:0{count}x}"

@@ -1,9 +1,8 @@
-"""One client's connection, served by aiohttp: its requests are checked once more, answered in turn, and
-a client that is too slow is cut.
+"""A client connection on aiohttp's server, with a second parser, timeouts and raw responses.
 
-aiohttp accepts, parses, queues and keeps alive. What is added here, by its public names only: deadlines
-for heads, bodies and writing; refusals that arrive (RFC 9112 section 9.6); half-closed clients; and the
-way out of HTTP for WebSockets. tests/test_aiohttp_contracts.py has a test for each thing relied on.
+aiohttp accepts, parses, queues and keeps alive. Added here, through public APIs only: timeouts for
+heads, bodies and writes; refusals that arrive (RFC 9112 section 9.6); half-closed clients; and leaving
+HTTP for WebSockets. tests/proxy/test_aiohttp_contracts.py tests every behaviour relied on.
 """
 
 import asyncio
@@ -40,17 +39,17 @@ if TYPE_CHECKING:
     from prerender.urls.hosts import Network
 
 _HEAD_END = b"\r\n\r\n"
-# A client that half-closes may still want its answer; one that has left gives up its place so soon.
+# How long a half-closed client gets for its response. It may also have disconnected.
 _HALF_CLOSED_SECONDS = 1.0
-# How long what a refused client still sends is thrown away, so that it can read why.
+# How long to discard the input of a refused client, so that it can read the response.
 _LINGER_SECONDS = 1.0
-# How long a shutdown waits for the first request of a connection.
+# How long a shutdown waits for the first request of a new connection.
 _FIRST_SECONDS = 0.5
-# Above that nothing more is taken from the origin for a client: many may read slowly at once.
+# Above this, reading from the origin pauses: there may be many slow clients.
 _UNSENT_BYTES = 16384
-# Of a body that nobody has read yet.
+# Buffer for an unread request body.
 _READ_AHEAD_BYTES = 65536
-# Of requests behind the one that is being answered. aiohttp counts them, up to 32, not their octets.
+# Limit for pipelined requests. aiohttp limits their number (32), not their bytes.
 _AHEAD_BYTES = 262144
 
 log = structlog.get_logger(__name__)
@@ -58,7 +57,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long clients may take, in seconds, and whose word about their own clients counts."""
+    """Timeouts of clients in seconds, and the networks of trusted proxies."""
 
     head: float
     body: float
@@ -68,14 +67,14 @@ class Limits:
 
 
 class Front(Protocol):
-    """What all connections of a server have in common."""
+    """State shared by all connections of a server."""
 
     limits: Limits
     refused: Counter[int]
 
     @property
     def handler(self) -> Callable[[Request], Awaitable[None]]:
-        """What answers requests."""
+        """The request handler."""
 
     @property
     def draining(self) -> bool:
@@ -83,7 +82,7 @@ class Front(Protocol):
 
 
 class Written(web.StreamResponse):
-    """A response that is on the transport already: aiohttp writes nothing of it."""
+    """A response that was written to the transport already: aiohttp writes nothing."""
 
     @property
     def keep_alive(self) -> bool:
@@ -112,12 +111,12 @@ class _Last(Written):
         await self._linger()
 
 
-# aiohttp notes nothing on it, so one is enough.
+# aiohttp does not modify it, so one instance is enough.
 _WRITTEN = Written()
 
 
 class ClientConnection(web.RequestHandler):
-    """aiohttp's protocol for one client. None of its own names is one of aiohttp's."""
+    """aiohttp's protocol for one client. Its own names differ from aiohttp's."""
 
     def __init__(self, server: web.Server, front: Front, sweeper: Sweeper) -> None:
         self.limits = front.limits
@@ -125,7 +124,7 @@ class ClientConnection(web.RequestHandler):
             server,
             loop=sweeper.loop,
             access_log=None,  # type: ignore[arg-type]  # as web.Server itself passes it
-            # Only should our own deadlines fail: this one would cut a head that is on its way.
+            # Longer than our own timeouts: this one would cut off a head that is arriving.
             keepalive_timeout=self.limits.idle + self.limits.head,
             lingering_time=0,
             auto_decompress=False,
@@ -145,8 +144,8 @@ class ClientConnection(web.RequestHandler):
         self._answered = 0
         self._current: Request | None = None
         self._due = sweeper.loop.time() + self.limits.head
-        # What has come, from the request on that is being received or answered, without those parts of
-        # its body that are done with; what of its body is still to come, of known length or in chunks.
+        # Received bytes from the current request on, without processed parts of its body, and what is
+        # left of its body: a length, or chunks.
         self._raw = bytearray()
         self._left_bytes = 0
         self._chunks: Chunked | None = None
@@ -157,7 +156,7 @@ class ClientConnection(web.RequestHandler):
         self._unsent_bytes = -1
         self._unsent_due = inf
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._wire = cast("asyncio.Transport", transport)
@@ -169,7 +168,7 @@ class ClientConnection(web.RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        # aiohttp calls it with b"", too, to have parsed what it has held back.
+        # aiohttp also calls this with b"", to parse data that it has held back.
         if self._deaf:
             return
         if data and not self.busy:
@@ -181,13 +180,13 @@ class ClientConnection(web.RequestHandler):
             super().data_received(data)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Let a client that sends nothing more have the answer that is on its way."""
+        """Let a half-closed client have the response in progress."""
         if not self._input_ended.done():
             self._input_ended.set_result(None)
         if not self.busy:
             return None
         if self._current is not None:
-            self._current.fail_body(BadMessage("the body is cut short"))
+            self._current.fail_body(BadMessage("the body is incomplete"))
         self._loop.call_later(_HALF_CLOSED_SECONDS, self.abort)
         return True
 
@@ -199,12 +198,12 @@ class ClientConnection(web.RequestHandler):
         if self._refusing is not None:
             self._refusing.cancel()
         super().connection_lost(error)
-        self._current = self._writer = None  # in no circle: what they hold is freed at once
+        self._current = self._writer = None  # breaks reference cycles
 
-    # What aiohttp calls.
+    # Called by aiohttp.
 
     async def respond(self, message: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; the next one is taken when this is done."""
+        """Handle a request. aiohttp passes the next one afterwards."""
         self.busy, self._due, self._writer = True, inf, message.writer
         try:
             method, path = message.method, message.raw_path
@@ -213,8 +212,8 @@ class ClientConnection(web.RequestHandler):
             request = self._current = Request(head, self, message.content)
             self._answered += 1
             if "upgrade" in head.fields.names and not _is_websocket(head.fields):
-                # aiohttp 3.14 drops what comes in the same packet behind such a request, and takes what
-                # comes in the next one for a new request (docs/aiohttp.md).
+                # aiohttp 3.14 drops the rest of the packet after such a request, and parses the next
+                # packet as a new request (docs/aiohttp.md).
                 request.keep_alive = False
             if end < 0 or not self._raw.startswith(f"{method} {path} HTTP/1.".encode()):
                 raise BadMessage("the request line is not METHOD TARGET VERSION")
@@ -239,10 +238,10 @@ class ClientConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What to answer to something that aiohttp could not parse."""
+        """The response to a request that aiohttp could not parse."""
         return self._refused(self._fault(exc))
 
-    # What the rest of the project calls.
+    # Called by the rest of the project.
 
     @property
     def draining(self) -> bool:
@@ -250,14 +249,14 @@ class ClientConnection(web.RequestHandler):
         return self._front.draining
 
     def write(self, data: bytes) -> None:
-        """Queue bytes of an answer. ``drain`` before there are more."""
+        """Queue bytes of a response. Call ``drain`` before the next ones."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until the client has taken most of what was written.
+        """Wait until the client has read most of what was written.
 
-        Raises CutShort when it took nothing for as long as it may, or has left.
+        Raises CutShort if it read nothing until the timeout, or has disconnected.
         """
         while self.writing_paused and self.transport is not None:
             assert self._writer is not None
@@ -267,19 +266,19 @@ class ClientConnection(web.RequestHandler):
                     await self._writer.drain()
             except TimeoutError as error:
                 if self.transport is None or self.transport.get_write_buffer_size() >= unsent:
-                    raise CutShort("nothing was taken in time") from error
+                    raise CutShort("the client read nothing in time") from error
             except ConnectionError as error:
                 raise CutShort(str(error)) from error
         if self.transport is None:
-            raise CutShort("the client has left")
+            raise CutShort("the client has disconnected")
 
     def abort(self) -> None:
-        """Close at once, by a TCP reset."""
+        """Close at once with a TCP reset."""
         if self._wire is not None:
             reset(self._wire)
 
     def sweep(self, now: float) -> None:
-        """Cut a client that is late with a head, or takes nothing of what is left to be sent."""
+        """Disconnect a client that exceeds the timeout of a head or of reading a response."""
         if now >= self._due:
             self._due = inf
             self._overdue()
@@ -291,17 +290,17 @@ class ClientConnection(web.RequestHandler):
                 self.abort()
 
     def drain_now(self) -> None:
-        """Answer what is being answered, and nothing more."""
+        """Finish the current request and close."""
         if self.on_drain is not None:
             self.on_drain()
         elif not self._answered:
-            # It has just been opened for a request, which is on its way.
+            # It was just opened, so a request is probably on its way.
             self._loop.call_later(_FIRST_SECONDS, self._close_if_idle)
         else:
             self._close_if_idle()
 
     def take_over(self) -> Connection:
-        """Leave HTTP: the transport gets another protocol, and with it what came behind the request."""
+        """Leave HTTP: hand the transport to another protocol, with the data after the request."""
         assert self._wire is not None
         self._wire.pause_reading()
         early = _EarlyBytes()
@@ -316,11 +315,11 @@ class ClientConnection(web.RequestHandler):
         self._wire.resume_reading()
         return connection
 
-    # What comes in, before aiohttp has it.
+    # Input, before aiohttp gets it.
 
     def _receive_head(self, data: bytes) -> None:
         if not self._raw:
-            if data[0] in b"\r\n":  # RFC 9112 section 2.2; empty lines put off no deadline
+            if data[0] in b"\r\n":  # RFC 9112 section 2.2; empty lines extend no timeout
                 data = data.lstrip(b"\r\n")
                 if not data:
                     return
@@ -329,10 +328,10 @@ class ClientConnection(web.RequestHandler):
         self._raw += data
         end = self._raw.find(_HEAD_END, max(0, received - len(_HEAD_END) + 1))
         if (len(self._raw) if end < 0 else end) > MAX_HEAD_BYTES:
-            self._refuse(BadMessage("the head is too long", 431))
+            self._refuse(BadMessage("the request head is too long", 431))
             return
         self.busy = end >= 0
-        # By itself: of one packet, aiohttp forgets the requests before a bad one.
+        # Alone: aiohttp drops valid requests before a malformed one in the same packet.
         head = data[: end + len(_HEAD_END) - received] if self.busy else data
         super().data_received(head)
         if len(head) < len(data) and not self._deaf:
@@ -360,7 +359,7 @@ class ClientConnection(web.RequestHandler):
             self._skip_body()
 
     def _skip_body(self) -> None:
-        """Read the body of the request as aiohttp does, which tells nobody of bad chunks.
+        """Parse the body in parallel to aiohttp, which does not report malformed chunks.
 
         Raises BadMessage.
         """
@@ -374,13 +373,13 @@ class ClientConnection(web.RequestHandler):
             before = len(self._raw)
             self._chunks.decode(self._raw)
 
-    # The ends of requests and connections.
+    # Ends of requests and connections.
 
     def _await_request(self) -> None:
-        """The answer is on its way, and there may be another request, or a part of it here already."""
+        """Prepare for the next request, part of which may be here already."""
         self._current = None
         if self._left_bytes or (self._chunks is not None and not self._chunks.done):
-            self.abort()  # aiohttp has read another body than we
+            self.abort()  # aiohttp parsed a different body
         if self._raw:
             self._raw = self._raw.lstrip(b"\r\n")
         self.busy = bool(self._raw) and _HEAD_END in self._raw
@@ -390,7 +389,7 @@ class ClientConnection(web.RequestHandler):
             self.transport.resume_reading()
 
     def _refused(self, error: BadMessage) -> Written:
-        """The end of a connection on which something came that is not taken."""
+        """Respond to a bad request and end the connection."""
         log.debug("bad_request", remote=self.remote, reason=str(error))
         self._deaf = True
         self._front.refused[error.status] += 1
@@ -402,7 +401,7 @@ class ClientConnection(web.RequestHandler):
         return _Last(self._linger)
 
     def _refuse(self, error: BadMessage) -> None:
-        """Refuse a head that has not been received to its end."""
+        """Refuse an incomplete head."""
         refusal = self._refused(error)
 
         async def close() -> None:
@@ -412,7 +411,7 @@ class ClientConnection(web.RequestHandler):
         self._refusing = self._loop.create_task(close(), name=f"refusal {self.remote}")
 
     async def _linger(self) -> None:
-        """Let the client read the answer: a close with unread input would destroy it on its way."""
+        """Let the client read the response: closing with unread input would discard it."""
         self._deaf = True
         if self.transport is None or self.transport.is_closing() or self._input_ended.done():
             return
@@ -431,7 +430,7 @@ class ClientConnection(web.RequestHandler):
             self.force_close()
 
     def _fault(self, error: BaseException | None) -> BadMessage:
-        """What is wrong with a request that aiohttp did not take."""
+        """Find out what is wrong with a request that aiohttp rejected."""
         head, end, _ = bytes(self._raw).partition(_HEAD_END)
         try:
             if not end and isinstance(error, LineTooLong):
@@ -445,22 +444,22 @@ class ClientConnection(web.RequestHandler):
 
 
 class _EarlyBytes:
-    """Takes what aiohttp has received behind the request that leads out of HTTP."""
+    """Collects data that aiohttp has received after the upgrade request."""
 
     def __init__(self) -> None:
         self.data = b""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Take some bytes; that is not the end, and nothing is left of them."""
+        """Take data. Returns that this is not the end, and nothing is left."""
         self.data += data
         return False, b""
 
     def feed_eof(self) -> None:
-        """There will be no more of them."""
+        """The end of the data."""
 
 
 class _TakenOver(Connection):
-    """What was a client's connection, out of HTTP. aiohttp still hears when it is gone."""
+    """A client connection after HTTP. aiohttp still gets ``connection_lost``."""
 
     def __init__(self, sweeper: Sweeper, http: ClientConnection) -> None:
         super().__init__(sweeper)
@@ -477,12 +476,12 @@ def _is_websocket(fields: Fields) -> bool:
 
 def _too_long(head: bytes) -> BadMessage:
     if b"\r\n" in head:
-        return BadMessage("a header field is too long", 431)
+        return BadMessage("a header is too long", 431)
     return BadMessage("the request target is too long", 414)
 
 
 def peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:
-    """A client's address in its usual form, and whether it is in one of the networks."""
+    """A client's address in canonical form, and whether it is in one of the networks."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped

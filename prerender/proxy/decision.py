@@ -1,4 +1,4 @@
-"""What becomes of a request: facts in, a decision out. Pure."""
+"""Decides what to do with a request: render, forward or refuse. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from prerender.crawlers.triggers import Triggers, may_be_page
 from prerender.errors import CrawlerRefused, Refused
 from prerender.urls.ajax_crawling import UGLY_TOKEN, PrettyURL, ugly_to_pretty
 
-# A browser resolves these before it asks (WHATWG URL, section 4.4), so no page has them in its URL:
-# rendering would show the crawler another page than the one it asked the origin for.
+# Browsers resolve these before they send a request (WHATWG URL, section 4.4), so the snapshot would be
+# of another page than the requested one.
 _UNRESOLVED = re.compile(r"(^|/)(\.|%2e){1,2}(/|$)|\\", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Render:
-    """Answer with the snapshot of a page.
+    """Respond with the snapshot of a page.
 
-    ``by_user_agent``: by what the client says of itself, User-Agent or Accept; people get the page
-    itself under the same URL. ``markdown``: the snapshot in that form. ``drop_in``: a middleware asks.
+    ``by_user_agent``: decided by User-Agent or Accept, so visitors get the original page at the same
+    URL. ``markdown``: as Markdown. ``drop_in``: requested by a middleware.
     """
 
     kind: ClassVar[Literal["render"]] = "render"
@@ -32,17 +32,17 @@ class Render:
 
     @property
     def reason(self) -> str:
-        """Why, in the words of a small set."""
+        """The reason, one of a small set of phrases."""
         if self.drop_in:
             return "a middleware"
         if self.markdown:
-            return "a client that gets Markdown"
+            return "a client that prefers Markdown"
         return "a crawler by its User-Agent" if self.by_user_agent else "an ugly URL"
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Pass the request to the origin, and why."""
+    """Forward the request to the origin."""
 
     kind: ClassVar[Literal["forward"]] = "forward"
 
@@ -51,12 +51,12 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer with an error of ours, because the site's owner wants so."""
+    """Respond with an error, because the settings say so."""
 
     kind: ClassVar[Literal["refuse"]] = "refuse"
 
     error: type[Refused] = CrawlerRefused
-    reason: str = "a class of crawlers that is refused"
+    reason: str = "a refused class of crawlers"
 
 
 Decision = Render | Forward | Refuse
@@ -64,18 +64,18 @@ Decision = Render | Forward | Refuse
 _NORMAL = Forward("neither an ugly URL nor a crawler")
 _METHOD = Forward("neither GET nor HEAD")
 _MARKED = Forward("from a renderer")
-_UPGRADE = Forward("an upgrade")
-_PATH = Forward("a path that no browser asks for")
+_UPGRADE = Forward("a protocol upgrade")
+_PATH = Forward("a path with dot segments or a backslash")
 _EXCLUDED = Forward("an excluded path")
-_NO_PAGE = Forward("no page, by its extension")
-# The reason names the setting, because owners ask why a crawler gets no snapshot.
+_NO_PAGE = Forward("not a page, by its extension")
+# The reason names the setting, to explain why a crawler gets no snapshot.
 _CLASS_FORWARDED = {
     crawler: Forward(f'a crawler, forwarded by [triggers] {crawler} = "forward"')
     for crawler in CLASSES
 }
 FOREIGN_HOST = Forward("a host name that is not the site's")
-UNVERIFIED = Forward("a crawler by its name, but not by its address")
-OPTED_OUT = Forward("forbidden by robots.txt")
+UNVERIFIED = Forward("an unverified crawler")
+OPTED_OUT = Forward("disallowed by robots.txt")
 
 
 def decide(
@@ -89,18 +89,17 @@ def decide(
     wants_markdown: bool = False,
     drop_in: bool = False,
 ) -> Decision:
-    """What to do with a request.
+    """Decide what to do with a request.
 
-    ``target`` is the request target in origin form, byte for byte; ``crawler``: the class of crawlers
-    that the client belongs to by its User-Agent; ``marked``: a renderer sent it;
-    ``upgrade``: it asks for another protocol; ``wants_markdown``: it would rather have Markdown;
-    ``drop_in``: it was a middleware's, for whatever it asks.
+    ``target``: the request target in origin form, unchanged; ``crawler``: the class of crawlers
+    of its User-Agent; ``marked``: a renderer sent it; ``upgrade``: it asks for another protocol;
+    ``wants_markdown``: the client prefers Markdown; ``drop_in``: a middleware sent it.
     """
     ugly = UGLY_TOKEN in target
     if not ugly and not crawler and not wants_markdown and not drop_in:
         return _NORMAL
     if marked:
-        # A page that asks for ugly URLs of its own site would render without end.
+        # A page that requests ugly URLs of its own site would cause endless renders.
         return _MARKED
     action = triggers.action(crawler)
     if action == "refuse":
@@ -121,7 +120,7 @@ def decide(
 
 
 def _read(target: str, ordinary_too: bool, markdown: bool, drop_in: bool) -> Decision:
-    """What a target asks for, of itself; ordinary URLs only ``ordinary_too``."""
+    """The decision for a target; ordinary URLs are rendered only if ``ordinary_too``."""
     pretty = ugly_to_pretty(target)
     ugly = pretty is not None
     if pretty is None:
@@ -135,6 +134,6 @@ def _read(target: str, ordinary_too: bool, markdown: bool, drop_in: bool) -> Dec
     return Render(pretty, by_user_agent=not ugly, markdown=markdown, drop_in=drop_in)
 
 
-# Crawlers ask again for the same pages, and reading a target is a third of a cached answer's cost.
+# Crawlers request the same pages repeatedly, and parsing a target is a third of the cost of a hit.
 _remembered = lru_cache(maxsize=1024)(_read)
 _LONGEST_REMEMBERED = 2048

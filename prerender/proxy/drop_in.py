@@ -1,14 +1,14 @@
-"""In the place of Prerender and Rendertron: pages that a middleware asks for by their whole URLs.
+"""Drop-in replacement of Prerender and Rendertron: middlewares request pages by their whole URLs.
 
-Such a request is made one for the page itself, as the crawler sent it to the site, and from there on is
-like any other. The forms, with the names of those who send them:
+Such a request is rewritten to the request that the crawler sent to the site. The forms, and who sends
+them:
 
     /https://www.example.com/a?b=c            prerender-node, prerender_rails, Cloudflare workers
-    /https:/www.example.com/a?b=c             the same by way of a server that merges slashes
-    /https://www.example.com/a%3Fb=c          nginx's rewrite, which escapes ? and % once more
-    /https%3A%2F%2Fwww.example.com%2Fa        all of it escaped; a query behind it is the renderer's
-    /render/https%3A%2F%2F...                 Rendertron's middlewares
-    /render?url=https%3A%2F%2F...             people, and Prerender's newer interface
+    /https:/www.example.com/a?b=c             the same through a server that merges slashes
+    /https://www.example.com/a%3Fb=c          nginx's rewrite, which escapes ? and % again
+    /https%3A%2F%2Fwww.example.com%2Fa        completely escaped; a query after it is the renderer's
+    /render/https%3A%2F%2F...                 middlewares of Rendertron
+    /render?url=https%3A%2F%2F...             users, and the newer API of Prerender
 """
 
 import hmac
@@ -31,18 +31,18 @@ _WHOLE = re.compile(r"/(?:render/)?(https?)(://?|%3A%2F%2F?)(.+)", re.IGNORECASE
 _AS_PARAMETER = re.compile(
     r"/render/?\?(?:[^&]*&)*?url=(https?(?::|%3A)[^&]+)(?:&.*)?", re.IGNORECASE
 )
-# What nginx makes of a URL's path and query together (ngx_escape_uri): every ? and % is escaped, and
-# there is no escape but those and the ones for octets that cannot stand in a URL.
+# How nginx escapes path and query together (ngx_escape_uri): every ? and %, and octets that are not
+# allowed in URLs.
 _BY_NGINX = re.compile(r"(?:[^%?]|%(?:25[0-9A-Fa-f]{2}|3F|2[03]|7F|[0189A-F][0-9A-F]))*")
 _ESCAPED_AGAIN = re.compile(r"%25|%3F")
 _WEB_PORTS = (80, 443)
 
 
 def page_url(target: str) -> str | None:
-    """The whole URL of the page that a request target in one of the forms asks for, else None.
+    """The whole URL of the requested page if the request target has one of the forms, else None.
 
-    A URL that is only put behind the host stays byte for byte, as far as that can be told: what looks
-    as nginx would have escaped it is unescaped once. A ``+`` is a plus sign.
+    An unescaped URL stays unchanged, unless it looks as if nginx had escaped it: then it is unescaped
+    once. ``+`` is a plus sign.
     """
     if found := _AS_PARAMETER.fullmatch(target):
         return _unescaped(found[1])
@@ -62,9 +62,9 @@ def _unescaped(text: str) -> str:
 
 
 class DropIn:
-    """Takes requests for pages of the site at ``public``, which may have other names (``hosts``).
+    """Accepts requests for pages of the site at ``public``, also under other names (``hosts``).
 
-    With a ``token`` only from those who know it.
+    If ``token`` is set, requests must carry it.
     """
 
     def __init__(self, public: URL, hosts: Hosts, token: str) -> None:
@@ -75,14 +75,15 @@ class DropIn:
         self._token = token.encode()
 
     def take(self, request: Request) -> bool:
-        """Make a request in one of the forms one for the page itself; whether it was in one of them.
+        """Rewrite a request in one of the forms. Returns whether it was in one.
 
-        It is marked as a renderer's: the site may be the one whose middleware asks. Raises Refused.
+        The request is marked as a renderer's, in case the middleware is in the site itself. Raises
+        Refused.
         """
         tokens = request.headers.values(TOKEN)
         url = page_url(request.target) if request.method in ("GET", "HEAD") else None
         if tokens or url is not None:
-            # The token is nobody's business but ours.
+            # Do not forward the token.
             lines = [line for line in request.headers.lines if line[0] != TOKEN]
             if url is not None:
                 lines.append((fields.MARK.lower(), f"{fields.MARK}: 1".encode()))

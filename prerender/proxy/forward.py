@@ -1,7 +1,7 @@
-"""One request to the origin and its answer back, streamed both ways, byte for byte.
+"""Forwards a request to the origin and streams the response back, byte for byte.
 
-What changes on the way: hop-by-hop fields and framing, which belong to each connection, and the fields
-that tell the origin for whom we ask. Interim answers pass (RFC 9110 section 15.2).
+Only hop-by-hop headers, framing and forwarding headers change. Interim responses pass (RFC 9110
+section 15.2).
 """
 
 import asyncio
@@ -29,11 +29,11 @@ log = structlog.get_logger(__name__)
 
 
 class _Stale(Exception):
-    """A kept connection had been closed before the request came."""
+    """A reused connection was closed before the request arrived."""
 
 
 class _UploadFailed(Exception):
-    """The request's body could not be read to its end."""
+    """The request body could not be read completely."""
 
     def __init__(self, reason: BadMessage) -> None:
         super().__init__(reason)
@@ -41,9 +41,9 @@ class _UploadFailed(Exception):
 
 
 class Forwarder:
-    """Forwards to the origin, for whose answers there is ``timeout`` seconds from piece to piece.
+    """Forwards to the origin. ``timeout``: seconds to the response head, and between reads of a body.
 
-    ``pages_vary``: a line for pages, which others get otherwise; caches in front have to know it.
+    ``pages_vary``: the Vary line of pages that crawlers get as snapshots, for caches in front.
     """
 
     def __init__(
@@ -66,20 +66,22 @@ class Forwarder:
         *,
         page_error: PrerenderError | None = None,
     ) -> None:
-        """Answer ``request`` with what the origin says, to its own target or to another.
+        """Forward ``request``, with its own request target or another one.
 
-        ``page_error`` is raised instead of sending an HTML page (2xx).
-        Raises OriginError and OriginTimeout as long as nothing of an answer has been sent, BadMessage
-        for a wrong body of the request, CutShort when the client's connection is to be aborted.
+        ``page_error`` is raised instead of sending an HTML page (2xx). Raises OriginError and
+        OriginTimeout before anything of a response has been sent, BadMessage for a malformed request
+        body, and CutShort if the client's connection must be aborted.
         """
         upgrade = is_upgrade(request)
         if self._forwarding.is_loop(request.headers):
             raise LoopDetected(f"{request.target}: came back to this proxy")
         if request.headers.get("expect", "100-continue").lower() != "100-continue":
-            raise BadMessage("nobody knows that expectation", 417)  # RFC 9110 section 10.1.1
+            raise BadMessage(
+                "the Expect header has an unknown value", 417
+            )  # RFC 9110 section 10.1.1
         head = self._request_head(request, target or request.target, upgrade=upgrade)
-        # The origin may be closing a kept connection just now. So only what may be sent a second time
-        # goes over one (RFC 9110 section 9.2.2); all else would be lost, or be done twice.
+        # The origin may be closing an idle connection just now. So only requests that may be repeated
+        # reuse one (RFC 9110 section 9.2.2); others could be lost or processed twice.
         if request.method in _IDEMPOTENT and request.body_read and not upgrade:
             kept = self._connections.kept()
             if kept is not None:
@@ -129,7 +131,7 @@ class Forwarder:
         asked = time.perf_counter()
         connection.write(head)
         if not request.body_read:
-            # Beside the answer, which may come before the body's end.
+            # Concurrently: the response may come before the end of the body.
             upload = asyncio.create_task(self._upload(request, connection), name="upload")
         try:
             answer = await self._answer_head(request, connection, upgrade=upgrade, kept=kept)
@@ -170,12 +172,12 @@ class Forwarder:
         except TimeoutError as error:
             connection.fail_reader(error)
         except ConnectionError:
-            pass  # what the origin said before it left may be read still
+            pass  # a response that the origin sent before can still be read
 
     async def _answer_head(
         self, request: Request, connection: OriginConnection, *, upgrade: bool, kept: bool
     ) -> ResponseHead:
-        """The head of the final answer; interim ones are passed on."""
+        """The head of the final response. Interim responses are passed on."""
         while True:
             now = asyncio.get_running_loop().time()
             try:
@@ -185,16 +187,16 @@ class Forwarder:
                 if raw is None:
                     if kept:
                         raise _Stale
-                    raise OriginError(f"{request.target}: closed without an answer")
+                    raise OriginError(f"{request.target}: closed without a response")
                 answer = parse_response(raw, request.method)
             except TimeoutError as error:
-                raise OriginTimeout(f"{request.target}: no answer in time") from error
+                raise OriginTimeout(f"{request.target}: no response in time") from error
             except (BadMessage, CutShort) as error:
                 raise OriginError(f"{request.target}: {error}") from error
             if answer.status >= 200 or (answer.status == 101 and upgrade):
                 return answer
             if answer.status == 101:
-                raise OriginError(f"{request.target}: another protocol, for which nobody asked")
+                raise OriginError(f"{request.target}: unexpected 101 Switching Protocols")
             kept = False
             if request.minor == 1:
                 request.connection.write(_head(answer, end_to_end_lines(answer.fields)) + b"\r\n")
@@ -220,13 +222,13 @@ class Forwarder:
             lines.append(("date", date_line()))  # RFC 9110 section 6.6.1
         if self._pages_vary and answer.fields.get("content-type").startswith("text/html"):
             lines.append(("vary", self._pages_vary))
-        # What has come with the head goes with the head.
+        # Send body bytes that came with the head together with it.
         try:
             first = body.decode(connection.buffer)
         except BadMessage as error:
             raise OriginError(f"{request.target}: {error}") from error
         request.begin(_head(answer, lines), chunk(first) if first and chunked else first)
-        del first  # it is large, and a slow client may need long
+        del first  # large, and a slow client may take long
         await _keep_pace(request, connection)
         while piece := await self._piece(request, connection, body):
             request.write(chunk(piece) if chunked else piece)
@@ -240,8 +242,8 @@ class Forwarder:
             return await connection.receive_body(body, self._timeout)
         except (BadMessage, CutShort, TimeoutError) as error:
             log.warning("transfer_aborted", target=request.target, reason=str(error))
-            # Anything else would end the body as if it were whole, or put a second answer into it.
-            raise CutShort("the origin died in the middle of its answer") from error
+            # Anything else would make the body look complete, or put a second response into it.
+            raise CutShort("the origin died in the middle of its response") from error
 
     async def _switch(
         self, request: Request, connection: OriginConnection, answer: ResponseHead
@@ -260,7 +262,7 @@ def _is_page(answer: ResponseHead) -> bool:
 
 
 async def _keep_pace(request: Request, connection: OriginConnection) -> None:
-    """Take no more from the origin than the client takes: many may read slowly at once."""
+    """Read from the origin only as fast as the client reads: there may be many slow clients."""
     if request.congested:
         connection.hold()
         await request.drain()
@@ -272,7 +274,7 @@ def _head(answer: ResponseHead, lines: list[tuple[str, bytes]]) -> bytes:
 
 
 def _trailers(request: Request, body: Decoder) -> Fields | None:
-    """The trailer fields that the client has asked to get (RFC 9110 section 6.5.1)."""
+    """The trailers, if the client accepts them (RFC 9110 section 6.5.1)."""
     if isinstance(body, Chunked) and "trailers" in members(request.headers.get("te")):
         return body.trailers
     return None

@@ -1,4 +1,4 @@
-"""The life of one request on the public listener, top to bottom."""
+"""Handles a request on the public listener: decide, then render, forward or refuse."""
 
 import time
 from asyncio import CancelledError
@@ -48,14 +48,13 @@ log = structlog.get_logger(__name__)
 
 
 class Handler:
-    """Answers a request with a snapshot, with what the origin says, or with an error of ours.
+    """Responds to requests with a snapshot, the origin's response, or an error.
 
-    ``target_of(pretty, variant=...)``: the target of a page; the variant if there are any (``vary``).
-    ``verify`` tells whether a request is from the crawler that it names. ``clients`` knows who it is
-    from, ``hosts`` which host names get snapshots; ``notices`` are for the owner.
-    What came of it is told to ``records``.
-    ``begin_span`` makes a span for it, in the trace that it may belong to; without it traces pass
-    as they are.
+    ``target_of(pretty, variant=...)``: makes the target of a page; ``variant`` only with ``vary``.
+    ``verify``: whether a request comes from the crawler that it names. ``clients``: finds the
+    client's address. ``hosts``: the host names that get snapshots. ``notices``: for configuration
+    problems. ``records``: gets a record of each request. ``begin_span``: starts a span in the
+    client's trace or a new one; without it, trace headers pass unchanged.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Handler:
         verify: Callable[[Request], Awaitable[bool]] | None = None,
         begin_span: BeginSpan | None = None,
     ) -> None:
-        # Crawlers ask again for the same pages: a target is worked out once.
+        # Crawlers request the same pages repeatedly, so targets are cached.
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
         self._triggers = triggers
         self._opt_out = opt_out
@@ -88,7 +87,7 @@ class Handler:
         self._markdown = markdown
         variants = vary.fields if vary else ()
         self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
-        # A middleware gives the answer to the crawler, under a URL where people get the page itself.
+        # A middleware passes the response to crawlers at a URL where visitors get the original page.
         by_middleware = ("User-Agent",) if drop_in else ()
         self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
         self._drop_in = drop_in
@@ -96,13 +95,13 @@ class Handler:
         self._notices = notices
         self._verify = verify
         self._begin_span = begin_span
-        # Nor is it read anew who asks.
+        # The same applies to User-Agents.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
     async def __call__(self, request: Request) -> None:
-        """Answer a request.
+        """Handle a request.
 
-        Raises BadMessage and CutShort, after which the connection cannot be used.
+        Raises BadMessage and CutShort, after which the connection must be closed.
         """
         began = time.perf_counter()
         user_agent, crawler = self._client(request.headers)
@@ -138,11 +137,11 @@ class Handler:
             await request.answer(error_response(PrerenderError()))
         finally:
             self._records(context.record(request))
-            # Its traceback holds this frame, and with it all that was on its way.
+            # Its traceback references this frame, and so large buffers.
             context.error = None
 
     async def considered(self, request: Request) -> RequestContext:
-        """What would be done with a request, as far as it is decided here. Nothing is."""
+        """The decision about a request, without executing it. For /explain."""
         user_agent, crawler = self._client(request.headers)
         decision = self._decide(request, crawler)
         remote = self._clients.address_of(request)
@@ -156,7 +155,7 @@ class Handler:
         return context
 
     def _trace(self, request: Request) -> TraceContext | None:
-        """The trace that the request belongs to, with a span for it if spans are made."""
+        """The trace of the request, with a new span if spans are exported."""
         trace = trace_of(request.headers)
         if self._begin_span is not None:
             trace = self._begin_span(trace)
@@ -164,7 +163,7 @@ class Handler:
         return trace
 
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
-        """The User-Agent, and the class of crawlers it belongs to."""
+        """The User-Agent and its class of crawlers."""
         line = headers.names.get("user-agent", b"")
         return (self._known_client if len(line) <= _LONGEST_REMEMBERED else self._read_client)(line)
 
@@ -179,7 +178,7 @@ class Handler:
             try:
                 drop_in = self._drop_in.take(request)
             except Refused as error:
-                return Refuse(type(error), "a middleware that may not ask")
+                return Refuse(type(error), "a middleware that is not allowed")
         decision = decide(
             request.method,
             request.target,
@@ -208,7 +207,7 @@ class Handler:
                 await self._forwarder.forward(request)
 
     async def _second_look(self, request: Request, decision: Render) -> Decision:
-        """The decision after what takes time: robots.txt for ugly URLs, DNS for crawlers by name."""
+        """Apply the slow checks: robots.txt for ugly URLs, DNS for crawlers by User-Agent."""
         if decision.by_user_agent:
             if (
                 self._verify is not None
@@ -228,8 +227,8 @@ class Handler:
             self._notices.warn(
                 "host_differs",
                 client_host=request.host,
-                consequence=f"clients ask for {request.host}, and get snapshots of "
-                f"{self._hosts.guess}, the origin's URL",
+                consequence=f"clients request {request.host}, but snapshots have URLs of "
+                f"{self._hosts.guess}, the origin",
                 remedy="set [site] url (PRERENDER_SITE_URL) to the public URL of the site",
             )
         try:
@@ -237,7 +236,7 @@ class Handler:
             result = snapshots.fresh(target) or await snapshots.snapshot(target)
             context.result = result
         except NotRenderable as reason:
-            # An image, an error of the origin: its own answer, for the pretty URL.
+            # For example an image or an error: forward the pretty URL.
             context.detail = str(reason)
             log.debug("not_renderable", url=target.url, reason=context.detail)
             await self._forward_instead(request, target, reason, context)
@@ -248,11 +247,13 @@ class Handler:
     async def _forward_instead(
         self, request: Request, target: Target, reason: NotRenderable, context: RequestContext
     ) -> None:
-        """Forward a request whose target is no page; but if it turns out to be one that the origin
-        refuses only to the renderer, raise DocumentRefused."""
+        """Forward a request whose target is not a page.
+
+        Raises DocumentRefused if the client gets a page where the renderer got an error.
+        """
         status = reason.refused_with
         error = DocumentRefused(
-            f"{target.url}: the origin answers the renderer with {status}, and clients with a page"
+            f"{target.url}: the origin responds to the renderer with {status}, to clients with a page"
         )
         try:
             await self._forwarder.forward(

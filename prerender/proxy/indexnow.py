@@ -1,8 +1,8 @@
-"""Tells search engines which pages have changed (https://www.indexnow.org/documentation).
+"""Submits changed pages to search engines (https://www.indexnow.org/documentation).
 
-A page has changed when the snapshot that replaces another one has another entity-tag. What has changed
-is collected and sent from time to time, many pages at once, and again if it was not taken. The engines
-know that it is the site who tells by a file with the key, which is served here (``KeyFile``).
+A page has changed if a new snapshot has another ETag than the one it replaces. Changes are collected
+and submitted in batches, which are repeated on failure. A key file, which ``KeyFile`` serves, proves
+that the site sent them.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from prerender.proxy.server import Handler
 from prerender.snapshots.snapshot import Target
 
 MOST_AT_ONCE = 10_000
-# A page that changes at every look would be told of at every look.
+# Minimum time between submissions of the same page, for pages that change on each render.
 SAME_PAGE_SECONDS = 600.0
 _MOST_WAITING = 100_000
 _MOST_REMEMBERED = 100_000
 _LONGEST_PAUSE_SECONDS = 3600.0
 _TIMEOUT_SECONDS = 30.0
-# At the end there is one try more, if it is a short one.
+# Time limit of the last submission on shutdown.
 _LAST_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
 
 class IndexNow:
-    """Tells ``endpoint`` about pages of the site at ``public``, at most every ``interval`` seconds.
+    """Submits pages of the site at ``public`` to ``endpoint``, at most every ``interval`` seconds.
 
     Use it with ``async with IndexNow.open(...)``.
     """
@@ -62,7 +62,7 @@ class IndexNow:
         self._endpoint = URL(endpoint, encoded=True)
         self._interval = interval
         self._same_page = same_page
-        # By URL: when it may be told of.
+        # By URL: when it may be submitted.
         self._waiting: OrderedDict[str, float] = OrderedDict()
         self._told: LRUCache[str, float] = LRUCache(_MOST_REMEMBERED)
         self._etags: LRUCache[str, str] = LRUCache(_MOST_REMEMBERED)
@@ -80,7 +80,7 @@ class IndexNow:
         *,
         same_page: float = SAME_PAGE_SECONDS,
     ) -> AsyncIterator["IndexNow"]:
-        """One that is at work. At the end it tells what is waiting, if that takes no time."""
+        """Start it. On exit, pending URLs are submitted once more, with a short timeout."""
         async with ClientSession(
             cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=_TIMEOUT_SECONDS)
         ) as session:
@@ -94,10 +94,10 @@ class IndexNow:
                 await told._finish()
 
     def kept(self, target: Target, before: str, etag: str) -> None:
-        """A snapshot of a target with this entity-tag is kept now, in the place of one with ``before``.
+        """Note that a snapshot with this ETag was stored, replacing one with ``before``.
 
-        ``before`` is '' if there was none: then what was kept last is remembered, because a purge
-        does not leave anything to compare with.
+        ``before`` is '' if there was none. Then the last known ETag counts, because a purge
+        leaves nothing to compare with.
         """
         before = before or self._etags.get(target.key, "")
         self._etags[target.key] = etag
@@ -106,7 +106,7 @@ class IndexNow:
 
     @property
     def waiting(self) -> int:
-        """How many pages are to be told of."""
+        """The number of pending pages."""
         return len(self._waiting)
 
     def _wait_for_turn(self, url: str) -> None:
@@ -122,13 +122,13 @@ class IndexNow:
         pause = self._interval
         while True:
             await self._some_due()
-            # So that what changes at about the same time goes together, and nobody is flooded.
+            # Batch changes that happen at about the same time.
             await asyncio.sleep(pause)
             retry = await self._tell(self._due())
             pause = self._interval if retry is None else max(self._interval, retry)
 
     async def _some_due(self) -> None:
-        """Wait until a page may be told of."""
+        """Wait until a page may be submitted."""
         while not self._due():
             self._changed.clear()
             soonest = min(self._waiting.values(), default=None)
@@ -144,8 +144,8 @@ class IndexNow:
         return [url for url, due in self._waiting.items() if due <= now][:MOST_AT_ONCE]
 
     async def _tell(self, urls: list[str]) -> float | None:
-        """Send one batch; after how many seconds it has to be tried again, None if it need not be."""
-        # Taken before they are sent: what changes meanwhile waits for the next message.
+        """Submit a batch. Returns the seconds until the next attempt, or None on success."""
+        # Removed before sending: pages that change meanwhile wait for the next batch.
         now = time.monotonic()
         for url in urls:
             self._waiting.pop(url, None)
@@ -179,7 +179,7 @@ class IndexNow:
         if status in (200, 202):
             log.info("indexnow_submitted", count=len(urls), status=status)
         else:
-            # 400, 403, 422: it will be no better the next time.
+            # 400, 403, 422: repeating it would not help.
             log.warning("indexnow_refused", status=status, count=len(urls), first=urls[0])
         return None
 
@@ -202,7 +202,7 @@ class IndexNow:
 
 
 class KeyFile:
-    """Answers requests for the file with the key, and leaves all others to ``handler``."""
+    """Serves the key file, and passes all other requests to ``handler``."""
 
     def __init__(self, key: str, handler: Handler) -> None:
         self._target = f"/{key}.txt"
@@ -210,7 +210,7 @@ class KeyFile:
         self._handler = handler
 
     async def __call__(self, request: Request) -> None:
-        """Answer it."""
+        """Handle a request."""
         if request.target != self._target or request.method not in ("GET", "HEAD"):
             await self._handler(request)
             return

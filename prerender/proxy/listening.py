@@ -1,7 +1,7 @@
-"""The listening sockets. Accepting is paused while the process is short of file descriptors.
+"""The listening sockets. Accepting pauses while file descriptors are scarce.
 
-asyncio's own server cannot pause. With no descriptors left, libuv accepts connections only to close
-them, those of the admin listener too, and nothing is logged.
+asyncio's server cannot pause. Without descriptors, libuv accepts connections only to close them,
+including those of the admin listener, and logs nothing.
 """
 
 import asyncio
@@ -13,21 +13,21 @@ from functools import partial
 
 import structlog
 
-# Of all descriptors, so many are for connections to the origin, the admin listener, the browser and
-# files; a quarter where that is less.
+# Descriptors reserved for connections to the origin, the admin listener, the browser and files; at
+# most a quarter of all.
 _RESERVED = 1024
 _ACCEPTED_AT_ONCE = 64
 _PAUSE_SECONDS = 0.5
-# How often it is worth a line in the log.
+# Minimum time between two log lines.
 _SAY_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
 
 
 class Listening:
-    """Accepts connections for ``factory`` as long as there are descriptors to spare.
+    """Accepts connections for ``factory`` while descriptors are available.
 
-    While it is paused, those who connect wait in the kernel's queue.
+    While paused, new connections wait in the kernel's queue.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Listening:
         self._said = -_SAY_SECONDS
 
     async def open(self, host: str, port: int, backlog: int) -> int:
-        """Listen; the port. Raises OSError when it cannot be had."""
+        """Listen, and return the port. Raises OSError."""
         found = await self._loop.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -113,7 +113,7 @@ class Listening:
             self._loop.remove_reader(one)
 
     def _lowest_free(self) -> int:
-        """The descriptor that would be given out next."""
+        """The next free descriptor."""
         try:
             free = os.dup(self._sockets[0].fileno())
         except OSError:

@@ -1,4 +1,4 @@
-"""Connections to the origin: made in time, kept for the next request, never trusted when kept."""
+"""The connection pool of the origin."""
 
 import asyncio
 import socket
@@ -13,15 +13,15 @@ from yarl import URL
 from prerender.errors import OriginError, OriginTimeout
 from prerender.http.connection import Connection, Sweeper
 
-# Node closes a connection that was idle for 5 s, others later: after this one is not used again.
+# Shorter than the keep-alive timeout of Node (5 s), which is the shortest of common servers.
 _KEPT_SECONDS = 4.0
 _MOST_KEPT = 256
-# RFC 8305 section 5: the next address is tried when the first one has not answered by then.
+# RFC 8305 section 5: delay before the next address is tried.
 _NEXT_ADDRESS_SECONDS = 0.25
 
 
 class OriginConnection(Connection):
-    """A connection to the origin. While it is kept, anything it receives makes it useless."""
+    """A connection to the origin. Data received while it is idle makes it unusable."""
 
     def __init__(self, sweeper: Sweeper) -> None:
         super().__init__(sweeper)
@@ -29,18 +29,18 @@ class OriginConnection(Connection):
 
     @property
     def usable(self) -> bool:
-        """Whether the next request may go over it, as far as one can know."""
+        """Whether it can be reused, as far as known."""
         return not self.ended and not self.buffer and not self.transport.is_closing()
 
     def sweep(self, now: float) -> None:
-        """Close it, too, when it was kept for long enough."""
+        """Also close it after the idle time."""
         super().sweep(now)
         if now > self.kept_until:
             self.close(0)
 
 
 class OriginConnections:
-    """Makes connections to the origin at ``url``, and keeps those that can be used again."""
+    """Opens connections to the origin at ``url``, and keeps idle ones for reuse."""
 
     def __init__(self, url: URL, connect_timeout: float, sweeper: Sweeper) -> None:
         assert url.host is not None
@@ -53,7 +53,7 @@ class OriginConnections:
         self._kept: deque[OriginConnection] = deque()
 
     def kept(self) -> OriginConnection | None:
-        """The connection that was used last, if there is one that can be used again."""
+        """The most recently used idle connection that is usable."""
         while self._kept:
             connection = self._kept.pop()
             connection.kept_until = inf
@@ -63,7 +63,7 @@ class OriginConnections:
         return None
 
     def keep(self, connection: OriginConnection) -> None:
-        """Keep a connection whose exchange is over for the next one."""
+        """Keep a connection for reuse after its exchange."""
         if not connection.usable:
             connection.close(0)
             return
@@ -83,7 +83,7 @@ class OriginConnections:
             raise OriginError(f"{self._host}:{self._port}: {error}") from error
 
     async def _connect(self) -> OriginConnection:
-        # Asked each time: kept connections make that rare, and an address that moved is found.
+        # Resolved each time: reuse makes that rare, and changed addresses are noticed.
         found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         connected = await aiohappyeyeballs.start_connection(
             found, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, interleave=1, loop=self._loop

@@ -1,4 +1,4 @@
-"""One request of a client, and the way to answer it."""
+"""A client's request, and the means to respond to it."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -11,18 +11,17 @@ from prerender.proxy.responses import WholeResponse, head_of
 if TYPE_CHECKING:
     from prerender.proxy.client_connection import ClientConnection
 
-# More than that is not copied to be sent at once with its head: large responses are shared by clients.
+# Larger bodies are not copied to be sent together with their head: clients share large responses.
 _JOINED_BYTES = 65536
 
 
 class Request:
-    """A client's request, and the way to answer it.
+    """A client's request, and the means to respond to it.
 
-    ``remote`` is the client's address, ``trusted`` tells whether it is a proxy in front of us.
-    ``chunked`` tells how the body came; ``body_read`` that it was read to its end or is none.
-    Of its answer are known, for the records: the status (0: none yet), the bytes that were sent, and
-    after how many seconds the head of the origin's answer was there.
-    ``traceparent`` is what the origin gets instead of the client's, if it is not empty.
+    ``remote``: the peer's address; ``trusted``: whether it is one of [server] trusted_proxies.
+    ``chunked``: the framing of the body; ``body_read``: it was read completely, or there is none.
+    ``status`` (0: none yet), ``sent_bytes`` and ``origin_seconds`` (until the origin's response head)
+    describe the response, for the records. ``traceparent`` replaces the client's, if not empty.
     """
 
     __slots__ = (
@@ -67,16 +66,16 @@ class Request:
 
     @property
     def remote(self) -> str:
-        """The address of the client, or of the proxy in front of us."""
+        """The address of the client, or of the proxy in front."""
         return self.connection.remote
 
     @property
     def trusted(self) -> bool:
-        """Whether what it says about its own client counts."""
+        """Whether its forwarding headers are trusted."""
         return self.connection.trusted
 
     async def receive(self) -> bytes:
-        """The next piece of the body, b"" at its end. Raises BadMessage."""
+        """The next piece of the body; b"" at its end. Raises BadMessage."""
         try:
             async with asyncio.timeout(self.connection.limits.body):
                 piece = await self._content.readany()
@@ -87,16 +86,16 @@ class Request:
 
     @property
     def received(self) -> bool:
-        """Whether all of its body has come, read or not."""
+        """Whether the body has arrived completely, read or not."""
         return self._content.is_eof()
 
     def fail_body(self, error: Exception) -> None:
-        """The rest of the body will not come; who reads it gets ``error``."""
+        """Make reads of the rest of the body raise ``error``."""
         if not self.received:
             self._content.set_exception(error)
 
     def begin(self, head: bytes, first: bytes) -> None:
-        """Write the head of the answer, which says nothing about the connection yet, and some body."""
+        """Write the response head (without Connection) and the beginning of the body."""
         self.started = True
         if len(first) <= _JOINED_BYTES:
             self.write(b"".join((head, self._connection_line(), b"\r\n", first)))
@@ -105,22 +104,22 @@ class Request:
             self.write(first)
 
     def write(self, data: bytes) -> None:
-        """Write some of the answer's body. ``drain`` before there is more."""
+        """Write a part of the body. Call ``drain`` before the next one."""
         self.sent_bytes += len(data)
         self.connection.write(data)
 
     @property
     def congested(self) -> bool:
-        """Whether the client takes less than is written."""
+        """Whether the client reads more slowly than is written."""
         return self.connection.writing_paused
 
     async def drain(self) -> None:
-        """Wait until the client has taken most of it. Raises CutShort when it takes no more."""
+        """Wait until the client has read most of it. Raises CutShort if it stops reading."""
         if self.connection.writing_paused:
             await self.connection.drain()
 
     async def answer(self, response: WholeResponse) -> None:
-        """Answer with something that is all there. Raises CutShort."""
+        """Send a complete response. Raises CutShort."""
         self.status = response.status
         body = response.body if self.method != "HEAD" else None
         self.begin(head_of(response), body or b"")
@@ -128,7 +127,7 @@ class Request:
             await self.drain()
 
     def _connection_line(self) -> bytes:
-        # What is left of a request that was not received to its end must not be taken for the next one.
+        # The rest of an incomplete request must not be parsed as the next request.
         if self.connection.draining or not self.received:
             self.keep_alive = False
         if not self.keep_alive:

@@ -1,4 +1,4 @@
-"""Our own answers: snapshots, 304s and errors, with exactly the header fields they are given."""
+"""The proxy's own responses: snapshots, 304s and errors."""
 
 import math
 import time
@@ -16,7 +16,7 @@ from prerender.snapshots.snapshot import UNUSABLE, SnapshotResult, Timings
 if TYPE_CHECKING:
     from prerender.proxy.request import Request
 
-# The fields of RFC 9110 section 13.1 that have a meaning for snapshots.
+# The conditional headers of RFC 9110 section 13.1 that apply to snapshots.
 _CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
@@ -27,10 +27,10 @@ _STATUS_LINES = {
 
 
 class WholeResponse(NamedTuple):
-    """A response whose bytes are all there.
+    """A complete response.
 
-    ``fields`` are complete header lines but for Date, Connection and Content-Length; a ``body`` of
-    None stands for a response without one (304).
+    ``fields``: header lines without Date, Connection and Content-Length; ``body``: None for a
+    response without one (304).
     """
 
     status: int
@@ -39,7 +39,7 @@ class WholeResponse(NamedTuple):
 
 
 def head_of(response: WholeResponse) -> bytes:
-    """The head, without what it says about the connection and without the line that ends it."""
+    """The head without Connection and without the empty line at its end."""
     status = response.status
     parts = [
         _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status,
@@ -53,7 +53,7 @@ def head_of(response: WholeResponse) -> bytes:
 
 
 def date_line() -> bytes:
-    """The Date field of now, without a line end."""
+    """The current Date header, without a line end."""
     return _date_line(int(time.time()))
 
 
@@ -63,8 +63,7 @@ def _date_line(seconds: int) -> bytes:
 
 
 def vary_line(names: Iterable[str]) -> bytes:
-    """A line that says on which fields of a request an answer depends, beside others that may be there
-    (RFC 9110 section 12.5.5); b"" if there are none."""
+    """A Vary line (RFC 9110 section 12.5.5), which may be one of several; b"" without ``names``."""
     fields = ", ".join(dict.fromkeys(names))
     return f"Vary: {fields}\r\n".encode() if fields else b""
 
@@ -72,14 +71,14 @@ def vary_line(names: Iterable[str]) -> bytes:
 def snapshot_response(
     request: "Request", result: SnapshotResult, vary: bytes = b""
 ) -> WholeResponse:
-    """A snapshot as the answer to a GET or HEAD, or a 304 or 412 if the crawler's conditions say so.
+    """The response to a GET or HEAD for a snapshot: the snapshot, or a 304 or 412.
 
     ``vary``: a line of vary_line().
     """
     snapshot = result.snapshot
     chosen = snapshot.best(accepted(request.headers.get("accept-encoding")))
     fields = b"".join((chosen.fields, _fields_of(result), vary))
-    # Conditions are about successful answers only (RFC 9110 section 13.2.1).
+    # Conditions apply to successful responses only (RFC 9110 section 13.2.1).
     if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
             request.method,
@@ -106,7 +105,7 @@ def _fields_of(result: SnapshotResult) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> bytes:
-    """What caches have to know, which is the same for all that was kept in the same second.
+    """Caching headers, which are equal for all hits with the same age in seconds.
 
     max-age is what is left of the TTL, without an Age field: caches by RFC 9111 (section 4.2.3) would
     subtract the age once more, and nginx does not know it. The age is a parameter of Cache-Status.
@@ -122,7 +121,7 @@ def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> 
 
 
 def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
-    """The Cache-Status field of an answer (RFC 9211)."""
+    """The Cache-Status header (RFC 9211)."""
     if how == "hit":
         return f"{CACHE_NAME}; hit; ttl={ttl}{f'; detail={detail}' if detail else ''}"
     parts = [CACHE_NAME, "fwd=stale" if how == "kept" else "fwd=miss"]
@@ -138,7 +137,7 @@ def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
 
 
 def server_timing(timings: Timings) -> str:
-    """The Server-Timing field: milliseconds of each phase (W3C Server Timing, section 3)."""
+    """The Server-Timing header: milliseconds of each phase (W3C Server Timing, section 3)."""
     phases = {
         "queue": timings.queue,
         "document": timings.document,
@@ -149,7 +148,7 @@ def server_timing(timings: Timings) -> str:
 
 
 def error_response(error: PrerenderError) -> WholeResponse:
-    """A failure in plain words, with nothing internal in it, kept by nobody."""
+    """An error response in plain text, without internals and not cacheable."""
     fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
     if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
         fields += b"Allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"

@@ -1,4 +1,4 @@
-"""The public listener: aiohttp's server, with the connections of client_connection.py."""
+"""The public listener: aiohttp's server with the connections of client_connection.py."""
 
 import asyncio
 import ctypes
@@ -15,7 +15,7 @@ from prerender.proxy.listening import Listening
 from prerender.proxy.request import Request
 
 _LAST_SECONDS = 2.0
-# When so many clients were there and half of them have left, their memory is given back, soon after.
+# After this many clients, memory is released once half of them have disconnected.
 _CROWD = 100
 _QUIET_SECONDS = 2.0
 
@@ -23,10 +23,10 @@ Handler = Callable[[Request], Awaitable[None]]
 
 
 class Server(web.Server):
-    """Listens, and keeps all client connections. ``refused``: bad requests by their status.
+    """Listens, and tracks all client connections. ``refused``: bad requests by status.
 
-    ``handler`` answers one request; it raises BadMessage for a request that cannot be answered, and
-    CutShort when the connection has to be aborted.
+    ``handler`` handles a request. It raises BadMessage for malformed requests, and
+    CutShort if the connection must be aborted.
     """
 
     def __init__(self, handler: Handler, limits: Limits, sweeper: Sweeper) -> None:
@@ -63,13 +63,13 @@ class Server(web.Server):
             self._sweeper.loop.call_later(_QUIET_SECONDS, give_back)
 
     async def listen(self, host: str, port: int, backlog: int) -> None:
-        """Start. Raises OSError when the port cannot be had."""
+        """Start listening. Raises OSError."""
         self.port = await self._listening.open(host, port, backlog)
 
     async def close(self, grace_seconds: float) -> None:
-        """Refuse new connections, let running requests finish, then end what is left.
+        """Refuse new connections, let running requests finish, then abort the rest.
 
-        aiohttp's own shutdown would take no more of the uploads that are under way.
+        aiohttp's own shutdown would stop reading uploads in progress.
         """
         self.draining = True
         self._listening.close()
@@ -86,8 +86,7 @@ class Server(web.Server):
 
 
 def give_back() -> None:
-    """Give memory that is free back to the system: the C library keeps it, and for ever between blocks
-    that are in use (malloc_trim(3); other libraries than glibc do without)."""
+    """Return free memory to the system, which glibc would keep (malloc_trim(3))."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 

@@ -1,4 +1,4 @@
-"""Which host names get snapshots: they show one site, whatever name a client asks for. Pure."""
+"""The host names that get snapshots. Pure."""
 
 from functools import lru_cache
 from ipaddress import ip_address
@@ -9,11 +9,11 @@ _REMEMBERED = 256
 
 
 class SiteHosts:
-    """The names of the site: ``site`` and those in ``listed``. All names, if ``site`` is only a guess:
-    ``guess`` is its authority then, and '' otherwise.
+    """The names of the site: ``site`` and those in ``listed``. All names, if ``site`` is only guessed
+    from the origin; ``guess`` is its authority then, otherwise ''.
 
-    Addresses and names without a dot are the site's as well: they come from inside, for example from a
-    proxy in front that does not pass ``Host``.
+    IP addresses and names without a dot are included: such requests come from inside, for example from
+    a proxy in front that does not pass ``Host``.
     """
 
     def __init__(self, site: str, listed: Hosts, guess: str = "") -> None:

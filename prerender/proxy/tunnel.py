@@ -1,9 +1,8 @@
-"""WebSockets: bytes both ways, once the origin has agreed.
+"""Tunnels WebSockets as bytes, once the origin has accepted the handshake.
 
-The handshake is the origin's own, forwarded like any request, so subprotocols, extensions, cookies and
-refusals are its own too. After its 101 the bytes pass as they are: messages of any size, compressed
-ones, pings and close codes. Frames are only counted, so that at a shutdown both sides can be told
-in between two of them (RFC 6455 sections 5.2 and 7.4.1: 1001, going away).
+The handshake is forwarded like any request, so subprotocols, extensions, cookies and refusals are the
+origin's. After its 101, bytes pass unchanged. Frames are only counted, so that on shutdown a close
+frame can be inserted between two of them (RFC 6455 sections 5.2 and 7.4.1: 1001, going away).
 """
 
 import asyncio
@@ -32,7 +31,7 @@ def is_upgrade(request: Request) -> bool:
 
 
 class Frames:
-    """Where in a stream of frames we are (RFC 6455 section 5.2). Pure."""
+    """Tracks frame boundaries in a stream (RFC 6455 section 5.2). Pure."""
 
     __slots__ = ("_header", "_left")
 
@@ -42,11 +41,11 @@ class Frames:
 
     @property
     def between(self) -> bool:
-        """Whether the last frame has ended and no other one has begun."""
+        """Whether the position is between two frames."""
         return not self._left and not self._header
 
     def count(self, data: bytes, *, one: bool = False) -> int:
-        """Go on by ``data``, or with ``one`` to the end of the frame at most; how far, in bytes."""
+        """Advance by ``data``, with ``one`` at most to the end of the frame. Returns the bytes used."""
         at = 0
         while at < len(data):
             if self._left:
@@ -76,7 +75,7 @@ class Frames:
 
 
 class _Direction:
-    """Bytes from one side to the other."""
+    """Copies bytes from one side to the other."""
 
     def __init__(self, source: Connection, sink: Connection, goodbye: bytes) -> None:
         self._source = source
@@ -87,7 +86,7 @@ class _Direction:
         self._left = False
 
     async def run(self) -> None:
-        """Copy until the source ends. Raises OSError when the sink takes nothing more."""
+        """Copy until the source ends. Raises OSError if the sink stops reading."""
         while self._source.buffer or await self._source.receive(inf):
             data = bytes(self._source.buffer)
             self._source.buffer.clear()
@@ -100,7 +99,7 @@ class _Direction:
                 await self._sink.drain(_WRITE_SECONDS)
 
     def leave(self) -> None:
-        """Say goodbye to the sink after the frame that is under way."""
+        """Send the close frame to the sink after the current frame."""
         self._leaving = True
         self._leave_if_between()
 
@@ -111,7 +110,7 @@ class _Direction:
 
 
 async def tunnel(request: Request, origin: Connection) -> None:
-    """Pass bytes until either side ends, then close the other one."""
+    """Copy bytes in both directions until one side ends, then close the other."""
     http = request.connection
     client = http.take_over()
     for side in (client, origin):

@@ -1,4 +1,4 @@
-"""Pages as people write them: on the command line, to the admin listener, in links and sitemaps."""
+"""Absolute URLs of pages, as in commands, the admin API, links and sitemaps. Pure."""
 
 import string
 from urllib.parse import quote, urlsplit
@@ -17,7 +17,7 @@ def pretty_of(text: str) -> PrettyURL:
 
 
 def parts_of(text: str) -> tuple[str, str]:
-    """Path with query, as in a request, and fragment of an absolute URL. Raises ValueError."""
+    """The path with query, as in a request, and the fragment of an absolute URL. Raises ValueError."""
     try:
         url = URL(text, encoded=True)
         absolute = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
@@ -28,30 +28,30 @@ def parts_of(text: str) -> tuple[str, str]:
             "give the absolute URL of a page, http or https, without user and password"
         )
     path, _, fragment = after_host(text).partition("#")
-    # What cannot stand in a request is escaped as browsers do it; all else stays as it was given.
+    # Characters that are not allowed in a request are escaped as by browsers.
     return quote(path, safe=string.punctuation), fragment
 
 
 def after_host(text: str) -> str:
-    """Path, query and fragment of an absolute URL, as they were given."""
+    """The path, query and fragment of an absolute URL, unchanged."""
     rest = text.partition("://")[2]
     start = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
     return rest[start:] if rest[start:].startswith("/") else f"/{rest[start:]}"
 
 
 def page_of(url: str) -> str:
-    """An absolute URL in pretty form. Raises ValueError."""
+    """The pretty form of an absolute URL. Raises ValueError."""
     pretty = pretty_of(url)
     return f"{URL(url, encoded=True).origin()}{pretty}"
 
 
 def is_ugly(url: str) -> bool:
-    """Whether an absolute URL is ugly, whatever fragment it has."""
+    """Whether an absolute URL is ugly, regardless of its fragment."""
     return ugly_to_pretty(after_host(url).partition("#")[0]) is not None
 
 
 def same_page(one: str, other: str) -> bool:
-    """Whether two absolute URLs are of one page of one site."""
+    """Whether two absolute URLs name the same page of the same site."""
     try:
         same = str(pretty_of(one)) == str(pretty_of(other))
     except ValueError:
@@ -60,7 +60,7 @@ def same_page(one: str, other: str) -> bool:
 
 
 def site_of(url: str) -> tuple[str, str]:
-    """Scheme and host, with its port, of an absolute URL."""
+    """The scheme and the host with port of an absolute URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)

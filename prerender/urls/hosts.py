@@ -1,9 +1,9 @@
-"""Hosts as settings name them: what can be written, and what it matches. Pure.
+"""Lists of hosts in settings. Pure.
 
 www.example.com            that host, on any port that pages can reach (80, 443, the site's own)
-*.example.com              example.com and everything below it
-10.1.2.3, 10.1.0.0/16      an address, or all addresses of a network, also when a name leads there
-http://app.internal:3001   one origin; the only way to name another port
+*.example.com              example.com and its subdomains
+10.1.2.3, 10.1.0.0/16      an address or a network, also for names that resolve to it
+http://app.internal:3001   one origin; required for other ports
 """
 
 import re
@@ -30,7 +30,7 @@ HELP = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Scheme, host and port, as of a URL (RFC 6454 section 4)."""
+    """A scheme, host and port (RFC 6454 section 4)."""
 
     scheme: str
     host: str
@@ -38,17 +38,17 @@ class Origin:
 
     @property
     def authority(self) -> str:
-        """Host and port as in a URL."""
+        """The host and port as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def normalized(host: str) -> str:
-    """A host as it is compared: in lower case, without brackets and the root's dot."""
+    """A host in a form for comparison: lower case, without brackets and trailing dot."""
     return host.lower().strip("[]").removesuffix(".")
 
 
 def parse(text: str) -> str | Network | Origin:
-    """One entry: a name (``*.`` before it if it is a domain), a network or an origin.
+    """Parse an entry: a name (with ``*.`` for a domain), a network or an origin.
 
     Raises ValueError with what is allowed.
     """
@@ -62,7 +62,7 @@ def parse(text: str) -> str | Network | Origin:
         if "/" in text:
             raise ValueError(f"{text!r} is not a network: {HELP}") from None
     name = _ascii(text.removeprefix("*."))
-    # The last label of a name is never a number (RFC 1123 section 2.1): it is a misspelt address.
+    # The last label of a name is never a number (RFC 1123 section 2.1): this is a misspelled address.
     if not _NAME.fullmatch(name) or name.rpartition(".")[2].isdigit():
         raise ValueError(f"{text!r} is not a host: {HELP}")
     return f"*.{name}" if text.startswith("*.") else name
@@ -82,7 +82,7 @@ def _origin(text: str) -> Origin:
 
 
 def _ascii(name: str) -> str:
-    """An internationalised name in the form that is sent (RFC 5891)."""
+    """An internationalized name in ASCII (RFC 5891)."""
     try:
         return normalized(URL.build(scheme="http", host=name).raw_host or "")
     except ValueError:
@@ -90,7 +90,7 @@ def _ascii(name: str) -> str:
 
 
 class Hosts:
-    """A set of entries, with questions about one host. Names cost a look-up for each label."""
+    """A set of entries. Matching a name costs a lookup per label."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
         parsed = [parse(entry) for entry in entries]
@@ -100,7 +100,7 @@ class Hosts:
         self._of_origins = frozenset((origin.host, origin.port) for origin in self.origins)
 
     def named(self, host: str, port: int) -> bool:
-        """Whether a host is listed by its name, or by its text if that is an address."""
+        """Whether a host is listed by name, or by address if it is one."""
         host = normalized(host)
         if (host, port) in self._of_origins:
             return True
@@ -117,7 +117,7 @@ class Hosts:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address (in brackets or not) or a name can only be of this machine."""
+    """Whether an address (with or without brackets) or name is loopback."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -125,7 +125,7 @@ def is_loopback(host: str) -> bool:
 
 
 def address_and_port(text: str, default: int = 53) -> tuple[str, int]:
-    """The address and port of a server; ``default`` where no port is given. Raises ValueError."""
+    """The address and port of a server; ``default`` is the port if there is none. Raises ValueError."""
     alone = text.count(":") > 1 and "[" not in text
     url = urlsplit(f"//[{text}]" if alone else f"//{text}")
     return str(ip_address(url.hostname or "")), url.port or default

@@ -1,11 +1,11 @@
-"""Patterns of pages, as rules, purges and triggers have them. Pure."""
+"""Path patterns of rules, purges and triggers. Pure."""
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a pattern describes all of a page's path, query and ``#!`` fragment.
+    """Whether a pattern matches a whole path with query and ``#!`` fragment.
 
-    ``*`` stands for any number of characters, everything else for itself. A regular expression made
-    of it would take time by a power of the page's length, which is the client's to choose.
+    ``*`` matches any number of characters, everything else itself. A regular expression could
+    take polynomial time for paths that a client chooses.
     """
     first, *others = pattern.split("*")
     if not others:

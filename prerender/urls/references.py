@@ -1,8 +1,8 @@
-"""URL references, as they stand in header fields and in pages, in the form that people see. Pure.
+"""Rewrites URL references in headers and pages from ugly to pretty. Pure.
 
-Lives here: which references are ugly URLs of the site and what they become, and where a redirect
-leads. Must not live here: the mapping itself (ajax_crawling.py). ``scripts/serialize/pretty.js`` does
-the same in the page; both run the vectors of ``tests/urls/scheme_vectors.json``.
+Contains which references are ugly URLs of the site, what they become, and the targets of redirects.
+The mapping itself is in ajax_crawling.py. ``scripts/serialize/pretty.js`` does the same in the page;
+both run the vectors of ``tests/urls/scheme_vectors.json``.
 """
 
 import re
@@ -13,7 +13,7 @@ from prerender.urls.addresses import after_host
 from prerender.urls.ajax_crawling import UGLY_TOKEN, ugly_to_pretty
 from prerender.urls.hosts import normalized
 
-# What URL parsers strip from both ends, and take out anywhere (WHATWG URL, section 4.4).
+# Characters that URL parsers strip from both ends, and remove anywhere (WHATWG URL, section 4.4).
 _AROUND = "".join(map(chr, range(0x21)))
 _WITHIN = str.maketrans("", "", "\t\n\r")
 _SLASHES = re.compile("(https?:|)/{2,}", re.IGNORECASE)
@@ -21,18 +21,18 @@ _LINK_REFERENCE = re.compile(r"""(<)([^>]*)|(\banchor\s*=\s*")([^"]*)""", re.IGN
 
 
 def pretty_reference(reference: str, base: str, sites: Collection[str]) -> str:
-    """A reference in pretty form if it is an ugly URL of one of ``sites``, else as it is.
+    """The pretty form of a reference if it is an ugly URL of one of ``sites``; otherwise unchanged.
 
-    ``base`` is the absolute URL that it is relative to. ``sites`` are hosts, on any port, or hosts with
-    a port. A relative reference stays relative. An ugly URL with a fragment of its own is what a
-    browser would show of it: a ``#!`` state wins over the token's value, which wins over an anchor.
+    ``base``: the absolute base URL. ``sites``: hosts with a port, or without for any port. A relative
+    reference stays relative. If an ugly URL has a fragment, a ``#!`` state wins over the value
+    of the token, which wins over an anchor.
     """
     text = reference.strip(_AROUND).translate(_WITHIN)
     before, hash_sign, fragment = text.partition("#")
     pretty = ugly_to_pretty(before)
     if pretty is None or not _is_own(text, base, sites):
         return reference
-    # A reference without path and query would keep the query of the base (RFC 3986 section 5.2.2).
+    # A reference without path and query keeps the query of the base (RFC 3986 section 5.2.2).
     path = pretty.path or _page_path(base)
     if fragment.startswith("!"):
         return f"{path}#{fragment}"
@@ -40,7 +40,7 @@ def pretty_reference(reference: str, base: str, sites: Collection[str]) -> str:
 
 
 def pretty_links(value: str, base: str, sites: Collection[str]) -> str:
-    """The value of a Link field with its references in pretty form (RFC 8288 section 3)."""
+    """The value of a Link header with pretty references (RFC 8288 section 3)."""
 
     def pretty(found: re.Match[str]) -> str:
         before, reference = (found[1], found[2]) if found[1] else (found[3], found[4])
@@ -50,11 +50,11 @@ def pretty_links(value: str, base: str, sites: Collection[str]) -> str:
 
 
 def redirected(page: str, location: str, sites: Collection[str]) -> str:
-    """The Location of a redirect that a server gives for the document of a page, as the page's own.
+    """The Location for a page whose document is redirected to ``location``.
 
-    ``page`` is an absolute pretty URL. Its ``#!`` state was no part of what the server was asked, so a
-    Location without a fragment inherits it, on whatever site (RFC 9110 section 10.2.2). An ugly
-    Location names its state itself, also the empty one.
+    ``page``: an absolute pretty URL. The server did not get its ``#!`` state, so a Location without a
+    fragment inherits it, on any site (RFC 9110 section 10.2.2). An ugly Location has its own state,
+    which may be empty.
     """
     pretty = pretty_reference(location, page, sites)
     if pretty != location:
@@ -63,13 +63,13 @@ def redirected(page: str, location: str, sites: Collection[str]) -> str:
     path, hash_sign, _ = location.partition("#")
     if UGLY_TOKEN in location or _resolved(location, page) is None:
         return location
-    # Crawlers resolve it against the ugly URL that they asked for.
+    # Crawlers resolve it against the ugly URL that they requested.
     whole = location if path else after_host(document) + location
     return whole if hash_sign or not state else f"{whole}#{state}"
 
 
 def redirect_target(page: str, location: str) -> str:
-    """The absolute URL that a redirect leads people to who open a pretty URL. Raises ValueError."""
+    """The absolute URL that visitors of a pretty URL are redirected to. Raises ValueError."""
     host = normalized(urlsplit(page).hostname or "")
     return urljoin(page, redirected(page, location, (host,)))
 
@@ -82,9 +82,9 @@ def _is_own(reference: str, base: str, sites: Collection[str]) -> bool:
 
 
 def _resolved(reference: str, base: str) -> SplitResult | None:
-    """The absolute URL of a page that a reference is, or None."""
+    """The resolved http(s) URL of a reference, or None."""
     path, *rest = re.split("(?=[?#])", reference, maxsplit=1)
-    # A backslash is a slash, and behind two slashes or more there is a host (WHATWG URL, section 4.4).
+    # A backslash is a slash, and two or more slashes are followed by a host (WHATWG URL, section 4.4).
     text = "".join([_SLASHES.sub(r"\1//", path.replace("\\", "/")), *rest])
     try:
         url = urlsplit(urljoin(base, text))
@@ -95,7 +95,7 @@ def _resolved(reference: str, base: str) -> SplitResult | None:
 
 
 def _page_path(base: str) -> str:
-    """The path of a URL, as a reference to it. One that begins with ``//`` would name a host."""
+    """A reference to the path of a URL. A path with ``//`` at its start would name a host."""
     document = base.partition("#")[0].partition("?")[0]
     path = after_host(document)
     return document if path.startswith("//") else path

@@ -1,10 +1,10 @@
-"""Query parameters that tell where a visitor came from, and nothing about the page. Pure."""
+"""Tracking parameters: query parameters that do not change a page. Pure."""
 
 from collections.abc import Iterable
 
 
 class Tracking:
-    """Leaves parameters out of targets. A name may end with ``*`` and is case sensitive otherwise."""
+    """Removes tracking parameters. A name may end with ``*`` and is case-sensitive."""
 
     def __init__(self, names: Iterable[str]) -> None:
         names = tuple(names)
@@ -12,7 +12,7 @@ class Tracking:
         self._prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
 
     def without(self, target: str) -> str:
-        """Path and query without the parameters; what remains stays byte for byte, in its order."""
+        """The path and query without the parameters. The rest keeps its bytes and order."""
         path, question_mark, query = target.partition("?")
         if not question_mark:
             return target
@@ -24,7 +24,7 @@ class Tracking:
 
     def _has_name(self, parameter: str) -> bool:
         name = parameter.partition("=")[0]
-        # An empty prefix is the name "*": every parameter, but not the empty one of "?&a=1".
+        # An empty prefix comes from the name "*": every parameter except the empty one of "?&a=1".
         return name in self._names or bool(name and name.startswith(self._prefixes))
 
 

@@ -61,8 +61,8 @@ BY_SETTING = (
 )
 METHOD = ("forward", "neither GET nor HEAD", None, "the origin", None)
 EXCLUDED = ("forward", "an excluded path", None, "the origin", None)
-OPTED_OUT = ("forward", "forbidden by robots.txt", None, "the origin", None)
-REFUSED = ("refuse", "a class of crawlers that is refused", "ai_training", "the proxy: 403", None)
+OPTED_OUT = ("forward", "disallowed by robots.txt", None, "the origin", None)
+REFUSED = ("refuse", "a refused class of crawlers", "ai_training", "the proxy: 403", None)
 CRAWLER = ("render", "a crawler by its User-Agent", "search", "a new render", "/")
 
 
@@ -118,7 +118,7 @@ async def test_variants_and_markdown(start_origin: StartOrigin, start_proxy: Sta
     assert phone["page"]["key"] != other["page"]["key"]
     assert phone["page"]["markdown"] is False
     told = await explain(proxy, {"url": "/", "user_agent": "ChatGPT-User/1.0"})
-    assert told["reason"] == "a client that gets Markdown"
+    assert told["reason"] == "a client that prefers Markdown"
     assert told["page"]["markdown"] is True
 
 
