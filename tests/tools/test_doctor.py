@@ -63,7 +63,7 @@ async def test_nothing_is_there(tmp_path: Path) -> None:
         "problem  store        unix: ",
         f"warning  server port  127.0.0.1:{port}: already in use",
         "problem  admin port   192.0.2.1:8081: ",
-        "→ start the site's server, or correct [origin] url",
+        "→ start the origin, or correct [origin] url",
     ):
         assert expected in said, said
     assert "rendering" not in said
