@@ -6,6 +6,7 @@ a scrubbed environment and no inherited file descriptors.
 
 import asyncio
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -167,11 +168,17 @@ class Chromium:
     """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, profile: Path, devtools: DevTools, watch: Watch
+        self,
+        process: asyncio.subprocess.Process,
+        profile: Path,
+        devtools: DevTools,
+        watch: Watch,
+        tail: "_Tail",
     ) -> None:
         self._process = process
         self._profile = profile
         self._watch = watch
+        self._tail = tail
         self.devtools = devtools
         self.started = time.monotonic()
 
@@ -215,7 +222,7 @@ class Chromium:
                 told = CannotStart if isinstance(error, CannotStart) else BrowserGone
                 raise told(f"{program}: {reason}; {await tail.text()}") from error
             raise
-        return cls(process, profile, devtools, watch)
+        return cls(process, profile, devtools, watch, tail)
 
     @property
     def memory_bytes(self) -> int:
@@ -234,6 +241,10 @@ class Chromium:
         """Raise BrowserGone when a process has ended that the pages cannot do without."""
         if reason := self._watch.dying():
             raise BrowserGone(reason)
+
+    async def ended_for_memory(self, pid: int) -> bool:
+        """Whether the guardian ended this process, whose end was just seen, for its memory."""
+        return await self._tail.tells_of(pid)
 
     async def gone(self) -> str:
         """Wait until the browser is of no use any more, and say why.
@@ -407,9 +418,14 @@ class _Tail:
 
     _KEPT_CHARACTERS = 500
     _LAST_SECONDS = 1.0
+    # What is written before a process ends may be read a little later than its end is noticed.
+    _TOLD_SECONDS = 0.1
+    _TOO_LARGE = re.compile(rf"{guardian.TOO_LARGE}: process (\d+)")
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._text = ""
+        self._too_large: set[int] = set()
+        self._told = asyncio.Event()
         self._task = asyncio.create_task(self._read(process), name="browser stderr")
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
@@ -419,7 +435,20 @@ class _Tail:
             log.debug("chromium_output", text=text)
             if guardian.TOO_LARGE in text:
                 log.warning("page_too_large", reason=text.strip())
+                self._too_large |= {int(pid) for pid in self._TOO_LARGE.findall(text)}
+                self._told.set()
             self._text = (self._text + text)[-self._KEPT_CHARACTERS :]
+
+    async def tells_of(self, pid: int) -> bool:
+        """Whether the guardian says that it ended this process for its memory; true once only."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._TOLD_SECONDS):
+                while pid not in self._too_large:
+                    self._told.clear()
+                    await self._told.wait()
+        told = pid in self._too_large
+        self._too_large.discard(pid)
+        return told
 
     async def text(self) -> str:
         """What a browser that has ended wrote last."""

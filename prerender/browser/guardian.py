@@ -238,10 +238,11 @@ class _MemoryLimit:
             return False
         with contextlib.suppress(OSError):
             if os.getsid(largest) == os.getsid(0):
+                size = memory[largest].own_bytes >> 20
+                # Before its end can be seen: its render must not be repeated.
+                print(f"{TOO_LARGE}: process {largest}, {size} MiB", file=sys.stderr, flush=True)
                 _end_now(largest)
                 self._ending.add(largest)
-                size = memory[largest].own_bytes >> 20
-                print(f"{TOO_LARGE}: {size} MiB", file=sys.stderr, flush=True)
         return True
 
 

@@ -20,7 +20,7 @@ from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
 from prerender.browser.supervisor import Limits, Supervisor
 from prerender.browser.trial import Trial
-from prerender.errors import BrowserGone, PoolBusy, RenderError
+from prerender.errors import BrowserGone, PageOverLimit, PoolBusy, RenderError
 
 # A page's process can die while it starts, as at any other time.
 _OPEN_ATTEMPTS = 2
@@ -155,9 +155,15 @@ class Pool:
         at the end when the browser was lost meanwhile: what the page showed cannot be trusted then.
         """
         page = await self._borrow(place, timeout)
+        browser = self._browser_of(page)
         try:
             yield page
-            self._browser_of(page).check()
+            browser.check()
+        except BrowserGone:
+            process = page.context.process
+            if process is not None and await browser.ended_for_memory(process.pid):
+                raise PageOverLimit("its page took more memory than [browser] max_memory") from None
+            raise
         finally:
             # In the background: the snapshot does not wait until the page is clean again.
             self.spawn(self._take_back(page), f"take back {page!r}")
