@@ -1,4 +1,4 @@
-"""Takes in a snapshot that was made elsewhere, beside those that this proxy makes."""
+"""Stores an imported snapshot."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,10 +22,10 @@ async def adopt(
     *,
     clock: Callable[[], float] = steady.now,
 ) -> Adopted:
-    """Keep a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
+    """Store a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
 
-    "newer": one of a later time is there, or is being made. "not kept": by the settings, or because the
-    store is away. What has been purged since it was made stays so.
+    "newer": a newer one is stored or being rendered. "not kept": because of the settings, or because
+    the store is unavailable. Purges since ``made`` apply.
     """
     made = min(made, clock())
     async with store.lease(target.key, 0) as lease:
@@ -43,7 +43,7 @@ async def adopt(
             snapshot,
             stored=made,
             expires=made + ttl,
-            # Numbers of purges are microseconds too (purges.py).
+            # Numbers of purges are microseconds, too (purges.py).
             generation=min(lease.generation, int(made * 1_000_000)),
             fence=lease.fence,
             variant=target.variant,

@@ -1,4 +1,4 @@
-"""A folder of snapshots: ``index.json``, and a file for each page with its gzip form beside it.
+"""An export: a folder with ``index.json``, and a file and its gzip form for each page.
 
 The index has ``format`` 1, ``site``, and ``pages``: objects with ``path`` (path, query and ``#!``
 fragment), ``file``, ``status``, ``headers``, ``etag``, ``last_modified`` and ``made`` (Unix seconds),
@@ -22,7 +22,7 @@ from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target
 FORMAT = 1
 INDEX = "index.json"
 PAGES = "pages"
-# Smaller files are not served sooner by being compressed.
+# Compressing smaller files saves no time.
 _LEAST_COMPRESSED_BYTES = 512
 _FILE = re.compile(r"pages/[0-9a-f]{2}/[0-9a-f]{32}\.html", re.ASCII)
 
@@ -62,7 +62,7 @@ class Archived:
 
     @classmethod
     def read(cls, told: Any) -> "Archived":
-        """The entry that was written as JSON. Raises ValueError."""
+        """Parse an entry from JSON. Raises ValueError."""
         try:
             entry = cls(
                 path=str(told["path"]),
@@ -78,17 +78,17 @@ class Archived:
                 text_length=int(told["text_length"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"an entry of the index is not whole: {error!r}") from None
+            raise ValueError(f"an entry of the index is incomplete: {error!r}") from None
         if not _FILE.fullmatch(entry.file):
-            raise ValueError(f"{entry.file!r} is no file of an export")
+            raise ValueError(f"{entry.file!r} is not a file name of an export")
         if not entry.path.startswith("/"):
             raise ValueError(f"{entry.path!r} is not a path")
         if not re.fullmatch(r'(W/)?"[0-9a-f]{32}"', entry.etag, re.ASCII):
-            raise ValueError(f"{entry.path}: {entry.etag!r} is no entity-tag of a snapshot")
+            raise ValueError(f"{entry.path}: {entry.etag!r} is not the ETag of a snapshot")
         return entry
 
     def snapshot(self, body: bytes) -> Snapshot:
-        """The snapshot, from what its file holds."""
+        """The snapshot, with the content of its file."""
         return Snapshot(
             status=self.status,
             headers=self.headers,
@@ -113,15 +113,15 @@ class Archive:
 
     @classmethod
     def create(cls, folder: Path, site: str) -> "Archive":
-        """A folder to export to: a new one, an empty one, or one of an export before.
+        """Create an export in a new or empty folder, or in one with a previous export.
 
-        What was exported before stays until ``finish``. Raises ArchiveError.
+        The previous export stays until ``finish``. Raises ArchiveError.
         """
         archive = cls(folder, site, {})
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()) and not (folder / INDEX).exists():
-                raise ArchiveError(f"{folder}: is neither empty nor an export of before")
+                raise ArchiveError(f"{folder}: is neither empty nor a previous export")
         except OSError as error:
             raise ArchiveError(f"{folder}: {error.strerror}") from error
         if (folder / INDEX).exists():
@@ -133,7 +133,7 @@ class Archive:
 
     @classmethod
     def open(cls, folder: Path) -> "Archive":
-        """An export that is there. Raises ArchiveError."""
+        """Open an existing export. Raises ArchiveError."""
         try:
             told = json.loads((folder / INDEX).read_text("utf-8"))
             if told["format"] != FORMAT:
@@ -143,7 +143,7 @@ class Archive:
         except OSError as error:
             raise ArchiveError(f"{folder / INDEX}: {error.strerror}") from error
         except (ValueError, TypeError, KeyError) as error:
-            raise ArchiveError(f"{folder / INDEX}: is no index of an export: {error}") from error
+            raise ArchiveError(f"{folder / INDEX}: not the index of an export: {error}") from error
 
     def add(self, target: Target, snapshot: Snapshot, made: float) -> None:
         """Write a snapshot. Raises ArchiveError."""
@@ -163,24 +163,24 @@ class Archive:
         self.pages[entry.path] = entry
 
     def keep(self, path: str) -> bool:
-        """Let a page be as it was in the export before; False if it was not there."""
+        """Keep a page from the previous export. Returns False if it has none."""
         if path in self._before:
             self.pages.setdefault(path, self._before[path])
         return path in self.pages
 
     def keep_all(self) -> None:
-        """Let all pages that have not been made anew be as they were."""
+        """Keep all other pages from the previous export."""
         self.pages = {**self._before, **self.pages}
 
     def body(self, entry: Archived) -> bytes:
-        """What the file of a page holds. Raises ArchiveError."""
+        """The content of a page's file. Raises ArchiveError."""
         try:
             return (self.folder / entry.file).read_bytes()
         except OSError as error:
             raise ArchiveError(f"{self.folder / entry.file}: {error.strerror}") from error
 
     def finish(self, files: Mapping[str, str]) -> None:
-        """Write the index, and ``files`` by their names; then remove what is not in it any more."""
+        """Write the index and ``files`` (by name), then remove files that are no longer in it."""
         ordered = [self.pages[path] for path in sorted(self.pages)]
         index = {"format": FORMAT, "site": self.site, "pages": [asdict(entry) for entry in ordered]}
         try:
@@ -195,7 +195,7 @@ class Archive:
         for file in self._files():
             if file.relative_to(self.folder).as_posix().removesuffix(".gz") not in kept:
                 file.unlink()
-                with suppress(OSError):  # others are in it
+                with suppress(OSError):  # not empty
                     file.parent.rmdir()
 
     def _files(self) -> Iterator[Path]:
@@ -204,7 +204,7 @@ class Archive:
 
 
 def _write(file: Path, data: bytes, changed: int | None = None) -> None:
-    """Write a file whole or not at all: whoever reads it meanwhile gets the old one."""
+    """Replace a file atomically."""
     new = file.with_name(f".{file.name}.new")
     new.write_bytes(data)
     if changed is not None:

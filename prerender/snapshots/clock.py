@@ -1,4 +1,4 @@
-"""Unix time that never jumps, for ages that outlive a process and survive a change of the clock."""
+"""A monotonic clock in Unix time, for ages that are independent of clock changes."""
 
 import time
 
@@ -6,5 +6,5 @@ _OFFSET_SECONDS = time.time() - time.monotonic()
 
 
 def now() -> float:
-    """Unix seconds as they were when the process started, and since then by the monotonic clock."""
+    """Unix seconds at the start of the process, plus the monotonic time since then."""
     return _OFFSET_SECONDS + time.monotonic()

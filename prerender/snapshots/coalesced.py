@@ -1,4 +1,4 @@
-"""One piece of work however many ask for it at once."""
+"""Request coalescing: concurrent callers share one running task per key."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class _Stage:
-    """How far a piece of work is, and how many wait for it."""
+    """The state of a task, and the number of waiting callers."""
 
     begun: bool = False
     waiting: int = 0
@@ -21,9 +21,9 @@ _STAGE: ContextVar[_Stage] = ContextVar("stage of shared work")
 
 
 def begun() -> None:
-    """Said by work that has only waited until now: from here on it is done, whoever leaves.
+    """Called by the work when it stops waiting and starts. It is then finished even without callers.
 
-    A crawler that gave up will ask again, and then finds what was made for it.
+    A crawler that disconnected will return and find the result.
     """
     if stage := _STAGE.get(None):
         stage.begun = True
@@ -36,9 +36,9 @@ class _Shared(Generic[T]):
 
 
 class Coalesced(Generic[T]):
-    """Shares running work by key. The work outlives whoever asked first.
+    """Shares running work by key. It outlives the first caller.
 
-    When the last of those who asked leaves, work that has not ``begun()`` is cancelled.
+    When the last caller leaves, work that has not ``begun()`` is cancelled.
     """
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class Coalesced(Generic[T]):
         return len(self._running)
 
     async def run(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, bool]:
-        """The result of ``work()``, or of the same work that is running already.
+        """The result of ``work()``, or of the running work with this key.
 
-        The second value tells whether it was running already. A caller that is cancelled leaves the
-        work to the others; an exception of the work is raised to each of them.
+        The second value tells whether it was running already. A cancelled caller does not affect the
+        others; exceptions of the work are raised to all of them.
         """
         shared = self._running.get(key)
         joined = shared is not None
@@ -65,7 +65,7 @@ class Coalesced(Generic[T]):
         finally:
             stage.waiting -= 1
             if not stage.waiting and not stage.begun:
-                # Whoever asks from now on must not get what is being cancelled.
+                # Later callers must not get the cancelled task.
                 self._forget(key, shared)
                 shared.task.cancel()
 
@@ -74,7 +74,7 @@ class Coalesced(Generic[T]):
         return key in self._running
 
     def start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """Begin ``work()`` if it is not running already. It is done even if nobody waits for it."""
+        """Start ``work()`` unless it is running already. It is finished even without callers."""
         shared = self._running.get(key)
         if shared is None:
             shared = self._running[key] = self._start(key, work)
@@ -82,7 +82,7 @@ class Coalesced(Generic[T]):
         return shared.task
 
     async def close(self) -> None:
-        """Cancel what is running and wait for its end."""
+        """Cancel all running work and wait for its end."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -90,7 +90,7 @@ class Coalesced(Generic[T]):
 
     def _start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> _Shared[T]:
         stage = _Stage()
-        token = _STAGE.set(stage)  # the task takes it over
+        token = _STAGE.set(stage)  # inherited by the task
         try:
             task = asyncio.create_task(work(), name=f"shared {key}")
         finally:
@@ -104,7 +104,7 @@ class Coalesced(Generic[T]):
         self._forget(key, shared)
         self._tasks.discard(shared.task)
         if not shared.task.cancelled():
-            shared.task.exception()  # seen here, in case everybody who asked has left
+            shared.task.exception()  # retrieved here, in case all callers have left
 
     def _forget(self, key: str, shared: _Shared[T]) -> None:
         if self._running.get(key) is shared:

@@ -1,9 +1,9 @@
-"""A snapshot as it is kept, and as bytes in the stores that are not ours alone.
+"""Stored snapshots, and their format in external stores.
 
 The format, all numbers big-endian: ``PRS4``, the fence (8 bytes, at a fixed offset because Redis
-compares it), XXH3-64 of all the rest (8), the length of the header (4), the header as JSON, the body,
-and its encoded forms in the order of the header. JSON, because nothing that is read can run. The header
-contains the key, so that bytes that were stored under another key are not taken for this entry.
+compares it), XXH3-64 of the rest (8), the length of the header (4), the header as JSON, the body,
+and its encoded forms in the order of the header. JSON, because reading it executes nothing. The header
+contains the key, so that bytes stored under another key are not accepted.
 """
 
 import json
@@ -23,9 +23,9 @@ from prerender.snapshots.snapshot import Facts, Header, Snapshot
 from prerender.snapshots.variants import ORDINARY, Variant
 
 FORMAT = b"PRS4"
-# The end of the year 9999, the last that an HTTP date can name.
+# The end of the year 9999, the last one in HTTP dates.
 _LATEST = 253402300799
-# No setting and no page can ask for more.
+# No setting and no page can set more.
 _LONGEST_SECONDS = 366 * 86400.0
 
 _PREFIX = struct.Struct(">4sQQL")
@@ -40,15 +40,12 @@ _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"', re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kept snapshot of a ``variant`` of a page; ``path`` is its path, query and ``#!`` fragment.
+    """A stored snapshot. ``path``: its path, query and ``#!`` fragment; ``key``: its cache key.
 
-    ``key``: what it is stored under.
-
-    ``stored``, ``expires``, ``retry`` in Unix seconds: when it was rendered, until when it is fresh,
-    and before when no refresh is worth trying again. ``refusals``: how often a worse snapshot was
-    refused in its favour. ``generation``: the last purge that it is known to be newer than.
-    ``fence``: the lease under which it was rendered. ``trusted``: until when this copy counts
-    without a look at the store that it was read from.
+    Unix seconds: ``stored`` when it was rendered, ``expires`` until when it is fresh, ``retry`` before
+    when it is not refreshed again. ``refusals``: how many worse snapshots were refused. ``generation``:
+    the last purge before its render. ``fence``: the lease of its render. ``trusted``: until when this
+    copy may be used without reading the store again.
     """
 
     key: str
@@ -65,13 +62,13 @@ class Entry:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate size in memory."""
         return self.snapshot.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The header: all but the bodies, of which it has the codings and lengths, identity first."""
+    """The header: everything except the bodies, with their codings and lengths, identity first."""
 
     key: str
     path: str
@@ -95,7 +92,7 @@ class _Head:
 
 
 def encode(entry: Entry) -> bytes:
-    """The bytes of an entry."""
+    """Encode an entry."""
     snapshot = entry.snapshot
     bodies = ((IDENTITY, snapshot.body), *snapshot.encoded)
     head = _Head(
@@ -127,12 +124,12 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(data: bytes) -> Entry:
-    """The entry that was made into these bytes. Raises BadEntry, and nothing else."""
+    """Decode an entry. Raises only BadEntry."""
     try:
         view = memoryview(data)
         magic, fence, checksum, length = _PREFIX.unpack_from(view)
         if magic != FORMAT or _checksum(view[_FENCE], view[_CHECKED_FROM:]) != checksum:
-            raise BadEntry("not an entry of this version, or not a whole one")
+            raise BadEntry("an entry of another version, or incomplete")
         start = _PREFIX.size + length
         head = _head(data[_PREFIX.size : start])
         bodies = _bodies(head.bodies, data, start)
@@ -167,10 +164,10 @@ def decode(data: bytes) -> Entry:
 
 
 def not_ahead_of(entry: Entry, now: float, skew_seconds: float) -> Entry:
-    """The entry as the clock here sees it: no time or number in it is later than ``now`` and the skew.
+    """Limit the times and numbers of an entry to ``now`` plus the skew.
 
-    Another machine's clock was wrong, or ours is: an entry from the future would never grow old, never
-    be renewed, or be newer than all purges.
+    If a clock is wrong, an entry from the future would never expire, never be renewed, or be newer
+    than all purges.
     """
     latest = now + skew_seconds
     if max(entry.stored, entry.retry - skew_seconds, entry.generation / 1_000_000) <= latest:
@@ -184,10 +181,10 @@ def not_ahead_of(entry: Entry, now: float, skew_seconds: float) -> Entry:
     )
 
 
-# What is asked for often is read twice a second from a shared store: 13 us without it, 1 with it.
+# Popular entries are read twice a second from a shared store: 13 us without the cache, 1 with it.
 @lru_cache(maxsize=256)
 def _head(text: bytes) -> _Head:
-    """The header that JSON stands for. Raises ValueError and BadEntry."""
+    """Parse a header. Raises ValueError and BadEntry."""
     head = strict_json.read(_Head, text)
     if problem := _problem(head):
         raise BadEntry(problem)
@@ -204,7 +201,7 @@ def _checksum(*parts: bytes | memoryview) -> int:
 def _bodies(
     listed: tuple[tuple[str, int], ...], data: bytes, start: int
 ) -> tuple[tuple[str, bytes], ...]:
-    """The bodies behind the header, which take all of the rest. Raises BadEntry."""
+    """Split the bodies after the header. Raises BadEntry."""
     found = []
     for coding, size in listed:
         found.append((coding, data[start : start + size]))
@@ -215,7 +212,7 @@ def _bodies(
 
 
 def _problem(head: _Head) -> str:
-    """Why no snapshot can have this header, or ''."""
+    """Why a header is invalid, or ''."""
     if not 200 <= head.status <= 599:
         return f"status {head.status}"
     codings = [coding for coding, _ in head.bodies]
@@ -225,16 +222,16 @@ def _problem(head: _Head) -> str:
         return f"bodies {head.bodies}"
     fields = [*head.headers, ("Content-Type", head.content_type)]
     if not all(_NAME.fullmatch(name) and _is_value(value) for name, value in fields):
-        return "a header field that cannot be sent"
+        return "an invalid header"
     if not _ETAG.fullmatch(head.etag):
-        return f"entity-tag {head.etag!r}"
+        return f"ETag {head.etag!r}"
     if len(head.tags) > MOST_TAGS or not all(map(is_tag, head.tags)):
-        return "its cache tags"
+        return "invalid cache tags"
     times = (head.stored, head.expires, head.retry, head.last_modified, head.ttl or 0)
     if not all(0 <= time <= _LATEST for time in times):
-        return "a time that cannot be"
+        return "an invalid time"
     if not head.expires - head.stored <= _LONGEST_SECONDS:
-        return "fresh for too long"
+        return "too long a TTL"
     return "" if min(head.refusals, head.generation) >= 0 else "a negative number"
 
 

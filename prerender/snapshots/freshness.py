@@ -1,4 +1,4 @@
-"""How long snapshots are fresh, and which new one must not replace an old one. Pure."""
+"""TTLs of snapshots, and whether a new snapshot may replace an old one. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot
 from prerender.urls.patterns import matches
 
-# A snapshot that may not be right is looked at again so soon; so is one whose refresh failed.
+# TTL of doubtful snapshots, and of old ones whose refresh failed.
 DOUBT_SECONDS = 30.0
-# What remains of a page's text when something went wrong with it; but content that stays short when
-# it is looked at again is the content.
+# A snapshot with less than this share of the old text is refused, but accepted if it stays short.
 SHRUNKEN = 0.2
 MOST_REFUSALS = 3
-# An entry that is of no more use to a crawler still tells when its content last changed.
+# Expired entries are stored this long, to compare new content with.
 _REMEMBERED_SECONDS = 7 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Pages whose path matches the pattern are fresh for ``ttl`` seconds; 0: never kept."""
+    """Paths that match the pattern have this ``ttl`` in seconds; 0: never stored."""
 
     path: str
     ttl: float
@@ -27,13 +26,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What the owner of the site has decided; all durations in seconds.
+    """The [cache] settings about freshness; durations in seconds.
 
-    ``ttl`` of ordinary pages, ``error_ttl`` of missing ones, ``rules`` of which the first that
-    matches counts. ``page_ttl``: a page's own word counts. ``obey_origin``: what the origin forbids
-    to keep is not kept. Past its ttl a snapshot is served for ``stale`` seconds while a new one is
-    made, and for ``stale_if_error`` seconds when none can be made (RFC 5861). ``deploys``: a page that
-    comes with other scripts and styles makes the snapshots of all that had the same ones stale.
+    ``ttl``: of ordinary pages; ``error_ttl``: of missing ones; ``rules``: the first match counts.
+    ``page_ttl``: pages may set their own TTL. ``obey_origin``: do not store what the origin forbids to
+    store. An expired snapshot is served for ``stale`` seconds while a new one is rendered, and for
+    ``stale_if_error`` seconds if the render fails (RFC 5861). ``deploys``: a page with new scripts or
+    styles makes all snapshots with the old ones stale.
     """
 
     ttl: float
@@ -46,14 +45,14 @@ class Freshness:
     deploys: bool = False
 
     def ordinary(self, path: str) -> float:
-        """How long the snapshot of a page is fresh if nothing is the matter; 0: never kept."""
+        """The TTL of a path without regard to the snapshot; 0: never stored."""
         for rule in self.rules:
             if matches(rule.path, path):
                 return rule.ttl
         return self.ttl
 
     def lifetime(self, path: str, snapshot: Snapshot, *, doubt: bool = True) -> float:
-        """How long a new snapshot is fresh. ``doubt``: it is the first with this content."""
+        """The TTL of a new snapshot. ``doubt``: it is the first with this content."""
         ttl = self.ordinary(path)
         facts = snapshot.facts
         forbidden = self.obey_origin and not snapshot.storable
@@ -66,19 +65,19 @@ class Freshness:
         if snapshot.status == 200:
             return min(ttl, DOUBT_SECONDS) if facts.failed_requests and doubt else ttl
         if snapshot.status in (404, 410):
-            # It may appear soon; one that is wrongly missing must not stay so for long.
+            # The page may appear soon, or may be missing by mistake.
             return min(ttl, self.error_ttl)
         return 0.0
 
     def kept(self, lifetime: float) -> float:
-        """How long an entry is of any use that is fresh for ``lifetime`` seconds."""
+        """How long to store an entry with this TTL, in seconds."""
         return lifetime + max(self.stale, self.stale_if_error, _REMEMBERED_SECONDS)
 
 
 def worse_than(old: Snapshot, new: Snapshot) -> str:
-    """In what a new snapshot is so much worse than the old one that it should not replace it, or ''.
+    """Why a new snapshot is too bad to replace the old one, or ''.
 
-    Only pages that are there are compared: one that is gone is gone.
+    Only existing pages are compared: a page that is gone is replaced.
     """
     if old.status != 200:
         return ""
@@ -96,7 +95,7 @@ def worse_than(old: Snapshot, new: Snapshot) -> str:
 
 
 def page_ttl(words: Iterable[str]) -> float | None:
-    """What a page says of itself: seconds, the first that is a number of them, at most a year."""
+    """The TTL that a page asks for: the first valid number of seconds, at most a year."""
     for word in words:
         if re.fullmatch(r"[0-9]{1,9}", word, re.ASCII):
             return min(float(word), 365 * 86400.0)

@@ -1,7 +1,7 @@
-"""What has become of a page: its last render, and the text of its last versions. Pure.
+"""The history of a page: its last render, and the text of its last versions. Pure.
 
-A history is kept beside the snapshot, not in it: it is read by the owner of the site only, and no
-request of a crawler pays for it.
+Histories are stored separately from snapshots: only the dashboard reads them, so they do not slow down
+hits.
 """
 
 import json
@@ -15,7 +15,7 @@ from prerender.snapshots import strict_json
 from prerender.snapshots.reading import parse
 from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 
-# Redis compares the twelve bytes of the format and of a fence: of histories the last one counts.
+# Redis compares the first twelve bytes, format and fence. The last written history wins.
 _MAGIC = b"PRH2" + bytes(8)
 _LONGEST_TEXT = 65536
 _MOST_BYTES = 262144
@@ -25,7 +25,7 @@ _INERT = "//template[not(@shadowrootmode)]"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a page said. ``time`` in Unix seconds: when it was first seen so; ``size`` in bytes."""
+    """A version of a page. ``time``: Unix seconds when it was first seen; ``size``: bytes."""
 
     time: float
     status: int
@@ -37,10 +37,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Render:
-    """How the last render of a page went, whether its snapshot was kept or not.
+    """The last render of a page, whether its snapshot was stored or not.
 
-    ``time``: its end in Unix seconds; ``seconds``: how long it took. ``error`` and ``reason``: the name
-    of the error's class and its text, "" if there is a snapshot.
+    ``time``: its end in Unix seconds; ``seconds``: its duration. ``error`` and ``reason``: the name
+    of the error's class and its message; "" if there is a snapshot.
     """
 
     time: float
@@ -54,7 +54,7 @@ class Render:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The last render of a page, and its versions, the newest first. ``key``: that of its snapshot."""
+    """The last render of a page, and its versions, newest first. ``key``: of its snapshot."""
 
     key: str
     path: str
@@ -62,7 +62,7 @@ class History:
     versions: tuple[Version, ...] = ()
 
     def after(self, render: Render, snapshot: Snapshot | None, most: int) -> "History":
-        """The history after one more render, with at most so many versions."""
+        """The history after another render, with at most ``most`` versions."""
         history = replace(self, render=render)
         if snapshot is None or (self.versions and self.versions[0].etag == snapshot.etag):
             return history
@@ -78,11 +78,11 @@ class History:
 
 
 def text_of(body: bytes) -> str:
-    """What a page says, a line for each piece of text; the first 65,536 characters."""
+    """The text of a page, a line per piece; the first 65,536 characters."""
     root = parse(body)
     if root is None:
         return ""
-    # What is not seen goes first: to look above each text for it takes six times as long.
+    # Remove invisible elements first: checking the ancestors of each text takes six times as long.
     for template in root.xpath(_INERT):
         template.tag = "noscript"
     etree.strip_elements(root, "script", "style", "noscript", with_tail=False)
@@ -91,7 +91,7 @@ def text_of(body: bytes) -> str:
 
 
 def encode(history: History) -> bytes:
-    """The bytes of a history: at most 256 KiB, for which the oldest versions are left out."""
+    """The bytes of a history, at most 256 KiB: the oldest versions are dropped."""
     while True:
         data = _MAGIC + zlib.compress(json.dumps(asdict(history)).encode("ascii"), 6)
         if len(data) <= _MOST_BYTES or not history.versions:
@@ -100,14 +100,14 @@ def encode(history: History) -> bytes:
 
 
 def decode(data: bytes) -> History:
-    """The history that was made into these bytes. Raises BadEntry, and nothing else."""
+    """Decode a history. Raises only BadEntry."""
     try:
         if not data.startswith(_MAGIC):
             raise BadEntry("not a history of this version")
         decoder = zlib.decompressobj()
         unpacked = decoder.decompress(data[len(_MAGIC) :], _MOST_UNPACKED_BYTES)
         if not decoder.eof:
-            raise BadEntry("not a whole history, or too large a one")
+            raise BadEntry("an incomplete or too large history")
         return strict_json.read(History, unpacked)
     except (zlib.error, ValueError) as error:
         raise BadEntry(str(error)) from error

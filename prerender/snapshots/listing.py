@@ -1,7 +1,7 @@
-"""Lists of what is kept: one row for each snapshot, searched and sorted in pieces. Pure.
+"""The dashboard's list of snapshots: a row per snapshot, filtered and sorted in pieces. Pure.
 
-A row holds what a list shows, so that no list reads snapshots. The stores keep rows beside the
-snapshots (``dump``), and hand them out a thousand at a time; none of them is asked to search.
+A row has the fields of the list, so that lists do not read snapshots. Stores keep rows next to the
+snapshots (``dump``), and return them in pieces of a thousand; they do not search.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from prerender.snapshots.purges import Purges
 from prerender.snapshots.snapshot import HTML
 from prerender.snapshots.variants import DEVICES, Device
 
-# How many rows are looked at before others get their turn: about a millisecond's worth.
+# Rows to process before other tasks get a turn: about a millisecond.
 PIECE = 500
 
 Sort = Literal["path", "status", "age", "size", "seconds"]
@@ -28,12 +28,12 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Row(NamedTuple):
-    """A kept snapshot in a list: of a page, for a ``device`` and a ``language``, in a ``form``.
+    """A stored snapshot in a list: of a path, for a ``device`` and a ``language``, in a ``form``.
 
-    ``stored``, ``expires`` and ``until`` in Unix seconds: when it was rendered, until when it is fresh
-    and until when it is kept. ``size``: of its HTML, in bytes. ``seconds``: of real time until the page
-    had settled. ``problems``: how many requests of the page failed or got no answer, and errors of its
-    scripts. The rest is what purges go by.
+    Unix seconds: ``stored`` when it was rendered, ``expires`` until when it is fresh, ``until`` when
+    it is deleted. ``size``: bytes of its HTML. ``seconds``: real time until the page settled.
+    ``problems``: the number of requests that failed or got no response, and of script errors. Other
+    fields are for purges.
     """
 
     key: str
@@ -81,15 +81,15 @@ class Row(NamedTuple):
         )
 
     def dump(self) -> bytes:
-        """How it stands in the stores: a line of JSON."""
+        """The stored form: a line of JSON."""
         return json.dumps(self, separators=(",", ":")).encode("ascii")
 
     def state(self, now: float) -> State:
-        """What is to be thought of it."""
+        """Whether it is fresh or stale."""
         return "fresh" if now < self.expires else "stale"
 
 
-# Those of a row that JSON gives.
+# The types of a row in JSON.
 _TYPES = tuple(
     {list[str]: list, Device: str, Form: str}.get(kind, kind)
     for kind in get_type_hints(Row).values()
@@ -98,7 +98,7 @@ _TAGS, _DEVICE, _FORM = map(Row._fields.index, ("tags", "device", "form"))
 
 
 def parse(lines: Sequence[bytes]) -> list[Row]:
-    """The rows whose dumps these are. What is no row of this version is left out."""
+    """Parse dumped rows. Rows of other versions are skipped."""
     try:
         found = strict_json.loads(b"[" + b",".join(lines) + b"]")
     except (ValueError, RecursionError):
@@ -116,7 +116,7 @@ def _alone(line: bytes) -> list[Any]:
 
 
 def _is_row(row: Any) -> bool:
-    """By the types of its values: building them by strict_json would double the time of a list."""
+    """Check the types of a row. strict_json would double the time of a list."""
     return (
         type(row) is list
         and tuple(map(type, row)) == _TYPES
@@ -128,11 +128,10 @@ def _is_row(row: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What somebody wants to see: at most ``limit`` rows that come ``after`` a place in their order.
+    """A query for at most ``limit`` rows ``after`` a cursor.
 
-    ``search``: a part of the page or of the title, in any case. ``status``: 404, or 4 for all that
-    begin with it. ``least_age`` and ``most_age`` in seconds. ``after``: ``Found.next`` of the page
-    before.
+    ``search``: part of the path or title, case-insensitive. ``status``: 404, or 4 for 4xx.
+    ``least_age`` and ``most_age`` in seconds. ``after``: ``Found.next`` of the previous page.
     """
 
     search: str = ""
@@ -148,8 +147,7 @@ class Query:
 
 @dataclass(slots=True)
 class Found:
-    """The rows of one page of a list, how many there are in all and of what
-    size, and where the next page begins."""
+    """A page of rows, the total count and size of all matches, and the cursor of the next page."""
 
     rows: list[Row] = field(default_factory=list)
     count: int = 0
@@ -158,9 +156,9 @@ class Found:
 
 
 class Selection:
-    """Rows are put in, a piece at a time; what the query wants comes out.
+    """Filters and sorts rows that are added in pieces.
 
-    Raises ValueError when ``after`` is no place of the query's order.
+    Raises ValueError if ``after`` does not fit the order of the query.
     """
 
     def __init__(self, query: Query, purges: Purges, now: float) -> None:
@@ -170,23 +168,23 @@ class Selection:
         self._purges = purges
         self._now = now
         self._search = query.search.casefold()
-        # As it stands in a line. What has other forms there is looked for when the line is read.
+        # The form in dumped lines, for a fast filter. Other texts are searched after parsing.
         plain = self._search.isascii() and self._search.isprintable()
         self._needle = json.dumps(self._search)[1:-1].encode() if plain else b""
         self._best: list[tuple[tuple[float | str, str], Row]] = []
         self._found = Found()
-        # Redis may hand out a row twice.
+        # Redis may return a row twice.
         self._seen: set[str] = set()
 
     def add_lines(self, lines: list[bytes]) -> None:
-        """Look at some more, which are dumps."""
+        """Add dumped rows."""
         if needle := self._needle:
             lines = [line for line in lines if needle in line.lower()]
         if lines:
             self.add(parse(lines))
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Look at some more."""
+        """Add rows."""
         query, after = self._query, self._query.after
         candidates = self._best
         for row in rows:
@@ -197,19 +195,19 @@ class Selection:
             place = (self._value(shown), shown.key)
             if after is None or (place < after if query.descending else place > after):
                 candidates.append((place, shown))
-        # One more than is shown: it tells whether there is another page.
+        # One more than the limit shows whether there is another page.
         pick = heapq.nlargest if query.descending else heapq.nsmallest
         self._best = pick(query.limit + 1, candidates, key=lambda candidate: candidate[0])
 
     def found(self) -> Found:
-        """What was found in all that was put in."""
+        """The result for all added rows."""
         found, limit = self._found, self._query.limit
         found.rows = [row for _, row in self._best[:limit]]
         found.next = self._best[limit - 1][0] if len(self._best) > limit else None
         return found
 
     def _matching(self, row: Row) -> Row | None:
-        """The row as it is after all purges, if it is wanted."""
+        """The row after all purges, if it matches the query."""
         query = self._query
         if row.until <= self._now or row.key in self._seen:
             return None
@@ -220,7 +218,7 @@ class Selection:
             return None
         if query.status and query.status not in (row.status, row.status // 100):
             return None
-        # The clock of another machine may be ahead.
+        # Clocks of other machines may be ahead.
         age = max(0.0, self._now - row.stored)
         if not query.least_age <= age <= query.most_age:
             return None
@@ -247,4 +245,4 @@ class Selection:
             case "seconds":
                 return row.seconds
             case "age":
-                return -row.stored  # the youngest first
+                return -row.stored  # newest first

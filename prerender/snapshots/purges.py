@@ -1,8 +1,8 @@
-"""What has been purged: records that entries are compared with when they are read. Pure.
+"""Purges: records that are compared with entries when these are read. Pure.
 
-Nothing is searched and deleted when something is purged: a purge is a record with a number, and every
-entry knows the number of the last purge that it is newer than. So purging everything costs as much as
-purging one page, whatever the store holds, and a render that was under way is purged too.
+Purging deletes nothing: a purge is a record with a number, and every entry has the number of the last
+purge before its render. So purging everything costs as much as purging one page, and renders in
+progress are purged, too.
 """
 
 import re
@@ -14,23 +14,23 @@ from prerender.urls.patterns import matches
 
 Kind = Literal["url", "prefix", "pattern", "tag", "all", "asset_fingerprint"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# More are merged into purges of everything, the oldest first.
+# Beyond this, the oldest are merged into a purge of everything.
 MOST_RECORDS = 2000
 
 MOST_TAGS = 256
 
 _TAG = re.compile(r"[!-+\--~]{1,128}", re.ASCII)
-# Clocks differ, but not by days: a number of the far future would purge for ever.
+# Clocks do not differ by days: a number in the far future would purge forever.
 _MOST_AHEAD = 86400 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """What shall not be shown any more.
+    """A purge.
 
     ``value`` is a path, a prefix or a pattern of paths, a tag or an asset fingerprint
     (asset_fingerprint.py), according to ``kind``.
-    ``soft``: it counts as stale and may be shown until it has been rendered again.
+    ``soft``: matching entries become stale instead of being removed.
     """
 
     kind: Kind
@@ -41,13 +41,13 @@ class Purge:
         return f"{self.kind} {self.value}{' (soft)' if self.soft else ''}"
 
     def dump(self) -> bytes:
-        """How it stands in the stores."""
+        """The stored form."""
         hardness = "soft" if self.soft else "hard"
         return f"{self.kind}:{hardness}:{self.value}".encode("utf-8", "surrogateescape")
 
     @classmethod
     def parse(cls, data: bytes) -> "Purge | None":
-        """The purge whose dump() is ``data``; None if it is none of this version."""
+        """Parse a dump; None if it is of another version."""
         text = data.decode("utf-8", "surrogateescape")
         kind, hardness, value = (*text.split(":", 2), "", "")[:3]
         for known in KINDS:
@@ -58,14 +58,14 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What has become of an entry: gone (hard), or stale since (soft) some Unix seconds."""
+    """The effect of purges on an entry: removed, or (soft) stale since some Unix seconds."""
 
     soft: bool
     since: float
 
 
 class Purges:
-    """All purges that are remembered, each with its number: microseconds of Unix time, growing."""
+    """All known purges with their numbers: increasing, Unix time in microseconds."""
 
     def __init__(self, records: Mapping[Purge, int] | None = None) -> None:
         self.records = dict(records or {})
@@ -74,9 +74,9 @@ class Purges:
 
     @classmethod
     def parse(cls, records: Iterable[tuple[bytes, int]], now: float) -> "Purges":
-        """The purges of a store: dumps and numbers. What cannot be a purge of this version is left out.
+        """Parse the purges of a store: dumps and numbers. Purges of other versions are skipped.
 
-        ``now`` in Unix seconds: by about the clock that the numbers are of.
+        ``now``: Unix seconds, by about the same clock as the numbers.
         """
         latest = now * 1_000_000 + _MOST_AHEAD
         parsed = [(Purge.parse(data), number) for data, number in records if 0 < number <= latest]
@@ -86,12 +86,12 @@ class Purges:
         return len(self.records)
 
     def with_(self, purge: Purge, now: float) -> "Purges":
-        """These and one more, that takes place at ``now`` (Unix seconds)."""
+        """Add a purge at ``now`` (Unix seconds)."""
         number = max(int(now * 1_000_000), self.generation + 1)
         return Purges(self.records | {purge: number}).merged()
 
     def merged(self) -> "Purges":
-        """The same or a little more, in at most MOST_RECORDS records."""
+        """Equivalent or wider purges in at most MOST_RECORDS records."""
         if len(self.records) <= MOST_RECORDS:
             return self
         by_age = sorted(self.records, key=lambda purge: self.records[purge])
@@ -105,7 +105,7 @@ class Purges:
     def verdict(
         self, path: str, tags: Iterable[str], asset_fingerprint: str, generation: int
     ) -> Verdict | None:
-        """What becomes of an entry; None if it is newer than all purges that mean it."""
+        """The effect on an entry; None if no purge applies to it."""
         numbers = {True: 0, False: 0}
         for soft in numbers:
             named = [
@@ -133,11 +133,11 @@ def _means(purge: Purge, path: str) -> bool:
 
 
 def is_tag(text: str) -> bool:
-    """Whether a text can be a tag."""
+    """Whether a string is a valid tag."""
     return _TAG.fullmatch(text) is not None
 
 
 def tags_of(lists: Iterable[str]) -> tuple[str, ...]:
-    """The tags in lists that are separated by commas or spaces, each once; what is none is left out."""
+    """The distinct tags in comma- or space-separated lists. Invalid tags are skipped."""
     found = dict.fromkeys(word for text in lists for word in re.split(r"[,\s]+", text))
     return tuple(word for word in found if is_tag(word))[:MOST_TAGS]

@@ -1,6 +1,6 @@
-"""What stands in the HTML of a page for those who do not look at it: cards of the dashboard. Pure.
+"""Reads the metadata of a page from its HTML. Pure.
 
-Pages are hostile here: whatever stands in them, reading ends, and what is handed out is bounded.
+Pages are untrusted: reading always ends, and all results are bounded.
 """
 
 import json
@@ -20,7 +20,7 @@ _MOST_HEADINGS = 50
 
 @dataclass(frozen=True, slots=True)
 class StructuredData:
-    """A block of JSON-LD: the types it names, and its text, in good order if it is ``valid``."""
+    """A block of JSON-LD: its types, and its text, formatted if it is ``valid``."""
 
     types: tuple[str, ...]
     valid: bool
@@ -29,7 +29,7 @@ class StructuredData:
 
 @dataclass(frozen=True, slots=True)
 class LinkPreview:
-    """What social networks show of a link: Open Graph, then Twitter's names, then the page's own."""
+    """A link preview: from Open Graph, Twitter cards, or title and description."""
 
     title: str
     description: str
@@ -39,7 +39,7 @@ class LinkPreview:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a page says of itself. URLs are as they stand, but for those of ``preview``."""
+    """The metadata of a page. URLs are unresolved, except in ``preview``."""
 
     title: str
     description: str
@@ -107,7 +107,7 @@ def read(body: bytes, url: str) -> Reading:
 def parse(body: bytes, charset: str | None = "utf-8") -> Any:
     """The root element of an HTML document; None if there is none.
 
-    ``charset`` None: that which the document names, or ISO 8859-1.
+    ``charset`` None: that of the document, or ISO 8859-1.
     """
     try:
         parser = lxml_html.HTMLParser(encoding=charset, huge_tree=True)
@@ -120,7 +120,7 @@ def parse(body: bytes, charset: str | None = "utf-8") -> Any:
 
 
 def _metas(root: Any) -> list[tuple[str, str]]:
-    """Names (or properties), in lower case, and contents."""
+    """Lower-case names (or properties) and contents of meta tags."""
     found = []
     for meta in root.xpath("//meta[@content][@name or @property]"):
         name = (meta.get("property") or meta.get("name") or "").strip().lower()

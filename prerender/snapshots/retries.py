@@ -1,7 +1,6 @@
-"""Pages without a usable snapshot, rendered again in the background until there is one.
+"""Renders pages without a usable snapshot again in the background, with exponential backoff.
 
-The first retry comes after a few seconds, each next one after twice as long. After some retries a page
-is given up until the next crawler asks for it.
+After some retries a page is given up until the next request for it.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from prerender.snapshots.snapshot import Target
 
 FIRST_SECONDS = 5.0
 RETRIES = 7
-# A site whose interface is down has as many incomplete pages as crawlers ask for.
+# If an API of the site is down, every requested page is incomplete.
 MOST_PAGES = 1000
 
 
@@ -24,7 +23,7 @@ class _Retry:
 
 
 class Retries:
-    """Calls ``render`` for pages that need it. It returns False when it cannot take one now."""
+    """Calls ``render`` for pages to retry. It returns False if it cannot take one now."""
 
     def __init__(self, render: Callable[[Target], bool]) -> None:
         self._render = render
@@ -34,7 +33,7 @@ class Retries:
         return len(self._pages)
 
     def failed(self, target: Target) -> None:
-        """Note that a page has no usable snapshot."""
+        """Schedule a retry of a page without a usable snapshot."""
         retry = self._pages.get(target.key)
         if retry is None:
             if len(self._pages) >= MOST_PAGES:

@@ -1,6 +1,6 @@
-"""Frozen values from JSON of unknown origin: every field of the declared type, or ValueError. Pure.
+"""Builds frozen values from untrusted JSON: every field has the declared type, or ValueError. Pure.
 
-Not pydantic: it takes no string with a lone surrogate, and those stand for octets that are not UTF-8.
+Not pydantic: it rejects strings with lone surrogates, which represent octets that are not UTF-8.
 """
 
 import json
@@ -15,10 +15,10 @@ Build = Callable[[Any], Any]
 
 
 def read(kind: type[T], text: bytes | str) -> T:
-    """The value of type ``kind`` that JSON stands for. Raises ValueError, and nothing else.
+    """Parse JSON to a value of type ``kind``. Raises only ValueError.
 
-    Dataclasses are objects with exactly their fields, named tuples and tuples are arrays, numbers are
-    finite. A ``float`` may be written as an integer.
+    Dataclasses are objects with exactly their fields, named tuples and tuples are arrays, and numbers
+    are finite. A ``float`` may be an integer.
     """
     try:
         return cast("T", builder(cast("Any", kind))(loads(text)))
@@ -27,13 +27,13 @@ def read(kind: type[T], text: bytes | str) -> T:
 
 
 def loads(text: bytes | str) -> Any:
-    """JSON as RFC 8259 has it, without Python's NaN and Infinity. Raises ValueError, RecursionError."""
+    """Parse JSON according to RFC 8259, without NaN and Infinity. Raises ValueError, RecursionError."""
     return json.loads(text, parse_constant=_no_number)
 
 
 @lru_cache(maxsize=256)
 def builder(kind: Any) -> Build:
-    """What makes a value of type ``kind`` out of what JSON gave. It raises ValueError."""
+    """A function that builds a value of type ``kind`` from parsed JSON. It raises ValueError."""
     origin = get_origin(kind)
     if origin is tuple:
         return _tuple_of(get_args(kind))
@@ -52,7 +52,7 @@ def builder(kind: Any) -> Build:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _wrong(value: Any, wanted: str) -> NoReturn:

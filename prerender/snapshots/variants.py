@@ -1,6 +1,6 @@
-"""Variants of a page: which one a client gets, out of those that the site's owner declares. Pure.
+"""Variants of a page: selects one of the declared variants for a client. Pure.
 
-Only values from short, known lists come out of here, so nothing that a client sends can reach a key.
+Only declared values are returned, so clients cannot influence cache keys otherwise.
 """
 
 import re
@@ -14,36 +14,36 @@ from prerender.http.negotiation import preferences
 Device = Literal["desktop", "mobile"]
 DEVICES: tuple[Device, ...] = get_args(Device)
 
-# What phones have in their User-Agent and tablets have not (MDN, "Browser detection using the user
-# agent string"); Googlebot's phone has it too.
+# In the User-Agent of phones, but not of tablets (MDN, "Browser detection using the user agent
+# string"); also of Googlebot for phones.
 _MOBILE = re.compile("Mobi", re.IGNORECASE)
-# Nobody sends more in earnest, and it must not fill the memory.
+# Longer headers are truncated, to bound the cache.
 _LONGEST = 1024
 _REMEMBERED = 1024
 
 
 class FieldLines(Protocol):
-    """Header fields, of which those of one name can be had as one value."""
+    """Headers with combined values."""
 
     def get(self, name: str, /) -> str:
-        """The values of all lines of a field, '' if there is none."""
+        """The combined values of a header; '' if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """For whom a page is rendered: a kind of device, and a language tag or '' for the browser's own."""
+    """A kind of device, and a language tag or '' for the browser's default."""
 
     device: Device = "desktop"
     language: str = ""
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The language and the wider ones that it belongs to (RFC 4647 section 3.4)."""
+        """The language and its less specific tags (RFC 4647 section 3.4)."""
         return _widening(self.language) if self.language else ()
 
     @property
     def accept_language(self) -> str:
-        """The Accept-Language field of somebody who prefers the language; '' without one."""
+        """The Accept-Language header for the language; '' without one."""
         weighed = (
             f"{tag};q={1 - number / 10:.1f}" if number else tag
             for number, tag in enumerate(self.languages)
@@ -58,9 +58,9 @@ ORDINARY = Variant()
 
 
 class Vary:
-    """What the snapshots of a page differ by: kinds of devices, or some ``languages``, or both.
+    """Selects variants by device, by ``languages``, or both.
 
-    Who wants none of the languages gets the first one. ``fields``: those of a request that decide.
+    The first language is the default. ``fields``: the request headers that select the variant.
     """
 
     def __init__(self, *, device: bool = False, languages: Sequence[str] = ()) -> None:
@@ -73,7 +73,7 @@ class Vary:
         self._language: Callable[[str], str] = lru_cache(maxsize=_REMEMBERED)(self._negotiated)
 
     def variant_of(self, headers: FieldLines) -> Variant:
-        """The variant for the client that sent a request."""
+        """The variant for a request."""
         device: Device = "desktop"
         language = ""
         if self._by_device:
@@ -83,9 +83,9 @@ class Vary:
         return Variant(device, language)
 
     def _negotiated(self, value: str) -> str:
-        """The declared language that a client likes best (RFC 9110 section 12.5.4)."""
+        """The declared language that a client prefers (RFC 9110 section 12.5.4)."""
         for wanted in preferences(value):
-            # "de-CH" is content with "de", and "de" with "de-CH".
+            # "de-CH" matches "de", and "de" matches "de-CH".
             for tag in _widening(wanted):
                 if tag in self._languages:
                     return self._languages[tag]

@@ -266,7 +266,7 @@ async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path
     listed = f"{site.url}/#!/a".encode()
     ended = await run("export", "-", "--to", str(tmp_path), stdin=listed)
     assert (ended.status, ended.out) == (1, b"")
-    assert ended.err == f"prerender: {tmp_path}: is neither empty nor an export of before\n"
+    assert ended.err == f"prerender: {tmp_path}: is neither empty nor a previous export\n"
     assert os.listdir(tmp_path) == ["letter.txt"]
 
 
@@ -278,9 +278,9 @@ async def test_a_folder_of_other_things_is_left_alone(site: Site, tmp_path: Path
         ({"status": 500}, "status 500"),
         ({"path": "a"}, "'a' is not a path"),
         ({"headers": [["Set-Cookie", "a=b"]]}, "headers that are not allowed in a snapshot"),
-        ({"file": "../../etc/passwd"}, "is no file of an export"),
+        ({"file": "../../etc/passwd"}, "is not a file name of an export"),
         ({"tags": ["two words"]}, "its tags are invalid"),
-        ({"etag": '"x"'}, "is no entity-tag"),
+        ({"etag": '"x"'}, "is not the ETag"),
         ({"made": "now"}, "could not convert"),
         ({"headers": "none"}, "not"),
     ],
@@ -325,7 +325,7 @@ async def test_an_import_of_what_is_no_export(tmp_path: Path) -> None:
     assert ended.err == f"prerender: {tmp_path}/index.json: No such file or directory\n"
     (tmp_path / "index.json").write_text("{}")
     ended = await run("import", str(tmp_path), environ=environ)
-    assert ended.err.startswith(f"prerender: {tmp_path}/index.json: is no index of an export")
+    assert ended.err.startswith(f"prerender: {tmp_path}/index.json: not the index of an export")
     (tmp_path / "index.json").write_text('{"format": 1, "site": "http://a.example", "pages": []}')
     ended = await run("import", str(tmp_path), environ=environ)
     assert "this export is of http://a.example" in ended.err
