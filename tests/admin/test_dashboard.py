@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 SITE = "https://shop.example"
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+# What stands for a number in a chart or its legend, and has the colour of nothing.
+UNCOLOURED = """[...document.querySelectorAll(".swatch, svg .bar")].filter((one) => {
+  const { fill, backgroundColor } = getComputedStyle(one);
+  const shown = one.closest("svg") ? fill : backgroundColor;
+  return ["rgb(0, 0, 0)", "rgba(0, 0, 0, 0)"].includes(shown);
+}).map((one) => one.getAttribute("class"))"""
 AXE = (files("axe_core_python") / "axe.min.js").read_text("utf-8")
 # Of axe-core: what keeps people out. Lesser impacts are "minor" and "moderate".
 _GRAVE = ("serious", "critical")
@@ -347,10 +353,11 @@ async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab) -> None:
         await look(tab, proxy, place)
         await tab.sees(shown, "main")
         await tab.run(AXE)
-        for width, dark in ((1280, False), (1280, True), (390, False), (390, True)):
+        for width, dark in ((1440, False), (1440, True), (390, False), (390, True)):
             await tab.shape(width, 844, dark=dark)
             sticking_out = "document.documentElement.scrollWidth > innerWidth"
             assert not await tab.run(sticking_out), (place, width)
+            assert await tab.run(UNCOLOURED) == [], (place, width, dark)
             found: dict[str, Any] = await tab.run("axe.run({ resultTypes: ['violations'] })")
             grave = {
                 one["id"]: [node["html"][:150] for node in one["nodes"]]
