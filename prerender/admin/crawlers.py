@@ -52,8 +52,7 @@ class Tally:
         self.requests += 1
         self.unverified += record.reason == _UNVERIFIED
         self.got[_got(record)] += 1
-        seconds = max(record.seconds, _SHORTEST_SECONDS)
-        self.durations[round(math.log(seconds) / _LOG_BASE)] += 1
+        self.durations[round(math.log(record.seconds or _SHORTEST_SECONDS) / _LOG_BASE)] += 1
         target = record.snapshot_target
         page = (record.target[:300], "") if target is None else (target.url, target.key)
         self._count_page(page, 1)
@@ -135,10 +134,9 @@ class Crawlers:
             return
         name = self._name(record.user_agent[:1000]) if record.crawler else OTHERS
         tallies = self._current()
-        tally = tallies.get(name)
-        if tally is None:
-            tally = tallies[name] = Tally()
-        tally.count(record)
+        if name not in tallies:
+            tallies[name] = Tally()
+        tallies[name].count(record)
 
     def last_hour(self) -> dict[str, Tally]:
         """Tallies of the last hour by name."""

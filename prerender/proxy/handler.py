@@ -40,6 +40,7 @@ from prerender.telemetry.records import Channel, RequestContext, RequestRecord
 
 _REMEMBERED_TARGETS = 1024
 _REMEMBERED_CLIENTS = 1024
+_REMEMBERED_HOSTS = 16
 _LONGEST_REMEMBERED = 1024
 
 BeginSpan = Callable[[TraceContext | None], TraceContext]
@@ -94,7 +95,9 @@ class Handler:
         self._hosts = hosts
         self._notices = notices
         self._verify = verify
+        self._looks_twice = verify is not None or opt_out is not None
         self._begin_span = begin_span
+        self._compare = lru_cache(maxsize=_REMEMBERED_HOSTS)(self._compare_host)
         # The same applies to User-Agents.
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
 
@@ -112,7 +115,9 @@ class Handler:
         if trace is not None:
             CURRENT.set(trace)
         try:
-            await self._answer(request, context)
+            if self._looks_twice and isinstance(decision, Render):
+                decision = context.decision = await self._second_look(request, decision)
+            await self._answering(request, decision, context)
         except (BadMessage, CutShort, CancelledError) as error:
             context.error = error
             raise
@@ -194,17 +199,15 @@ class Handler:
             return FOREIGN_HOST
         return decision
 
-    async def _answer(self, request: Request, context: RequestContext) -> None:
-        decision = context.decision
-        if isinstance(decision, Render) and (self._verify or self._opt_out):
-            decision = context.decision = await self._second_look(request, decision)
+    def _answering(
+        self, request: Request, decision: Decision, context: RequestContext
+    ) -> Awaitable[None]:
         match decision:
             case Render():
-                await self._snapshot(request, decision, context)
+                return self._snapshot(request, decision, context)
             case Refuse(error):
                 raise error
-            case _:
-                await self._forwarder.forward(request)
+        return self._forwarder.forward(request)
 
     async def _second_look(self, request: Request, decision: Render) -> Decision:
         """Apply the slow checks: robots.txt for ugly URLs, DNS for crawlers by User-Agent."""
@@ -223,14 +226,7 @@ class Handler:
 
     async def _snapshot(self, request: Request, decision: Render, context: RequestContext) -> None:
         target = context.target = self._target_of(request, decision)
-        if self._hosts.are_guessed and request.host != self._hosts.guess:
-            self._notices.warn(
-                "host_differs",
-                client_host=request.host,
-                consequence=f"clients request {request.host}, but snapshots have URLs of "
-                f"{self._hosts.guess}, the origin",
-                remedy="set [site] url (PRERENDER_SITE_URL) to the public URL of the site",
-            )
+        self._compare(request.host)
         try:
             snapshots = self._markdown if decision.markdown else self._snapshots
             result = snapshots.fresh(target) or await snapshots.snapshot(target)
@@ -243,6 +239,17 @@ class Handler:
         else:
             vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
             await request.answer(snapshot_response(request, result, vary))
+
+    def _compare_host(self, host: str) -> None:
+        """Warn the owner if the site's URL is only guessed, and clients use another one."""
+        if self._hosts.are_guessed and host != self._hosts.guess:
+            self._notices.warn(
+                "host_differs",
+                client_host=host,
+                consequence=f"clients request {host}, but snapshots have URLs of "
+                f"{self._hosts.guess}, the origin",
+                remedy="set [site] url (PRERENDER_SITE_URL) to the public URL of the site",
+            )
 
     async def _forward_instead(
         self, request: Request, target: Target, reason: NotRenderable, context: RequestContext
