@@ -1,4 +1,4 @@
-"""Snapshots kept for a time: which is shown, when it is made anew, and what replaces it."""
+"""The snapshot cache: which snapshot is served, when it is renewed, and what may replace it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -36,11 +36,11 @@ log = structlog.get_logger(__name__)
 
 
 class Outlook(NamedTuple):
-    """What would be done for a target at the time ``now`` (Unix seconds).
+    """What the cache would do for a target at ``now`` (Unix seconds). For /explain.
 
-    ``ttl``: how long its snapshots are fresh, in seconds, if nothing is the matter; 0: none is kept.
-    ``shown``: as what the ``entry`` of the store would be shown, None if it would not; ``renewed``:
-    whether a new one would be made meanwhile; ``rendering``: whether one is being made just now.
+    ``ttl``: the ordinary TTL in seconds; 0: not stored. ``shown``: how the ``entry`` would be served,
+    None if it would not; ``renewed``: whether a new one would be rendered meanwhile; ``rendering``:
+    whether a render is running.
     """
 
     ttl: float
@@ -52,15 +52,14 @@ class Outlook(NamedTuple):
 
 
 class CachedSnapshots:
-    """Keeps the snapshots of ``inner`` in ``store``; renders each once at a time.
+    """Caches the snapshots of ``inner`` in ``store``, with one render per target at a time.
 
-    ``patience``: how many seconds a render may take, and so how long it is waited for if somebody else
-    makes it. ``refreshes``: how many stale ones are renewed at once. ``popular``: targets in the order
-    in which they are renewed after a deploy. An entry stays in the store past its time, because what
-    comes next is compared with it: the same content keeps its validators.
-    ``kept`` is told of each new snapshot that was stored: its target, and the entity-tags of the one
-    before ('' if there was none) and of itself. ``serve_incomplete``: a page whose own data is missing
-    is shown where there is no good snapshot, but never stored; without it that is an error.
+    ``patience``: maximum wait for the render of another replica, in seconds. ``refreshes``: maximum
+    concurrent renders of stale snapshots. ``popular``: targets in the order in which to renew them
+    after a deploy. ``kept``: called for each stored snapshot with its target and the ETags of the previous
+    snapshot ('' if there was none) and of the new one. ``serve_incomplete``: serve a page whose own
+    data is missing if there is no good snapshot (it is never stored); otherwise that is an error.
+    Expired entries stay in the store, to compare new content with: equal content keeps its validators.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class CachedSnapshots:
         self._retries = Retries(self._refresh_soon)
 
     def fresh(self, target: Target) -> SnapshotResult | None:
-        """The kept snapshot if it is fresh. Costs microseconds: most requests end here."""
+        """The stored snapshot if it is in memory and fresh. Takes microseconds: the common case."""
         now = self._clock()
         entry = self._store.peek(target.key, now)
         if entry is None or entry.expires <= now:
@@ -103,7 +102,7 @@ class CachedSnapshots:
         )
 
     async def snapshot(self, target: Target) -> SnapshotResult:
-        """A kept snapshot or a new one. Raises RenderError, OriginError or NotRenderable."""
+        """A stored or new snapshot. Raises RenderError, OriginError or NotRenderable."""
         if result := self.fresh(target):
             return result
         if not self._freshness.ordinary(target.path):
@@ -121,7 +120,7 @@ class CachedSnapshots:
         )
 
     async def renew(self, target: Target) -> SnapshotResult:
-        """A new snapshot, whatever is kept; it is judged and kept like all others.
+        """Render a new snapshot, even if a fresh one is stored. It is judged and stored as usual.
 
         Raises RenderError, OriginError or NotRenderable.
         """
@@ -150,7 +149,7 @@ class CachedSnapshots:
             return await self._render(target, lease)
 
     async def outlook(self, target: Target) -> Outlook:
-        """What would be done for a target now. Nothing is."""
+        """What the cache would do for a target now, without doing it."""
         ttl = self._freshness.ordinary(target.path)
         entry = await self._store.get(target.key) if ttl else None
         now = self._clock()
@@ -160,11 +159,11 @@ class CachedSnapshots:
 
     @property
     def refreshing(self) -> int:
-        """How many stale snapshots are being renewed."""
+        """The number of stale snapshots that are being renewed."""
         return self._refreshing
 
     async def close(self) -> None:
-        """Stop the renders that are under way."""
+        """Cancel running renders."""
         self._retries.close()
         if self._renewal is not None:
             self._renewal.cancel()
@@ -172,7 +171,7 @@ class CachedSnapshots:
         await self._renders.close()
 
     def _shown(self, entry: Entry, now: float) -> Shown | None:
-        """As what an entry is shown without waiting for a new one; None if it is not."""
+        """How an entry is served without waiting for a render; None if it is not."""
         if now < entry.expires:
             return "fresh"
         if now < entry.expires + self._freshness.stale:
@@ -182,7 +181,7 @@ class CachedSnapshots:
         return None
 
     def _is_renewed(self, entry: Entry, shown: Shown | None, now: float) -> bool:
-        """Whether a new one is made while an entry is shown."""
+        """Whether a stale entry is renewed in the background."""
         return shown == "stale" and now >= entry.retry
 
     def _hit(self, entry: Entry, now: float, detail: str = "") -> SnapshotResult:
@@ -198,10 +197,10 @@ class CachedSnapshots:
         return replace(result, how="coalesced") if joined and result.how == "miss" else result
 
     def _refresh_soon(self, target: Target) -> bool:
-        """Render in the background, if not too many are at it already; returns False then.
+        """Render in the background. Returns False if too many background renders are running.
 
-        Whoever is turned away comes again with the next request, so what is asked for most often is
-        renewed first, and new pages find room in the browser.
+        Skipped targets are tried again with the next request, so popular pages are renewed first, and
+        new pages find room in the browser.
         """
         if self._renders.runs(target.key) or self._refreshing >= self._refreshes:
             return False
@@ -216,9 +215,9 @@ class CachedSnapshots:
             self._refreshing -= 1
 
     async def _render_if_nobody_does(self, target: Target, patience: float) -> SnapshotResult:
-        """Render, or have what another replica renders, if that takes no longer than ``patience``."""
+        """Render, or wait up to ``patience`` seconds for the render of another replica."""
         async with self._store.lease(target.key, patience) as lease:
-            # Whoever had the lease before, or was sooner in this process, may have kept something.
+            # The previous holder, or another task of this process, may have stored a snapshot.
             now = self._clock()
             left_to_others = lease.fence is None and not patience
             if lease.entry is not None and (now < lease.entry.expires or left_to_others):
@@ -230,7 +229,7 @@ class CachedSnapshots:
             result = await self._made(target)
         except NotRenderable as reason:
             if not reason.origin_failed:
-                # What was here is no page any more.
+                # It is no longer a page.
                 await self._store.delete(target.key)
                 raise
             return await self._despite(reason, target, lease)
@@ -241,7 +240,7 @@ class CachedSnapshots:
         return await self._keep(result, target, lease)
 
     async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> SnapshotResult:
-        """The old snapshot although there is no new one. Raises ``error`` if it is too old."""
+        """Serve the old snapshot after a failed render. Raises ``error`` if it is too old."""
         old = await self._store.current(target.key, lease.entry)
         if old is None or self._clock() >= old.expires + self._freshness.stale_if_error:
             raise error
@@ -249,14 +248,14 @@ class CachedSnapshots:
         return await self._stay(old, lease, "failed")
 
     async def _stay(self, old: Entry, lease: Lease, why: str) -> SnapshotResult:
-        """Keep the old snapshot, with a note on when to try again."""
+        """Keep the old snapshot, and note when to try again."""
         now = self._clock()
         old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, lease.fence or 0))
         await self._store.set(old, self._freshness.kept(self._freshness.ttl))
         return replace(self._hit(old, now), how="kept", detail=why)
 
     async def _keep(self, result: SnapshotResult, target: Target, lease: Lease) -> SnapshotResult:
-        """Put a new snapshot in the place of the old one, if it is good enough."""
+        """Store a new snapshot in place of the old one, if it is good enough."""
         snapshot = result.snapshot
         old = await self._store.current(target.key, lease.entry)
         now = self._clock()
@@ -273,11 +272,11 @@ class CachedSnapshots:
         same = old is not None and old.snapshot.etag == snapshot.etag
         if same and old is not None:
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
-        # What came out the same twice is not in doubt any more.
+        # A repeated result is not in doubt any more.
         ttl = self._freshness.lifetime(target.path, snapshot, doubt=not same)
         if not ttl:
             if old is not None and not snapshot.facts.unfinished:
-                # It may not be kept any more, or it is gone.
+                # It may no longer be stored, or it is gone.
                 await self._store.delete(target.key)
             return replace(result, snapshot=snapshot)
         snapshot = await self._with_codings(snapshot, old)
@@ -298,13 +297,13 @@ class CachedSnapshots:
         return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
-        """The snapshot with its codings: the old one's, or made in another thread."""
+        """Compress the snapshot in another thread, or reuse the codings of the old one."""
         if old is not None and old.snapshot.body == snapshot.body:
             return replace(snapshot, encoded=old.snapshot.encoded)
         return replace(snapshot, encoded=await asyncio.to_thread(encoded, snapshot.body))
 
     def _refused(self, old: Entry, new: Snapshot, now: float) -> str:
-        """Why a new snapshot must not replace an old one, or ''."""
+        """Why a new snapshot must not replace the old one, or ''."""
         if now >= old.expires + self._freshness.stale_if_error:
             return ""
         worse = worse_than(old.snapshot, new)
@@ -312,7 +311,7 @@ class CachedSnapshots:
         return worse if always or old.refusals < MOST_REFUSALS else ""
 
     async def _watch_for_deploys(self, old: Entry | None, new: Snapshot) -> None:
-        """Take all snapshots of the last deploy for stale when a page is seen to be of another one."""
+        """Mark all snapshots of the last deploy stale when a page has new assets."""
         before = old.snapshot.asset_fingerprint if old is not None else ""
         if (
             not self._freshness.deploys
@@ -323,7 +322,7 @@ class CachedSnapshots:
             return
         under_way = self._renewal is not None and not self._renewal.done()
         if under_way and self._renewed_fingerprint == before:
-            return  # this is part of it
+            return  # part of the running renewal
         log.info("deploy_detected", asset_fingerprint=before)
         await self._store.purges.purge(Purge("asset_fingerprint", before, soft=True))
         if self._renewal is not None:
@@ -332,7 +331,7 @@ class CachedSnapshots:
         self._renewal = asyncio.create_task(self._renew_all(before), name=f"renewal of {before}")
 
     async def _renew_all(self, asset_fingerprint: str) -> None:
-        """One after the other, so that crawlers find room in the browser."""
+        """Renew one after the other, so that crawlers find room in the browser."""
         for target in self._popular():
             entry = await self._store.get(target.key)
             if (

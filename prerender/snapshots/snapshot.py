@@ -1,4 +1,4 @@
-"""The values that pass between the layers. Frozen: what is stored cannot be changed by a reader."""
+"""Values that pass between the layers: targets, snapshots and results. Frozen, so they are shared."""
 
 import re
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ from prerender.urls.tracking import NO_TRACKING, Tracking
 
 Header = tuple[str, str]
 HTML = "text/html; charset=utf-8"
-# What a render amounts to (rendering/verdict.py).
+# Verdicts of renders (rendering/verdict.py).
 RenderVerdict = Literal["complete", "moved", "cut-off", Unusable]
-# Not to be stored, and not to replace a good one.
+# Verdicts of snapshots that must not be stored or replace a good one.
 UNUSABLE: tuple[Unusable, ...] = get_args(Unusable)
 Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswered", "aborted"]
 
@@ -32,11 +32,11 @@ _TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The page to render: its path and query as the crawler sent them, and its fragment.
+    """What to render. ``request_target``: path and query of its document, as the crawler sent them.
 
-    ``url`` is the public URL that the browser opens, ``path`` the part of it after the host. ``key``
-    names the target in every store: two targets have the same key only if they are the same ``variant``
-    of the same page.
+    ``url``: the public URL that the browser opens; ``path``: the part of it after the host, with the
+    ``#!`` state. ``key``: the cache key; two targets have the same key only if they are the same
+    ``variant`` of the same page.
     """
 
     request_target: str
@@ -53,23 +53,23 @@ class Target:
         tracking: Tracking = NO_TRACKING,
         variant: Variant = ORDINARY,
     ) -> "Target":
-        """The target of a pretty URL, less ``tracking``, on the site with the public URL ``public``."""
+        """The target of a pretty URL without ``tracking`` parameters, on the site at ``public``."""
         pretty = replace(pretty, path=tracking.without(pretty.path))
         path = str(pretty)
         url = f"{public.origin()}{path}"
-        # No URL has a space.
+        # URLs have no spaces.
         name = url if variant == ORDINARY else f"{url} {variant}"
         key = _digest(name.encode("utf-8", "surrogateescape"))
         return cls(pretty.path, url, path, key, variant)
 
 
 class Fetch(NamedTuple):
-    """One request of a page while it was rendered: a line of the waterfall.
+    """A request of a page during its render: a line of the waterfall.
 
-    ``kind``: what it was for (Sec-Fetch-Dest, "" if that cannot be told). ``verdict``: "cached" was
-    answered without asking anybody, "stream" had no end, "unanswered" had no answer yet, "aborted": the
-    page did not wait for it. ``bytes``: of the body as it was sent. ``start`` and ``seconds``: from the
-    page's first request on, and how long it took. ``reason``: why it was blocked.
+    ``kind``: Sec-Fetch-Dest, "" if unknown. ``verdict``: "cached" came from a cache, "stream" had no
+    end, "unanswered" had no response yet, "aborted" was aborted by the page. ``bytes``: of the body as
+    transferred. ``start``: seconds after the page's first request; ``seconds``: the duration.
+    ``reason``: why it was blocked.
     """
 
     method: str
@@ -85,7 +85,7 @@ class Fetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds of the wall clock that the phases of a render took, and what the page asked for."""
+    """Seconds of real time of the phases of a render, and the requests of the page."""
 
     queue: float = 0.0
     document: float = 0.0
@@ -96,12 +96,12 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """How a render went: what the owner of the site wants to know, and what is to be thought of it.
+    """Facts about a render, and its verdict.
 
-    ``verdict``, and ``why`` in a few words; ``lasting``: what failed will not pass by itself;
-    ``soft_404``: data of the page was not found, and its status is 200 all the same.
-    Seconds of virtual and of real time until the page had settled, and the reason why it counted as
-    settled; the length of its text in characters; URLs of requests of the page.
+    ``why``: the reason of ``verdict``; ``lasting``: the failure will not pass by itself;
+    ``soft_404``: data of the page was not found, but its status is 200. ``settled``: why it counted as
+    settled, after ``virtual_seconds`` and ``real_seconds``. ``text_length``: characters. The lists of
+    requests have URLs.
     """
 
     verdict: RenderVerdict = "complete"
@@ -119,12 +119,12 @@ class Facts:
 
     @property
     def unusable(self) -> bool:
-        """Whether the page lacks what another render may bring: it is not a good snapshot."""
+        """Whether another render may be better, so this is not a good snapshot."""
         return self.verdict in UNUSABLE and not self.lasting
 
     @property
     def unfinished(self) -> bool:
-        """Whether it is unusable, or was cut off: it is not stored."""
+        """Whether it is unusable or was cut off, so it is not stored."""
         return self.unusable or self.verdict == "cut-off"
 
 
@@ -132,7 +132,7 @@ class Facts:
 class Representation:
     """A snapshot in one content coding, ready to be sent.
 
-    ``fields`` are the header lines of every answer, ``content_fields`` those of answers with ``body``.
+    ``fields``: the header lines of every response; ``content_fields``: of responses with ``body``.
     """
 
     etag: str
@@ -145,11 +145,10 @@ class Representation:
 class Snapshot:
     """What a crawler gets for a target.
 
-    ``headers`` are those of the page itself, without validators and framing. ``last_modified`` (Unix
-    seconds) is when the content last changed, which may be long before it was last rendered.
-    ``storable``: the origin allows that it is kept. ``ttl`` (seconds) and ``tags`` are what the
-    page itself asks for; ``asset_fingerprint`` identifies the scripts and styles of its document.
-    ``encoded``: the body by content coding. ``content_type`` is the field's value.
+    ``headers``: of the page, without validators and framing. ``last_modified``: Unix seconds when the
+    content last changed, which may be long before the last render. ``storable``: the origin allows
+    storing it. ``ttl`` (seconds) and ``tags``: set by the page itself; ``asset_fingerprint``: of the
+    scripts and styles of its document. ``encoded``: the body by content coding.
     """
 
     status: int
@@ -175,13 +174,13 @@ class Snapshot:
 
     @cached_property
     def title(self) -> str:
-        """The title of the page, by a look at the beginning of its HTML."""
+        """The title, from the beginning of the HTML."""
         found = _TITLE.search(self.body, 0, _HEAD_BYTES)
         text = found[1].decode("utf-8", "replace") if found else ""
         return " ".join(unescape(text).split())[:_LONGEST_TITLE]
 
     def best(self, codings: Iterable[str]) -> Representation:
-        """The representation for a client that takes ``codings``, best first, identity among them."""
+        """The best representation for a client. ``codings``: best first, including identity."""
         made = self._made
         for coding in codings:
             if coding in made:
@@ -219,7 +218,7 @@ def _field_lines(lines: Iterable[str]) -> bytes:
 
 
 def etag_of(status: int, headers: tuple[Header, ...], body: bytes) -> str:
-    """A strong entity-tag (RFC 9110 section 8.8.3) of the content, the same in every process."""
+    """A strong ETag (RFC 9110 section 8.8.3) of the content, the same in every process."""
     head = repr((status, headers)).encode()
     return '"' + _digest(head + b"\0" + body) + '"'
 
@@ -230,10 +229,10 @@ def _digest(data: bytes) -> str:
 
 @dataclass(slots=True)  # not frozen: that would be a tenth of the cost of a cached answer
 class SnapshotResult:
-    """A snapshot, and how it was come by. ``age`` and ``ttl`` (what is left of it) in seconds.
+    """A snapshot with its cache result. ``age`` and ``ttl`` (the rest of it) in seconds.
 
-    "hit" with a negative ``ttl``: a stale one, while a new one is made. "kept": the old snapshot,
-    because the new one was worse or could not be made; ``detail`` says why.
+    ``how``: "hit" with a negative ``ttl`` is a stale hit. "coalesced" waited for the render of another
+    request. "kept" is the old snapshot, because the new one was worse or failed; see ``detail``.
     """
 
     snapshot: Snapshot
@@ -246,7 +245,7 @@ class SnapshotResult:
 
 
 class Snapshots(Protocol):
-    """What every layer offers to the one above it."""
+    """The interface of a layer that provides snapshots."""
 
     async def snapshot(self, target: Target) -> SnapshotResult:
         """The snapshot of a target. Raises RenderError, OriginError or NotRenderable."""

@@ -1,1 +1,1 @@
-"""Where snapshots are kept: in memory, in a file, in Redis. store.py is what the others see of them."""
+"""Stores of snapshots: memory, file, Redis, other aiocache backends. store.py is their interface."""

@@ -1,4 +1,4 @@
-"""What a store behind the memory offers: aiocache's commands for entries, purges, and perhaps more."""
+"""The interface of backing stores behind memory: aiocache's commands, purges, leases and lists."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -7,19 +7,18 @@ from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.commands import Commands
 from prerender.snapshots.stores.serializer import EntrySerializer
 
-# Nothing is kept for ever.
+# Maximum TTL of any value.
 LONGEST_SECONDS = 365 * 86400.0
 
 
 class BackingCache(Commands):
-    """An aiocache cache of entries, with what is needed beside its commands.
+    """An aiocache cache of entries with additional operations.
 
-    Faults: StoreError for an operation that failed alone; anything else, such as StoreGone or
-    TimeoutError, for a store that cannot be reached.
+    Raises StoreError if one operation failed; anything else, such as StoreGone or TimeoutError, means
+    that the store is unavailable.
 
-    ``shared``: others write to it too, so that a copy of what it holds may be out of date.
-    ``reads_at_once``: how many calls to read are worth making beside each other.
-    ``lists``: it keeps a line for each snapshot.
+    ``shared``: other processes write to it, so copies in memory may be outdated.
+    ``reads_at_once``: the useful number of concurrent reads. ``lists``: it stores a line per snapshot.
     """
 
     shared = True
@@ -30,15 +29,15 @@ class BackingCache(Commands):
         super().__init__(serializer=EntrySerializer(), **options)
 
     async def open(self) -> None:
-        """Do what is needed before first use."""
+        """Prepare for use."""
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
-        """The lines of all that is kept, and perhaps of some that is not any more, in pieces."""
+        """The lines of all snapshots, in pieces. May include evicted ones."""
         raise NotImplementedError
-        yield []  # so that this is a generator
+        yield []  # makes this a generator
 
     async def purge(self, purge: Purge) -> Purges:
-        """Remember a purge; all that are remembered, this one with a number above all others."""
+        """Add a purge, with the highest number. Returns all purges."""
         raise NotImplementedError
 
     async def purges(self, generation: int) -> Purges | None:
@@ -46,11 +45,11 @@ class BackingCache(Commands):
         raise NotImplementedError
 
     async def acquire(self, key: str) -> int | None:
-        """A fence if nobody else holds the lease of a key; None if somebody does."""
+        """Acquire the lease of a key. Returns its fence, or None if another process has it."""
         return 0
 
     async def extend(self, key: str, fence: int) -> None:
-        """Hold a lease for some seconds more."""
+        """Extend a lease by some seconds."""
 
     async def release(self, key: str, fence: int) -> None:
-        """Give a lease back, if it is still held."""
+        """Release a lease, if it is still held."""

@@ -1,8 +1,7 @@
-"""Reads that are asked for at about the same time, done by one call.
+"""Batches concurrent reads into one call.
 
-What a call to a store costs beside its bytes (a connection borrowed, a command packed and its answer
-parsed, a thread woken) is paid once for all of them: alone a read is as soon as ever, under load it is
-cheap.
+The overhead of a call (a connection, a command, a response, a thread) is shared by the batch. A single
+read is not delayed.
 """
 
 import asyncio
@@ -10,16 +9,16 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Generic, TypeVar, cast
 
-# What is read at once is held in memory at once.
+# Bounds the memory of a batch.
 MOST_KEYS = 32
 
 T = TypeVar("T")
 
 
 class BatchedReads(Generic[T]):
-    """Asks ``read`` for many keys together, in at most ``calls`` calls at a time.
+    """Calls ``read`` with several keys, in at most ``calls`` concurrent calls.
 
-    What ``read`` raises is raised to all whom it was for. Of the same key there is one read at a time.
+    Exceptions of ``read`` are raised to all its callers. Reads of the same key are shared.
     """
 
     def __init__(self, read: Callable[[list[str]], Awaitable[list[T]]], calls: int) -> None:
@@ -30,9 +29,9 @@ class BatchedReads(Generic[T]):
         self._calls: set[asyncio.Task[None]] = set()
 
     async def get(self, key: str, *, anew: bool = False) -> T:
-        """What is read for a key; ``anew``: by a call that has not begun yet.
+        """Read a key; ``anew``: with a call that has not started yet.
 
-        Who leaves takes nothing from the others who asked for it.
+        A cancelled caller does not affect the others.
         """
         future = self._waiting.get(key)
         if future is None and not anew:
@@ -40,12 +39,12 @@ class BatchedReads(Generic[T]):
         if future is None:
             future = self._waiting[key] = asyncio.get_running_loop().create_future()
             if len(self._calls) < self._most_calls:
-                # It begins after what else is ready in this turn of the loop, which may ask as well.
+                # It starts after other ready tasks, which may read, too.
                 self._calls.add(asyncio.create_task(self._answer_all(), name="batched reads"))
         return await asyncio.shield(future)
 
     async def close(self) -> None:
-        """Read nothing more; whoever waits is cancelled."""
+        """Cancel all reads."""
         calls = list(self._calls)
         for call in calls:
             call.cancel()
@@ -62,7 +61,7 @@ class BatchedReads(Generic[T]):
                 self._running |= batch
                 await self._answer(batch)
         finally:
-            # Not when the task is done, a turn of the loop later: who asks until then would wait.
+            # Now, not when the task is done one iteration later: reads until then would wait.
             self._calls.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _answer(self, batch: dict[str, asyncio.Future[T]]) -> None:
@@ -71,7 +70,7 @@ class BatchedReads(Generic[T]):
         except Exception as error:
             for future in batch.values():
                 future.set_exception(error)
-                future.exception()  # seen here, in case everybody who asked has left
+                future.exception()  # retrieved here, in case all callers have left
         else:
             for future, value in zip(batch.values(), found, strict=True):
                 future.set_result(value)

@@ -1,4 +1,4 @@
-"""A circuit breaker: what failed is left alone for a while, and tried again by one caller."""
+"""A circuit breaker: after a failure it blocks calls for a while, then lets one through."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Breaker:
-    """Closed while all is well. After a failure open for a time that doubles with each new failure."""
+    """Closed in normal operation. Open after a failure, for a time that doubles with each failure."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -18,11 +18,11 @@ class Breaker:
 
     @property
     def closed(self) -> bool:
-        """Whether all is well as far as is known."""
+        """Whether the last call succeeded."""
         return not self._pause
 
     def admits(self) -> bool:
-        """Whether a caller may try. While open, one at a time may, when the pause is over."""
+        """Whether a call may be made. While open, one at a time after the pause."""
         if self.closed:
             return True
         now = self._clock()
@@ -33,7 +33,7 @@ class Breaker:
         return True
 
     def failed(self) -> None:
-        """Open, or stay open for longer if it was a trial. Calls that fail together count once."""
+        """Open, or double the pause after a trial. Concurrent failures count once."""
         if self.closed or self._trying:
             self._pause = min(self._pause * 2 or _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
             self._until = self._clock() + self._pause

@@ -1,4 +1,4 @@
-"""aiocache's commands, without the switch in the environment that turns them off."""
+"""aiocache's commands without its environment variable that disables them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -9,19 +9,18 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
 class Commands(BaseCache):  # type: ignore[misc]
-    """All commands of aiocache: serializer, namespace, key builder, timeout and plugins are its own.
+    """All commands of aiocache, with its serializer, namespace, key builder, timeout and plugins.
 
-    With AIOCACHE_DISABLE=1 aiocache answers for its caches: "stored" for what is nowhere, and a list of
-    no values to a question for many. These commands do not ask the environment (0.7 us of the 2.2 us
-    that ``get`` takes in memory).
+    With AIOCACHE_DISABLE=1 aiocache reports success for writes that it skips. These commands do not
+    check the environment, which also takes 0.7 of the 2.2 us of ``get`` in memory.
     """
 
 
 for _command in API.CMDS:
-    # What aiocache_enabled() wraps.
+    # The function that aiocache_enabled() wraps.
     setattr(Commands, _command.__name__, _command.__wrapped__)
 
 
 def timed(operation: Operation) -> Operation:
-    """aiocache's timeout for an operation of a cache that is no command. Raises TimeoutError."""
+    """aiocache's timeout for an additional operation. Raises TimeoutError."""
     return cast("Operation", API.timeout(operation))

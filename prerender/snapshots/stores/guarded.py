@@ -1,7 +1,6 @@
-"""Calls to a store that may fail: no fault of it gets out of here.
+"""Calls to a backing store that may fail: they return FAILED instead of raising.
 
-What cannot be asked gives FAILED, and who asked does without. A store that cannot be reached is left
-alone for a while (breaker.py).
+An unavailable store is not called for a while (breaker.py).
 """
 
 from collections import Counter
@@ -20,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class Failed(Enum):
-    """In place of a result: the store could not be asked."""
+    """The result of a failed call."""
 
     FAILED = "failed"
 
@@ -29,7 +28,7 @@ FAILED: Final = Failed.FAILED
 
 
 class Guarded:
-    """A ``cache`` whose faults are counted by operation in ``counts``."""
+    """Wraps a ``cache``. ``counts``: errors by operation."""
 
     def __init__(self, cache: BackingCache) -> None:
         self.cache = cache
@@ -38,11 +37,11 @@ class Guarded:
 
     @property
     def available(self) -> bool:
-        """Whether it answers, as far as is known."""
+        """Whether the store responds, as far as known."""
         return self._breaker.closed
 
     async def ask(self, what: str, call: Callable[[], Awaitable[T]]) -> T | Failed:
-        """The result of a call to the cache."""
+        """Make a call. Returns its result or FAILED."""
         if not self._breaker.admits():
             return FAILED
         try:
@@ -66,7 +65,7 @@ class Guarded:
 
     def _gone(self, error: Exception) -> None:
         if self._breaker.closed:
-            # What is there may be no Redis at all, and answer what no library expects.
+            # Something other than Redis may cause unexpected exceptions.
             unexpected = not isinstance(error, StoreGone | OSError)
             reason = str(error) or "timeout"
             log.warning(

@@ -1,4 +1,4 @@
-"""What has been purged, as far as this replica knows, and what that makes of an entry."""
+"""The purges that this replica knows, and their effect on entries."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.guarded import Failed, Guarded
 
-# So long a copy in memory of what others may change counts without another look.
+# How long a copy in memory of a shared store is used without reading the store again.
 TRUST_SECONDS = 0.5
 
 
@@ -23,11 +23,11 @@ class Invalidation:
 
     @property
     def generation(self) -> int:
-        """The number of the last purge that is known of."""
+        """The number of the last known purge."""
         return self.purges.generation
 
     async def refresh(self) -> None:
-        """Read what others have purged, unless that was read a moment ago."""
+        """Read the purges of other replicas, unless they were read just now."""
         store, now = self._store, self._clock()
         if store is None or now < self._read_again:
             return
@@ -40,7 +40,7 @@ class Invalidation:
             self._read_again = before
 
     async def purge(self, purge: Purge) -> bool:
-        """Purge from now on; False if others that share the store could not be told."""
+        """Add a purge. Returns False if other replicas could not be informed."""
         store = self._store
         if store is not None:
             cache = store.cache
@@ -48,12 +48,12 @@ class Invalidation:
             if not isinstance(found, Failed):
                 self.purges = found
                 return True
-        # Here at least. What is told to the others next will replace it.
+        # In this process at least, until the purges of the store are read again.
         self.purges = self.purges.with_(purge, self._clock())
         return store is None
 
     def applied(self, entry: Entry) -> Entry | None:
-        """The entry as it is after all purges: the same, stale, or None."""
+        """The entry after all purges: unchanged, stale, or None."""
         if entry.generation >= self.generation:
             return entry
         snapshot = entry.snapshot

@@ -1,4 +1,4 @@
-"""The right to render a page, which one replica has at a time."""
+"""Leases: the right to render a target, which one replica has at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ _HEARTBEAT_SECONDS = 1.5
 
 
 class Leases:
-    """Leases of the keys of a store, for as long as they are needed."""
+    """Holds leases of a store, and extends them while they are needed."""
 
     def __init__(self, store: Guarded, clock: Callable[[], float]) -> None:
         self._store = store
@@ -21,10 +21,10 @@ class Leases:
 
     @asynccontextmanager
     async def hold(self, key: str, patience: float) -> AsyncIterator[int | None]:
-        """A lease for as long as the context lasts, as its fence.
+        """Hold a lease while the context is open. Yields its fence.
 
-        Waits up to ``patience`` seconds for others that have it; None if they still have it then.
-        0 where there are no others, or they cannot be asked.
+        Waits up to ``patience`` seconds for another holder; yields None if it still has the lease then,
+        and 0 if the store has no leases or is unavailable.
         """
         fence = await self._acquire(key, patience)
         if not fence:

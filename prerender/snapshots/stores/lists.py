@@ -1,4 +1,4 @@
-"""Lists of what is kept (listing.py): rows of what is in memory, or lines that the store keeps."""
+"""Lists of snapshots (listing.py): rows of entries in memory, or lines in the store."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _SECONDS = 10.0
 
 
 class Lists:
-    """Finds kept snapshots. The loop is held up for a millisecond at a time."""
+    """Finds stored snapshots. Blocks the event loop for a millisecond at a time."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Lists:
         self._clock = clock
 
     async def find(self, query: Query) -> Found:
-        """What is kept and wanted. Raises StoreError, and ValueError for a wrong ``after``."""
+        """The snapshots that match a query. Raises StoreError, and ValueError for a wrong ``after``."""
         await self._invalidation.refresh()
         selection = Selection(query, self._invalidation.purges, self._clock())
         if self._store is None or not self._store.cache.lists:
@@ -50,13 +50,13 @@ class Lists:
             await asyncio.sleep(0)
 
     async def _look_through(self, store: Guarded, selection: Selection) -> None:
-        """Not as a guarded call: that a long list takes long is no reason to leave the store alone."""
+        """Not a guarded call: a slow list is no reason to stop using the store."""
         if not store.available:
-            raise StoreGone("the store is away")
+            raise StoreGone("the store is unavailable")
         try:
             async with asyncio.timeout(_SECONDS), aclosing(store.cache.lines()) as pieces:
                 async for lines in pieces:
                     selection.add_lines(lines)
                     await asyncio.sleep(0)
         except TimeoutError as error:
-            raise StoreError("no list: it took too long") from error
+            raise StoreError("listing the store took too long") from error

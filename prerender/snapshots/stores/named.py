@@ -1,7 +1,7 @@
-"""Any other aiocache backend, named by its class: ``aiocache://package.Class?option=value``.
+"""Any other aiocache backend by the name of its class: ``aiocache://package.Class?option=value``.
 
-It has what aiocache's commands can do, and nothing more: no leases, no lists, and purges in one value
-that replicas may overwrite for each other.
+It supports only aiocache's commands: no leases, no lists, and purges in a single value, so that
+concurrent purges of two replicas may overwrite each other.
 """
 
 import time
@@ -15,22 +15,22 @@ from aiocache.base import BaseCache
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.backing import BackingCache
 
-# memcached takes what is beyond for a Unix time.
+# memcached interprets larger values as Unix times.
 _LONGEST_SECONDS = 30 * 86400
 _PURGES = "purges"
 LACKS = (
     "no leases: each replica renders for itself; no lists: the dashboard shows what is in memory; "
-    "of two purges by two replicas at the same moment, each may miss the other's"
+    "two replicas that purge at the same moment may miss each other's purge"
 )
 
 
 class NamedCache(BackingCache):
-    """To be mixed into a backend, in front of it (see ``named``)."""
+    """A mixin for a backend (see ``named``)."""
 
     lists = False
 
     async def purge(self, purge: Purge) -> Purges:
-        """Remember a purge; all that are remembered, this one with a number above all others."""
+        """Add a purge, with the highest number. Returns all purges."""
         purges = (await self._purges()).with_(purge, time.time())
         await self.set(_PURGES, purges, _LONGEST_SECONDS, dumps_fn=_dump)
         return purges
@@ -41,7 +41,7 @@ class NamedCache(BackingCache):
         return None if found.generation == generation else found
 
     def _get_ttl(self, ttl: Any) -> int:
-        """Whole seconds: not every backend takes fractions."""
+        """Whole seconds, because not every backend accepts fractions."""
         seconds = super()._get_ttl(ttl)
         return ceil(min(_LONGEST_SECONDS if seconds is None else seconds, _LONGEST_SECONDS))
 
@@ -50,7 +50,7 @@ class NamedCache(BackingCache):
 
 
 def named(url: str, namespace: str, timeout_seconds: float) -> NamedCache:
-    """The cache that a URL names, with the options of its query. Raises ValueError."""
+    """Create the cache of a URL, with the options of its query. Raises ValueError."""
     parts = urlsplit(url)
     backend = _class(parts.netloc)
     options: dict[str, Any] = dict(parse_qsl(parts.query))
@@ -58,7 +58,7 @@ def named(url: str, namespace: str, timeout_seconds: float) -> NamedCache:
     try:
         return cast("NamedCache", kind(namespace=namespace, timeout=timeout_seconds, **options))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{parts.netloc} does not take these options: {error}") from error
+        raise ValueError(f"{parts.netloc} does not accept these options: {error}") from error
 
 
 def _class(path: str) -> type[Any]:
@@ -68,7 +68,7 @@ def _class(path: str) -> type[Any]:
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"there is no class {path}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, BaseCache)):
-        raise ValueError(f"{path} is no cache of aiocache")
+        raise ValueError(f"{path} is not an aiocache cache")
     return found
 
 

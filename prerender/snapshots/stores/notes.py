@@ -1,4 +1,4 @@
-"""Notes beside snapshots, such as their histories: bytes that no hit carries."""
+"""Additional data of snapshots, such as histories, stored separately so that hits do not carry it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _PREFIX = "note:"
 
 
 class Notes:
-    """Bytes by the key of a snapshot: in ``store``, or in ``memory`` where there is only that."""
+    """Bytes by the key of a snapshot: in ``store``, or in ``memory`` without a backing store."""
 
     def __init__(self, store: Guarded | None, memory: BoundedMemoryCache) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class Notes:
         return None if isinstance(found, Failed) else _bytes_of(found)
 
     async def set(self, key: str, data: bytes, ttl: float) -> None:
-        """Keep a note for ``ttl`` seconds."""
+        """Store a note for ``ttl`` seconds."""
         name = f"{_PREFIX}{key}"
         if self._store is None:
             self._memory.put(name, data, ttl)

@@ -1,4 +1,4 @@
-"""The store that the settings ask for."""
+"""Opens the store of [cache] url."""
 
 import asyncio
 import errno
@@ -23,10 +23,10 @@ log = structlog.get_logger(__name__)
 
 
 async def open_store(settings: Settings) -> Store:
-    """The store of the site. Raises ConfigError when its folder cannot exist.
+    """Open the store. Raises ConfigError if its folder cannot exist.
 
-    A store that cannot be used for now (a Redis that is away, a full or read-only disk) does not keep
-    the proxy from starting: pages are rendered without it, and it is used as soon as it works.
+    The proxy also starts with an unavailable store (Redis is down, the disk is full or read-only):
+    pages are rendered without it, and it is used as soon as it works.
     """
     cache = settings.cache
     scheme = cache.url.partition(":")[0]
@@ -54,7 +54,7 @@ def _named(settings: Settings) -> BackingCache:
 
 
 def _folder(url: str) -> Path:
-    """The folder that a URL names. Raises ConfigError if there cannot be one."""
+    """The folder of a URL. Raises ConfigError if it cannot exist."""
     folder = Path(unquote(urlsplit(url).path))
     try:
         folder.mkdir(exist_ok=True)
@@ -67,9 +67,9 @@ def _folder(url: str) -> Path:
 
 
 def namespace(settings: Settings) -> str:
-    """What the keys of this site begin with, so that sites may share a store.
+    """The key prefix of the site, so that sites may share a store.
 
-    What other settings or another version have made is not found, instead of being fought over.
+    Depends on the version and the settings of snapshots, so entries of others are not found.
     """
     made_by = repr((FORMAT, str(settings.public_url), settings.snapshot.model_dump()))
     digest = blake2b(made_by.encode(), digest_size=4).hexdigest()

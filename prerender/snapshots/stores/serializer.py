@@ -1,4 +1,4 @@
-"""aiocache's serializer of entries."""
+"""The aiocache serializer of entries."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ log = structlog.get_logger(__name__)
 
 
 class EncodedEntry(bytes):
-    """The bytes of an ``entry``, for a store that keeps more of it than its bytes."""
+    """The bytes of an ``entry``, with the entry for stores that need its fields."""
 
     entry: Entry
 
 
 class EntrySerializer(BaseSerializer):  # type: ignore[misc]
-    """Entries as bytes. What is read and cannot be an entry is None, like what is not there."""
+    """Serializes entries. Invalid bytes are loaded as None, like missing ones."""
 
     DEFAULT_ENCODING = None
 
@@ -34,7 +34,7 @@ class EntrySerializer(BaseSerializer):  # type: ignore[misc]
         return encoded
 
     def loads(self, value: Any) -> Entry | None:
-        """The entry that was made into these bytes, None for all else."""
+        """Decode an entry; None if it is invalid."""
         if value is None:
             return None
         try:
@@ -44,7 +44,7 @@ class EntrySerializer(BaseSerializer):  # type: ignore[misc]
             return None
 
     def refuse(self, mark: object, reason: str) -> None:
-        """Count an entry that must not be shown; once if the same ``mark`` is read again."""
+        """Count an invalid entry, once per ``mark``."""
         if mark != self._last_bad:
             self._last_bad = mark
             self.bad_entries += 1

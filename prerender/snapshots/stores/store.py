@@ -1,4 +1,4 @@
-"""The store as the rest sees it: entries in memory, in front of a slower cache that may fail.
+"""The store: entries in memory, in front of a backing cache that may fail.
 
 What cannot be read is a miss, what cannot be written is not kept (guarded.py). A copy in memory of what
 others may change counts for TRUST_SECONDS; while the slower cache is away it goes on counting.
@@ -25,13 +25,13 @@ from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
 
 _CLOCK_SKEW_SECONDS = 60.0
-# Of the memory for snapshots, how much notes may take beside it.
+# Additional memory for notes, as a part of that for snapshots.
 _NOTES_PART = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to render a target, and what is there before.
+    """The right to render a target, and the entry before the render.
 
     ``fence``: a number that grows with each lease; 0 where there are no others to exclude, None if
     another replica has the lease. ``generation``: of the last purge before the render. ``entry``: what
@@ -60,21 +60,21 @@ class StoreState:
 
 
 class Lookups(BasePlugin):  # type: ignore[misc]
-    """aiocache's plugin that counts which entries were there when many were asked for."""
+    """An aiocache plugin that counts hits and misses of batched reads."""
 
     def __init__(self) -> None:
         self.hits = 0
         self.misses = 0
 
     async def post_multi_get(self, _: Any, __: Any, *, ret: list[Any], **___: Any) -> None:
-        """Count what was found."""
+        """Count hits and misses."""
         misses = ret.count(None)
         self.hits += len(ret) - misses
         self.misses += misses
 
 
 class Store:
-    """Entries by the key of their target, with their ``leases``, ``notes``, ``lists`` and ``purges``.
+    """Entries by cache key, with ``leases``, ``notes``, ``lists`` and ``purges``.
 
     ``memory_hits``: entries that were peeked at and used, counted by whoever uses them.
     """
@@ -108,19 +108,19 @@ class Store:
         return f"<Store {state.kind}{away}, {state.memory_entries} in memory, {dict(state.faults)}>"
 
     async def open(self) -> None:
-        """Open the slower cache. If that fails it is logged, and tried again when it is needed."""
+        """Open the backing cache. A failure is logged, and opening is tried again when needed."""
         if self._slow is not None:
             await self._slow.ask("open", self._slow.cache.open)
 
     async def close(self) -> None:
-        """Close what has been opened."""
+        """Close the backing cache."""
         if self._reads is not None:
             await self._reads.close()
         if self._slow is not None:
             await self._slow.cache.close()
 
     def state(self) -> StoreState:
-        """The figures of this moment."""
+        """The current state."""
         slow = self._slow
         faults = Counter() if slow is None else slow.counts.copy()
         if slow is not None and (bad := slow.cache.serializer.bad_entries):
@@ -142,7 +142,7 @@ class Store:
         )
 
     def peek(self, key: str, now: float) -> Entry | None:
-        """The entry in memory if it needs no second look. Costs microseconds."""
+        """The entry in memory if it can be used without reading the store. Takes microseconds."""
         entry = self._copy(key)
         if entry is None or entry.trusted <= now:
             return None
@@ -174,19 +174,19 @@ class Store:
         return None if known is None else await self._after_purges(known)
 
     async def set(self, entry: Entry, ttl: float) -> bool:
-        """Keep an entry for ``ttl`` seconds. False if it is kept nowhere."""
+        """Store an entry for ``ttl`` seconds. Returns False if it could not be stored."""
         kept = self._remember(entry, ttl)
         if self._slow is None:
             return kept
         cache = self._slow.cache
         stored = await self._slow.ask("set", lambda: cache.set(entry.key, entry, ttl))
         if stored is False:
-            # Somebody with a later lease was sooner.
+            # A later lease has already stored an entry.
             self._forget(entry.key)
         return stored is True or (kept and stored is not False)
 
     async def delete(self, key: str) -> None:
-        """Keep nothing for a key."""
+        """Delete the entry of a key."""
         self._forget(key)
         if self._slow is not None:
             cache = self._slow.cache
@@ -202,12 +202,12 @@ class Store:
             yield Lease(0, self.purges.generation, await self.get(key))
             return
         async with self._leases.hold(key, patience) as fence:
-            # Whoever had the lease before may have kept something.
+            # The previous holder may have stored an entry.
             entry = await self.get(key, again=True)
             yield Lease(fence, self.purges.generation, entry)
 
     def _copy(self, key: str) -> Entry | None:
-        """The entry in memory, whatever its age."""
+        """The entry in memory, regardless of its age."""
         held = self._peek(key)
         return held if isinstance(held, Entry) and held.key == key else None
 
@@ -220,7 +220,7 @@ class Store:
         self._memory.values.discard(key)
 
     async def _read(self, keys: list[str]) -> list[Entry | None]:
-        """What the slower cache has, or where it cannot be asked the copies in memory."""
+        """Read the backing cache, or the copies in memory while it is unavailable."""
         assert self._slow is not None
         cache = self._slow.cache
         found = await self._slow.ask("get", lambda: cache.multi_get(keys))
@@ -230,7 +230,7 @@ class Store:
         return [self._kept(key, entry) for key, entry in zip(keys, found, strict=True)]
 
     def _kept(self, key: str, entry: Entry | None) -> Entry | None:
-        """The entry that was read for a key, in memory from now on."""
+        """Put an entry that was read into memory."""
         assert self._slow is not None
         if not self._shared and (newer := self._copy(key)) is not None:
             return newer  # it was replaced while it was read

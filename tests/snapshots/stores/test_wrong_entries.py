@@ -496,9 +496,9 @@ async def test_another_backend_of_aiocache(tmp_path: Path) -> None:
     [
         ("aiocache://nowhere.Cache", "there is no class nowhere.Cache"),
         ("aiocache://aiocache.NoCache", "there is no class aiocache.NoCache"),
-        ("aiocache://json.JSONDecoder", "json.JSONDecoder is no cache of aiocache"),
-        ("aiocache://aiocache.SimpleMemoryCache?port=1", "does not take these options"),
-        ("aiocache://aiocache.RedisCache?port=x", "does not take these options"),
+        ("aiocache://json.JSONDecoder", "json.JSONDecoder is not an aiocache cache"),
+        ("aiocache://aiocache.SimpleMemoryCache?port=1", "does not accept these options"),
+        ("aiocache://aiocache.RedisCache?port=x", "does not accept these options"),
     ],
 )
 async def test_a_backend_that_cannot_be_had(url: str, problem: str) -> None:
