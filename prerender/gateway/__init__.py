@@ -1,1 +1,1 @@
-"""The browser's only network: what a page may ask for, and where it goes."""
+"""The browser's only network: which requests of a page are allowed, and where they go."""

@@ -1,8 +1,8 @@
-"""Which network addresses a page may reach through the gateway.
+"""The network addresses that a page may reach through the gateway.
 
-The origin is reached by the gateway's own configuration. Everything else must resolve to an address
-of the public Internet, or be listed: the browser runs next to the site's internal services, and a
-page (or what somebody got into it) must not be able to talk to them.
+The origin has its own connection. Everything else must resolve to a public address or be listed: the
+browser runs next to internal services of the site, which a page (or an injected script) must
+not reach.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -11,12 +11,12 @@ from yarl import URL
 
 from prerender.urls.hosts import Address, Hosts
 
-# Of IPv6, addresses are given out of this block only.
+# All public IPv6 addresses are in this block.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# An IPv4 address rides in the last 32 bits (RFC 6052), so it has to be looked at by itself.
+# Contains an IPv4 address in the last 32 bits (RFC 6052), which is checked instead.
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Blocks that are not globally reachable (IANA's special-purpose registries, RFC 6890) and that
-# ``is_global`` of one Python version or another lets pass. In the first some clouds keep metadata.
+# Special-purpose blocks (RFC 6890) that ``is_global`` of some Python versions allows. Some clouds serve
+# metadata in the first.
 _NOT_PUBLIC = (
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.88.99.0/24"),
@@ -30,7 +30,7 @@ class Forbidden(OSError):
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to the public Internet, whatever notation it hides in."""
+    """Whether an address is public, also if it is embedded in an IPv6 address."""
     address = unwrapped(address)
     if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
         return False
@@ -40,7 +40,7 @@ def is_public(address: Address) -> bool:
 
 
 def unwrapped(address: Address) -> Address:
-    """The IPv4 address in a mapped, 6to4 or NAT64 one; any other as it is."""
+    """The IPv4 address in a mapped, 6to4 or NAT64 address; others unchanged."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -49,9 +49,9 @@ def unwrapped(address: Address) -> Address:
 
 
 class AddressPolicy:
-    """Says who may be reached: public addresses, and what ``allow`` lists, but not what ``deny`` lists.
+    """Allows public addresses and those in ``allow``, except those in ``deny``.
 
-    With ``only_listed`` nobody but those in ``allow``.
+    With ``only_listed`` only those in ``allow``.
     """
 
     def __init__(
@@ -63,20 +63,20 @@ class AddressPolicy:
 
     @classmethod
     def only(cls, url: URL) -> "AddressPolicy":
-        """Lets pass the host and port of one URL, at any address, and nothing else."""
+        """A policy for the host and port of one URL, at any address, and nothing else."""
         return cls(Hosts([str(url.origin())]), only_listed=True)
 
     def check(self, host: str, port: int) -> None:
-        """Raises Forbidden for a host that is not listed, and for the text of a private address.
+        """Check a host before it is resolved. Raises Forbidden.
 
-        What a name stands for is looked at when its socket is opened (connector.py). The client takes
-        everything of digits and dots for an address, so such a host has to be a proper address.
+        Resolved addresses are checked when the socket is opened (connector.py). The client treats
+        everything of digits and dots as an address, so such a host must be a valid address.
         """
         try:
             address = ip_address(host)
         except ValueError:
             if ":" in host or host.replace(".", "").isdigit():
-                raise Forbidden(f"{host} is not an address in its ordinary notation") from None
+                raise Forbidden(f"{host} is not a canonical address") from None
             if self._only_listed and not self.allow.named(host, port):
                 raise Forbidden(f"{host} is not in [network] allow") from None
             return

@@ -1,7 +1,7 @@
-"""The cache between pages and the origin: what one render fetched, the next ones need not.
+"""The asset cache: scripts, styles, images and fonts that renders share.
 
-It is a shared cache in memory (RFC 9111), bounded in bytes, and nobody but the gateway sees it. What
-may be kept is decided in http/caching.py. Several pages that want an asset at once cause one request.
+A shared cache in memory (RFC 9111), bounded in bytes. http/caching.py decides what may be stored.
+Concurrent requests for the same asset are coalesced.
 """
 
 import asyncio
@@ -25,12 +25,11 @@ from prerender.http.caching import Stored, Terms
 from prerender.http.conditional import Outcome, parse_http_date
 
 _MOST_VARIANTS = 8
-# One answer may take this part of the room: a film must not drive all scripts out.
+# The maximum share of one response: a video must not evict all scripts.
 _LARGEST_PART = 8
-# Of an entry without its body: its key, its header fields and the objects around them.
+# Approximate size of an entry without its body.
 _OVERHEAD_BYTES = 2000
-# What applications are made of: others that want the same wait for the first. Data is not here: an
-# answer to a question may take long, and nobody should wait for another one's.
+# Concurrent requests for these wait for the first. Not for data: it may be slow and differ.
 _WAITED_FOR = frozenset(
     {"script", "style", "image", "font", "manifest", "worker", "sharedworker", "serviceworker"}
 )
@@ -38,7 +37,7 @@ _UNSAFE = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
 
 class AssetStore:
-    """Kept answers by URL, the least recently used of which go first above ``max_bytes``."""
+    """Stored responses by URL. Above ``max_bytes`` the least recently used are evicted."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -51,25 +50,25 @@ class AssetStore:
 
     @property
     def size_bytes(self) -> int:
-        """What all kept answers take."""
+        """The size of all stored responses."""
         return int(self._variants.currsize)
 
     def __contains__(self, url: str) -> bool:
         return url in self._variants
 
     def has_room_for(self, size: int) -> bool:
-        """Whether a body of this size could be kept at all."""
+        """Whether a body of this size may be stored."""
         return size + _OVERHEAD_BYTES <= self._max_bytes // _LARGEST_PART
 
     def find(self, url: str, request: caching.Headers) -> Stored | None:
-        """The kept answer to a request, fresh or not."""
+        """The stored response for a request, fresh or not."""
         for stored in self._variants.get(url, ()):
             if stored.answers(request):
                 return stored
         return None
 
     def put(self, url: str, stored: Stored) -> None:
-        """Keep an answer in place of the one that was selected by the same fields."""
+        """Store a response, replacing one with the same selecting headers."""
         if not self.has_room_for(len(stored.body)):
             return
         known = self._variants.pop(url, [])
@@ -77,7 +76,7 @@ class AssetStore:
         self._variants[url] = [stored, *others][:_MOST_VARIANTS]
 
     def forget(self, url: str) -> None:
-        """Drop what is kept of a URL."""
+        """Delete the stored responses of a URL."""
         self._variants.pop(url, None)
 
 
@@ -86,19 +85,19 @@ def _size(variants: list[Stored]) -> int:
 
 
 class Assets:
-    """Answers the requests of pages, from what is kept or through ``egress``.
+    """Serves requests of pages from the cache or through ``egress``.
 
-    ``max_bytes`` bounds what is kept; 0 keeps nothing.
+    ``max_bytes``: the size of the cache; 0 disables it.
     """
 
     def __init__(self, egress: Egress, max_bytes: int) -> None:
         self._egress = egress
         self.store = AssetStore(max_bytes)
-        # What is being fetched, by URL and the page's origin.
+        # Running fetches by URL and the page's origin.
         self._under_way: dict[tuple[str, str], asyncio.Future[Stored | None]] = {}
 
     async def answer(self, ask: Ask) -> StreamResponse:
-        """Answer a request. Raises Forbidden, OriginError and LimitReached."""
+        """Serve a request. Raises Forbidden, OriginError and LimitReached."""
         if not caching.may_be_shared(ask.request.method, ask.headers):
             return await self._pass(ask)
         fresh_wanted = caching.demands_validation(ask.headers)
@@ -124,7 +123,7 @@ class Assets:
                 first.set_result(None)
 
     async def _pass(self, ask: Ask) -> StreamResponse:
-        """Pass a request on whose answer is nobody else's business."""
+        """Send a request whose response is not shared."""
         async with self._egress.ask(ask, ask.headers) as response:
             if ask.request.method in _UNSAFE and response.status < 400:
                 self.store.forget(ask.url)  # RFC 9111 section 4.4
@@ -133,13 +132,13 @@ class Assets:
     async def _fetch(
         self, ask: Ask, stored: Stored | None, told: asyncio.Future[Stored | None] | None
     ) -> StreamResponse:
-        """Ask the origin, whether what is kept is still valid or for the whole, and keep the answer.
+        """Fetch or validate a response and store it.
 
-        ``told`` hears as soon as it is known whether there is something for others.
+        ``told`` is called as soon as it is known whether the response can be shared.
         """
         headers = ask.headers
         if stored and (conditions := stored.conditions()):
-            # The browser's own conditions are answered here.
+            # The browser's own conditional headers are evaluated here.
             headers = headers.copy()
             for name in ("If-None-Match", "If-Modified-Since"):
                 headers.popall(name, None)
@@ -159,7 +158,7 @@ class Assets:
         return _give(ask, kept)
 
     def _renewed(self, ask: Ask, stored: Stored, response: ClientResponse) -> Stored:
-        """What is kept, after its origin said that it is still valid."""
+        """The stored response after a 304."""
         kept = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
         if caching.is_personal(response.headers):
             self.store.forget(ask.url)
@@ -168,7 +167,7 @@ class Assets:
         return kept
 
     async def _read(self, ask: Ask, response: ClientResponse, on: Terms) -> Stored:
-        """Take the whole answer and keep it."""
+        """Read the whole response and store it."""
         ask.visit.expect(response.content_length or 0)
         arrived = time.monotonic()
         parts = []
@@ -216,7 +215,7 @@ def _unreadable(ask: Ask, response: ClientResponse) -> str:
 
 
 def _give(ask: Ask, stored: Stored) -> Plain:
-    """A kept answer, or a 304 if the browser has it."""
+    """A stored response, or a 304 if the browser has it."""
     headers = stored.headers.copy()
     headers.popall("Content-Length", None)
     if stored.lifetime > 0:
@@ -239,7 +238,7 @@ def _is_held_already(ask: Ask, stored: Stored) -> bool:
         "GET",
         ask.request.headers,
         etag=stored.headers.get("ETag", ""),
-        # Without a date it counts as changed just now.
+        # Without Last-Modified it counts as changed now.
         last_modified=int(now) if changed is None else changed,
         now=now,
     )

@@ -1,6 +1,6 @@
-"""Which requests of a page are left out because a snapshot does not need them. Pure.
+"""Blocks requests that a snapshot does not need: trackers, denied hosts and file types. Pure.
 
-This is about what is wanted; what may be reached at all address_policy.py decides.
+address_policy.py decides which addresses may be reached at all.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,8 @@ def trackers() -> Hosts:
 
 
 class Blocklist:
-    """Leaves out the hosts of ``deny``, trackers that are not in ``allow``, and types of resources.
-
-    ``block_types`` are names of ``destination.TYPES``.
-    """
+    """Blocks hosts in ``deny``, trackers that are not in ``allow``, and ``block_types``
+    (``destination.TYPES``)."""
 
     def __init__(
         self,
@@ -37,11 +35,11 @@ class Blocklist:
         self._destinations = frozenset(kind for name in block_types for kind in TYPES[name])
 
     def unwanted_type(self, destination: str) -> str:
-        """Why a resource of this destination is left out, whoever serves it, or ''."""
+        """Why a destination is blocked on any host, or ''."""
         return f"block_types has {destination}" if destination in self._destinations else ""
 
     def unwanted_host(self, host: str, port: int) -> str:
-        """Why a third party is left out, or ''."""
+        """Why a third party is blocked, or ''."""
         if self._deny.named(host, port):
             return "deny has its host"
         if self._trackers.named(host, port) and not self._allow.named(host, port):

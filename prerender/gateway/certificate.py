@@ -1,7 +1,7 @@
-"""The key and certificate of the gateway's TLS listener, made at start-up and trusted by our browser.
+"""The key and certificate of the gateway's TLS listener, generated at startup.
 
-Chromium is told to accept exactly this key (``--ignore-certificate-errors-spki-list``); the
-certificate's name and dates are of no interest to it then.
+Chromium accepts exactly this key (``--ignore-certificate-errors-spki-list``) and ignores the
+certificate's name and dates.
 """
 
 import base64
@@ -33,7 +33,7 @@ class Certificate:
     def server_context(self) -> ssl.SSLContext:
         """A context for the TLS listener."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # The ssl module reads keys from files only; this one is never on any disk.
+        # The ssl module loads keys only from files; this one is in memory.
         with open(os.memfd_create("gateway.pem"), "wb") as file:
             file.write(self._pem())
             file.flush()

@@ -1,7 +1,7 @@
-"""Connections that serve the browser. Each one is checked where its socket is created.
+"""A connector that checks every connection for the browser when its socket is created.
 
-Whatever led here (a URL of the page, a redirect, a name that changes its address), nothing is sent to
-an address that the policy of the session does not allow.
+So nothing is sent to an address that the policy forbids, whether it comes from a URL, a redirect or DNS
+rebinding.
 """
 
 import socket
@@ -33,9 +33,9 @@ class CheckedConnector(TCPConnector):
         self._policy = policy
 
     async def connect(self, req: ClientRequest, *args: Any, **options: Any) -> Connection:
-        """A connection for one request, also for each of its redirects. Raises Forbidden."""
+        """A connection for a request, or for one of its redirects. Raises Forbidden."""
         if req.proxy:
-            raise Forbidden(f"{req.proxy} would connect where nobody looks")
+            raise Forbidden(f"the proxy {req.proxy} would bypass the address policy")
         host, port = req.url.raw_host or "", req.url.port or 0
         self._policy.check(host, port)
         asked = _PEER.set((host, port))
@@ -47,9 +47,9 @@ class CheckedConnector(TCPConnector):
     def _open_socket(self, info: AddrInfoType) -> socket.socket:
         family, kind, protocol, _, peer = info
         host, port = _PEER.get()
-        # The text of an IPv6 address may name an interface (RFC 4007 section 11).
+        # An IPv6 address may have a zone (RFC 4007 section 11).
         address = ip_address(str(peer[0]).partition("%")[0])
         if not self._policy.lets_pass(address, host, port):
-            # The same text for all of a host's addresses: then it stays the error that it is.
+            # The same message for all addresses of a host, so that it is reported as one error.
             raise Forbidden(f"{host} has no address that pages may reach")
         return socket.socket(family, kind, protocol)

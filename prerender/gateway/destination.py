@@ -1,7 +1,7 @@
-"""What a request of a page is for. Pure.
+"""The destination of a page's request. Pure.
 
-Browsers say so in Sec-Fetch-Dest (W3C Fetch Metadata, section 2.1), but to secure sites only. Elsewhere
-it is told from what Chromium accepts for each kind, and from the ending of the path.
+Browsers send Sec-Fetch-Dest (W3C Fetch Metadata, section 2.1) only to secure sites. Otherwise it is
+derived from Chromium's Accept header and the extension of the path.
 """
 
 from prerender.http.headers import Headers
@@ -24,7 +24,7 @@ _ENDINGS = {ending: kind for kind, endings in _BY_ENDING.items() for ending in e
 
 
 def destination(method: str, headers: Headers, target: str) -> str:
-    """The destination of a request, as Sec-Fetch-Dest has it, or '' when it cannot be told."""
+    """The destination of a request in the terms of Sec-Fetch-Dest; '' if unknown."""
     said = headers.get("Sec-Fetch-Dest")
     if said is not None:
         return said

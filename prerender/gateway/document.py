@@ -1,6 +1,6 @@
-"""The target's document, fetched by ourselves before any page is taken (the origin is asked first).
+"""Fetches the target's document before a page is taken.
 
-A redirect, an error of the origin, or something that is not HTML needs no browser.
+Redirects, errors of the origin and anything that is not HTML need no browser.
 """
 
 import zlib
@@ -19,21 +19,21 @@ from prerender.http.trace_context import CURRENT
 from prerender.snapshots.variants import ORDINARY, Variant
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-# Nothing is known of the crawler here but the variant: that must be the same for all who get it.
+# Nothing of the crawler's request is here except the variant, because snapshots are shared.
 _REQUEST = (
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
     ("Accept-Encoding", "gzip, deflate"),
     ("Accept-Language", "en-US,en;q=0.9"),
 )
-# As Chrome on a phone names itself, but for its version, which is not known before there is a page.
+# Chrome's User-Agent on a phone, without its version, which is not known before there is a page.
 _MOBILE = (
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Safari/537.36"
 )
-# They describe the bytes as they were sent, and the browser gets others.
+# Headers that describe the transferred bytes; the browser gets decoded ones.
 _OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
 
 
-# What a person's browser sends, whose page is compared with the crawlers'.
+# Headers of a visitor's browser, for comparisons with snapshots.
 _OF_A_PERSON = (
     *_REQUEST,
     ("Upgrade-Insecure-Requests", "1"),
@@ -54,11 +54,11 @@ async def fetch(
     *,
     for_a_person: bool = False,
 ) -> Document:
-    """The document of a request target, or the redirect in its place (status 3xx, an empty body).
+    """Fetch the document of a request target, or its redirect (status 3xx, empty body).
 
-    Raises NotRenderable when the origin's own answer should be passed on instead, SnapshotTooLarge
-    above ``max_bytes`` of decoded body, OriginError and OriginTimeout. ``for_a_person``: the origin is
-    not told that a renderer asks.
+    Raises NotRenderable if the origin's response should be passed on instead, SnapshotTooLarge
+    above ``max_bytes`` of decoded body, OriginError and OriginTimeout. ``for_a_person``: the request
+    is not marked as a renderer's.
     """
     headers: CIMultiDict[str] = CIMultiDict(_OF_A_PERSON if for_a_person else _REQUEST)
     if variant.device == "mobile":
@@ -124,16 +124,16 @@ async def _read(response: ClientResponse, max_bytes: int) -> bytes:
 
 
 async def _decoded(response: ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    """The body without its content coding. A bomb stops at ``max_bytes`` and a little."""
+    """Decode the content coding. A compression bomb stops slightly above ``max_bytes``."""
     coding = response.headers.get("Content-Encoding", "identity").lower()
     if coding == "identity":
         async for part in response.content.iter_any():
             yield part
         return
-    # 32 + 15: gzip and zlib are told apart by their first bytes.
+    # 32 + 15: detects gzip and zlib by their first bytes.
     decoder = zlib.decompressobj(32 + zlib.MAX_WBITS)
     async for part in response.content.iter_any():
         yield decoder.decompress(part, max_bytes + 1)
     yield decoder.flush()
     if not decoder.eof:
-        raise OriginError("the compressed document is cut short")
+        raise OriginError("the compressed document is incomplete")

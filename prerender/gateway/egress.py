@@ -1,6 +1,6 @@
-"""The way out of the gateway: to the origin for the site's own host, else to a third party.
+"""Sends requests of pages: to the origin for the site's own host, otherwise to third parties.
 
-Which addresses may be reached is decided where sockets are opened (connector.py).
+Addresses are checked when sockets are opened (connector.py).
 """
 
 import re
@@ -24,15 +24,15 @@ from prerender.urls.hosts import normalized
 
 _WEB_PORTS = (80, 443)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# RFC 9110 section 7.2: no user, no path, no zone of an interface.
+# RFC 9110 section 7.2: no user, no path, no zone.
 _HOST_FIELD = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/?#%\\\s]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request of a page on its way out. ``headers`` are its end-to-end fields.
+    """An outgoing request of a page. ``headers``: end-to-end headers.
 
-    ``own``: it is for the site itself. Otherwise ``host`` and ``port`` name a third party.
+    ``own``: it is for the site itself; otherwise for the third party at ``host`` and ``port``.
     """
 
     request: BaseRequest
@@ -46,9 +46,9 @@ class Ask:
 
 
 class Egress:
-    """``public`` is the site's public URL, ``upstream`` leads to its origin.
+    """``public``: the site's public URL; ``upstream``: its origin.
 
-    ``marked``: requests to the site tell that a renderer makes them.
+    ``marked``: mark requests to the site as a renderer's.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Egress:
         self._addresses = addresses
 
     def is_own(self, host: str, port: int) -> bool:
-        """Whether a host is the site's. Plain and TLS are the same site: what its http:// URLs would
-        get from outside is the way to where we are already."""
+        """Whether a host is the site's, with http or https: from outside, http:// URLs of the site
+        redirect to https:// anyway."""
         ports = (*_WEB_PORTS, self._public.port)
         return normalized(host) == normalized(self._public.raw_host or "") and port in ports
 
     @asynccontextmanager
     async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:
-        """Send a request with these header fields. Raises Forbidden and OriginError."""
+        """Send a request with these headers. Raises Forbidden and OriginError."""
         async with self._send(ask, headers.copy()) as response:
             if caching.asks_for_password(response.status, response.headers):
                 ask.visit.remembered = "the browser may know a password"
@@ -106,7 +106,7 @@ class Egress:
         return await websocket.relay(ask.request, self._third_parties, url, headers, received)
 
     def publish(self, ask: Ask, headers: CIMultiDict[str]) -> None:
-        """Take the origin's internal host out of what leads the browser on."""
+        """Replace the origin's internal host in headers that contain URLs."""
         if ask.own:
             fields.publish_all(headers, self._upstream.base, self._public)
 
@@ -116,7 +116,7 @@ class Egress:
 
 
 def host_and_port(request: BaseRequest) -> tuple[str, int]:
-    """The host and port that a request is for. Raises Forbidden when its Host header names none."""
+    """The host and port of a request. Raises Forbidden if its Host header is invalid."""
     found = _HOST_FIELD.fullmatch(request.host)
     port = int((found and found[2]) or _DEFAULT_PORTS[request.scheme])
     if not found or not 0 < port < 65536:

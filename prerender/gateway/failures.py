@@ -1,4 +1,4 @@
-"""What went wrong on the way to a server, as people read it. Pure."""
+"""Readable messages for connection errors. Pure."""
 
 import os
 import ssl
@@ -12,7 +12,7 @@ from aiohttp import (
 
 
 def reason_of(error: BaseException) -> str:
-    """One line about an error of a connection, without the names of classes and their parts."""
+    """A one-line message for a connection error, without class names."""
     match error:
         case ClientConnectorCertificateError():
             return f"the certificate is not valid: {_verify_message(error.certificate_error)}"
@@ -23,7 +23,7 @@ def reason_of(error: BaseException) -> str:
         case ClientResponseError():
             return "the response is not HTTP"
         case TimeoutError():
-            return " ".join(str(error).split()) or "no answer in time"
+            return " ".join(str(error).split()) or "timeout"
         case OSError():
             return _of_system(error)
     return " ".join(str(error).split()) or type(error).__name__
@@ -32,7 +32,7 @@ def reason_of(error: BaseException) -> str:
 def _of_system(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}"
-    # The event loop words some of them itself: "Connect call failed ('127.0.0.1', 9)".
+    # Some messages are the event loop's own: "Connect call failed ('127.0.0.1', 9)".
     text = error.strerror or str(error) or type(error).__name__
     if error.errno and text.startswith(("Connect call failed", "Multiple exceptions")):
         return os.strerror(error.errno)

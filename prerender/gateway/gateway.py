@@ -1,12 +1,12 @@
-"""The browser's only way to any network: two listeners on loopback, plain and TLS.
+"""The browser's only network: two listeners on loopback, plain and TLS.
 
-Chromium resolves every host name to one of them (``Gateway.resolver_rules``). A request is left out
-(blocklist.py), answered from what is kept (assets.py), or goes on through egress.py: for the site's own
-host to the origin, to third parties only where address_policy.py allows it. The page lives at its
-public URL all the while, so nothing internal can get into a snapshot.
+Chromium resolves every host name to one of them (``Gateway.resolver_rules``). A request is blocked
+(blocklist.py), served from the cache (assets.py), or sent by egress.py: for the site's own
+host to the origin, to third parties only as address_policy.py allows. The page has its public URL all
+the time, so nothing internal can get into a snapshot.
 
-A request tells which page it is from by a number in the User-Agent, in a place where browsers
-always have a zero; it is taken out before the request goes on.
+A number in the User-Agent, where browsers always have a zero, identifies the page of a request. It is
+removed before the request is sent.
 """
 
 import asyncio
@@ -57,16 +57,16 @@ def number_user_agent(user_agent: str, number: int) -> str:
 
 
 def without_number(text: str, number: int) -> str:
-    """A text of a page without its number, which its scripts can read: it differs in each render, and
-    would give the same content another entity-tag."""
+    """Remove the page's number from a text. Scripts can read it, and it would change the ETag of equal
+    content."""
     return re.sub(rf"(Chrome/\d+\.0\.0\.){number}(?!\d)", r"\g<1>0", text)
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
-    """What pages may reach, what they do without, how much they may ask for, and how many bytes of
-    answers are kept for the next render (0: none). ``marked``: the site can tell who asks.
-    ``optional``: patterns of the site's requests that a snapshot can do without."""
+    """The rules for requests of pages. ``cache_bytes``: size of the asset cache (0: none). ``marked``:
+    mark requests to the site as a renderer's. ``optional``: patterns of the site's requests that a
+    snapshot does not need."""
 
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
     blocklist: Blocklist = field(default_factory=Blocklist)
@@ -77,10 +77,10 @@ class NetworkRules:
 
 
 class Gateway:
-    """Answers the requests of all pages of a browser. Make it with ``async with Gateway.open(...)``.
+    """Serves the requests of all pages of a browser. Use it with ``async with Gateway.open(...)``.
 
-    ``public`` is the site's public URL, ``upstream`` leads to its origin. ``third_parties`` connects
-    to what the guard of ``rules`` allows (connector.py).
+    ``public``: the site's public URL; ``upstream``: its origin. ``third_parties``: a session that
+    enforces ``rules.addresses`` (connector.py).
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Gateway:
         third_parties: ClientSession,
         rules: NetworkRules | None = None,
     ) -> AsyncIterator["Gateway"]:
-        """A gateway that listens."""
+        """Start the gateway."""
         gateway = cls(public, upstream, third_parties, rules or NetworkRules())
         runner = ServerRunner(
             http_server(gateway._handle, _IDLE_SECONDS), shutdown_timeout=_SHUTDOWN_SECONDS
@@ -126,9 +126,9 @@ class Gateway:
 
     @property
     def resolver_rules(self) -> str:
-        """The value of Chromium's ``--host-resolver-rules`` that leads everything here."""
+        """The value of Chromium's ``--host-resolver-rules`` that resolves all hosts to the gateway."""
         ports = {"http": self.plain_port, "https": self.tls_port}
-        # The first rule that fits counts, so those for one host come before those for all.
+        # The first matching rule counts, so specific ones come first.
         rules = {
             origin.authority: ports[origin.scheme] for origin in self._rules.addresses.allow.origins
         }
@@ -144,9 +144,9 @@ class Gateway:
     def visit(
         self, page_number: int, document: Document | None, accept_language: str = ""
     ) -> Iterator[Visit]:
-        """Serve a page while it renders: its first navigation gets ``document``, if there is one.
+        """Serve a page during its render: its first navigation gets ``document``, if there is one.
 
-        ``accept_language``: what requests say that have no such field.
+        ``accept_language``: for requests without Accept-Language.
         """
         visit = self._visits[page_number] = Visit(
             self._public,
@@ -183,14 +183,14 @@ class Gateway:
                     request.method, url, wanted, request.headers, visit.polled
                 )
                 visit.check_requests()
-                # What the content depends on may take as long as the render.
+                # Requests that the content depends on may take as long as the render.
                 seconds = None if exchange.needed else self._rules.limits.request_timeout
                 async with asyncio.timeout(seconds) as exchange.deadline:
                     return await self._answer(request, url, user_agent, visit, exchange)
             except (Forbidden, LimitReached) as error:
                 return _refused(visit, exchange, error)
             except TimeoutError:
-                # Its server's failure, which makes a doubtful snapshot; no decision of ours.
+                # An error of the server, not a block.
                 exchange.status = HTTPStatus.GATEWAY_TIMEOUT
                 exchange.fault = "no response in time"
                 return Plain(status=exchange.status)
@@ -214,7 +214,7 @@ class Gateway:
         headers = fields.end_to_end(request.headers)
         headers["User-Agent"] = user_agent
         if visit.accept_language:
-            # Chromium lets frames speak the page's language, but not their workers.
+            # Chromium applies the language to frames, but not to their workers.
             headers.setdefault("Accept-Language", visit.accept_language)
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if websocket.is_upgrade(request):
@@ -223,16 +223,16 @@ class Gateway:
         return await self.assets.answer(ask)
 
     def _owner(self, request: BaseRequest) -> Owner:
-        """Whose process asks: those of other users of this machine are not the browser."""
+        """The owner of the client process: processes of other users are not the browser."""
         if request.transport is None or self._peers is None:
-            return "nobody"  # it has left already
+            return "nobody"  # disconnected already
         return self._peers.whose(*map(request.transport.get_extra_info, ("peername", "sockname")))
 
     def _whose(self, request: BaseRequest) -> tuple[Visit | None, str]:
-        """The visit that a request belongs to, and its User-Agent without the number.
+        """The visit of a request, and its User-Agent without the number.
 
-        None: the visit is over. Shared and service workers have no number: their requests get a visit
-        that nobody looks at, and end with the worker, whose context is not used for another page.
+        None: the visit is over. Shared and service workers have no number: their requests get a
+        separate visit, and their browser context is not reused.
         """
         user_agent = request.headers.get("User-Agent", "")
         name = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
@@ -251,7 +251,7 @@ def _handed_over(document: Document) -> Plain:
 
 
 def _too_late(request: BaseRequest) -> Plain:
-    """What a page still sends when its visit is over: a beacon, a fetch that outlives it."""
+    """Refuse a request after the end of its visit: a beacon, a keepalive fetch."""
     log.debug("late_request_refused", host=request.host, target=request.raw_path)
     refusal = _refusal()
     refusal.force_close()
@@ -264,7 +264,7 @@ def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) 
     exchange.reason = str(error)
     exchange.status = HTTPStatus.FORBIDDEN
     if not visit.flooded:
-        # A limit that is too low for the site costs content.
+        # A limit that is too low for the site makes snapshots incomplete.
         write = log.warning if isinstance(error, LimitReached) else log.info
         write("request of a page refused", url=exchange.url, reason=str(error))
     return _refusal()

@@ -10,20 +10,20 @@ from aiohttp.web_protocol import RequestHandler
 
 from prerender.gateway.plain import Plain
 
-# Of one header line and of the request target. Browsers percent-encode: a target of the public listener
-# may have three times its size here. And they keep 180 cookies of 4 KiB for a site, in one line.
+# Limit of a header line and of the request target. Browsers percent-encode, so a target of the public
+# listener may be three times as long here. They also send up to 180 cookies of 4 KiB in one line.
 MAX_LINE_BYTES = 1024**2
-# Both ways. Browsers have no limit but that of bytes.
+# In both directions. Browsers limit only the bytes.
 MAX_HEADERS = 1000
 
 
 class _WithoutStackTraces(logging.Filter):
-    """What is no HTTP is the client's mistake (a page can send what it likes): a line will do."""
+    """Log malformed requests, which pages can send, without a traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, ConnectionError):
-            return False  # a page has left while it was answered: nobody's mistake
+            return False  # the page disconnected during the response
         if isinstance(error, HttpProcessingError):
             if record.levelno > logging.INFO:
                 record.levelno, record.levelname = logging.INFO, "INFO"
@@ -37,7 +37,7 @@ _log.addFilter(_WithoutStackTraces())
 
 
 class _Connection(RequestHandler):
-    """Refuses what it cannot read without a word: a page would take an explanation for its document."""
+    """Refuses malformed requests with an empty body, which a page cannot mistake for its document."""
 
     def handle_error(
         self,
@@ -46,7 +46,7 @@ class _Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """An empty answer in place of the library's text; the log has the reason."""
+        """An empty response instead of aiohttp's text. The reason is logged."""
         super().handle_error(request, status, exc, message)
         if isinstance(exc, LineTooLong):
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE  # RFC 6585 section 5
@@ -63,7 +63,7 @@ class _Server(web.Server):
 def http_server(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], keepalive_seconds: float
 ) -> web.Server:
-    """A server that passes requests on as they came, and cancels ``handler`` when the client leaves."""
+    """A server that passes raw requests, and cancels ``handler`` when the client disconnects."""
     return _Server(
         handler,
         handler_cancellation=True,

@@ -1,7 +1,7 @@
-"""Which of a page's requests its content depends on: those for the site's own data and programs. Pure.
+"""Decides which requests the content of a page depends on: the site's own data and scripts. Pure.
 
-They are waited for as long as the render may take, and without them the page is incomplete
-(rendering/verdict.py). Everything else is waited for only as long as ``[render] patience``.
+They are waited for until ``[render] timeout``, and without them the page is incomplete
+(rendering/verdict.py). Other requests are waited for only as long as ``[render] patience``.
 """
 
 import re
@@ -16,11 +16,11 @@ from prerender.http.headers import Headers
 from prerender.urls.hosts import Hosts, normalized
 from prerender.urls.patterns import matches
 
-# Sec-Fetch-Dest of fetch() and XMLHttpRequest (WHATWG Fetch), and of what the content is made with.
+# Sec-Fetch-Dest of fetch() and XMLHttpRequest (WHATWG Fetch), and of scripts and styles.
 DATA = ("", "empty")
 _KINDS = (*DATA, *PROGRAMS, "style")
-# Long polls, by the names of libraries and the usual names of paths. A path that was answered so often
-# in the same render is polled as well.
+# Long polls, by names of libraries and common paths. A path that got this many responses in a
+# render is a poll, too.
 _LONG_POLL = re.compile(
     r"long-?_?poll|polling|comet|bayeux|socket\.io|engine\.io|sockjs|signalr|faye|primus|mercure",
     re.IGNORECASE,
@@ -30,10 +30,10 @@ _POLLED = 4
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Tells needed requests of the site at ``public`` from others.
+    """Identifies needed requests of the site at ``public``.
 
-    The site is its host, all hosts below it (``www.`` aside) and the ``listed`` ones. ``optional`` are
-    patterns of path and query of requests that a snapshot can do without.
+    The site is its host, its subdomains (without ``www.``) and the ``listed`` hosts. ``optional``:
+    patterns of path and query of requests that a snapshot does not need.
     """
 
     public: URL
@@ -43,8 +43,8 @@ class Needed:
     def __call__(
         self, method: str, url: str, kind: str, headers: Headers, answered: Mapping[str, int]
     ) -> bool:
-        """Whether a request is needed. ``kind``: its Sec-Fetch-Dest; ``answered``: how often
-        a GET for a URL without its query was answered before in the same render."""
+        """Whether a request is needed. ``kind``: its Sec-Fetch-Dest; ``answered``: the number of
+        responses to GETs for the URL without query in this render."""
         if kind not in _KINDS or not self._is_of_the_site(url):
             return False
         target = "/" + url.split("/", 3)[3]
@@ -52,7 +52,7 @@ class Needed:
             return False
         if kind not in DATA:
             return True
-        # What a page may not read is a beacon (navigator.sendBeacon, mode "no-cors").
+        # A response that the page may not read belongs to a beacon (sendBeacon, mode "no-cors").
         if method == "OPTIONS" or headers.get("Sec-Fetch-Mode") == "no-cors":
             return False
         is_stream = headers.get("Accept", "").startswith("text/event-stream")
@@ -76,5 +76,5 @@ class Needed:
 
 
 def without_query(url: str) -> str:
-    """What the requests of a poll have in common."""
+    """The URL of a poll without its query."""
     return url.partition("?")[0]

@@ -1,7 +1,7 @@
-"""Who is at the other end of a loopback connection (Linux, sock_diag(7)).
+"""Finds the user of the peer of a loopback connection (Linux, sock_diag(7)).
 
-The gateway's listeners can be found by every process of this machine. Those of other users have no
-business there: what our pages may reach, they may be kept from.
+Every process of the machine can find the gateway's listeners. Processes of other users are refused,
+because pages may reach addresses that those processes may not.
 """
 
 import os
@@ -22,7 +22,7 @@ _ALL_STATES = 0xFFFFFFFF
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBxI2s2s16s16sI8s")
 _ANSWER = struct.Struct("=BBBB48sIIIII")
-# struct nlmsgerr, the part that matters.
+# struct nlmsgerr, the relevant part.
 _NLMSG_ERROR = 2
 _ERROR = struct.Struct("=i")
 # include/net/tcp_states.h, with a user.
@@ -36,9 +36,9 @@ log = structlog.get_logger(__name__)
 
 
 class Peers:
-    """Tells the processes of our user, and root's, from those of others.
+    """Identifies processes of the proxy's user and root.
 
-    Where the kernel cannot be asked (another kernel, a strict container) everybody is taken for ours.
+    If the kernel does not support it (another kernel, a strict container), all processes are accepted.
     """
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class Peers:
             log.info("peer_check_unavailable", reason=str(error))
 
     def close(self) -> None:
-        """Ask no more."""
+        """Close the netlink socket."""
         if self._kernel is not None:
             self._kernel.close()
 
     def whose(self, theirs: tuple[str, int] | None, mine: tuple[str, int] | None) -> Owner:
-        """Who is at ``theirs``, the other end of an IPv4 connection of this machine to ``mine``.
+        """The owner of ``theirs``, the peer of a local IPv4 connection to ``mine``.
 
-        What a closed socket leaves behind is listed as root's, so a closed one is nobody's.
+        Closed sockets are listed as root's, so the owner of a closed one is "nobody".
         """
         if theirs is None or mine is None:
             return "nobody"
@@ -71,7 +71,7 @@ class Peers:
         return "ours" if user in self._users else "another user"
 
     def _look_up(self, theirs: tuple[str, int], mine: tuple[str, int]) -> tuple[int, int] | None:
-        """State of the socket at ``theirs`` and id of its user; None if the kernel does not say."""
+        """The state of the socket at ``theirs`` and the id of its user; None if unknown."""
         if self._kernel is None:
             return None
         request = _REQUEST.pack(
@@ -89,7 +89,7 @@ class Peers:
         size = _HEADER.size + len(request)
         message = _HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0) + request
         with suppress(OSError, struct.error):
-            # The kernel has answered when this returns.
+            # The kernel responds synchronously.
             self._kernel.sendto(message, (0, 0))
             answer = self._kernel.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
             kind = _HEADER.unpack_from(answer)[1]

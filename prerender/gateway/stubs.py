@@ -1,7 +1,6 @@
-"""What a page gets for a request that was left out: something harmless of the kind that it asked for.
+"""Stubs: harmless responses to blocked requests.
 
-A refusal would be an error to the page, and pages act on errors: they put placeholders in, try again
-or wait. An empty script loads, and the queue that it would have worked through stays an array.
+Pages react to errors with placeholders, retries or waiting. An empty script loads without effect.
 """
 
 import base64
@@ -14,7 +13,7 @@ from prerender.gateway.plain import Plain
 # One transparent pixel: the smallest GIF.
 _PIXEL = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 _RATE = 8000
-# A second of silence: players of sound and of pictures take it (WAVE, 8 bits, mono).
+# A second of silence, which audio and video players accept (WAVE, 8 bits, mono).
 _SILENCE = (
     struct.pack(
         "<4sI4s4sIHHIIHH4sI",
@@ -37,7 +36,7 @@ _BY_DESTINATION = {
     "frame": ("text/html", b""),
     "document": ("text/html", b""),
 }
-# What pages of other origins ask for is granted: there is nothing to protect (CORS protocol).
+# CORS requests are granted: there is nothing to protect.
 _GRANTED = {
     "Origin": "Access-Control-Allow-Origin",
     "Access-Control-Request-Method": "Access-Control-Allow-Methods",
@@ -46,7 +45,7 @@ _GRANTED = {
 
 
 def stub(request: BaseRequest, destination: str) -> Plain:
-    """The answer to a request that was left out, readable for every origin."""
+    """The response to a blocked request, readable for every origin."""
     headers = {"Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "cross-origin"}
     for asked, granted in _GRANTED.items():
         if value := request.headers.get(asked):

@@ -1,8 +1,7 @@
-"""To the origin for the browser: one request, streamed both ways, with nothing added and nothing kept.
+"""The HTTP client of the gateway, with aiohttp: requests and responses are streamed unchanged.
 
-The gateway serves the browser's requests with it, third parties' too, and the renderer fetches
-documents with it. aiohttp's client exceptions are translated here and nowhere else. What clients ask
-does not come here (proxy/forward.py).
+The gateway sends the browser's requests with it, also to third parties, and the renderer fetches
+documents with it. Requests of clients are forwarded by proxy/forward.py.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ from prerender.gateway.failures import reason_of
 from prerender.gateway.listener import MAX_HEADERS
 
 _CHUNK_BYTES = 65536
-# Of one header line of an answer. Chromium takes 256 KiB for the whole head.
+# Limit of a header line of a response. Chromium accepts heads of 256 KiB.
 _MAX_LINE_BYTES = 65536
 _AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -56,9 +55,9 @@ class _PlainStream(StreamResponse):
 
 
 class _Target:
-    """A URL for the connection, with a request target that is sent as it stands.
+    """A URL for the connection, with a request target that is sent unchanged.
 
-    yarl would drop an empty query's ``?``; the origin has to see the client's bytes.
+    yarl would drop the ``?`` of an empty query.
     """
 
     def __init__(self, url: URL, raw: str) -> None:
@@ -70,7 +69,7 @@ class _Target:
 
 
 class _RawTargetRequest(ClientRequest):
-    """Sends the request target that rides in the URL's fragment, which HTTP itself never sends."""
+    """Sends the request target from the URL's fragment, which HTTP itself never sends."""
 
     async def send(self, conn: Any) -> ClientResponse:
         if raw := self.original_url.raw_fragment:
@@ -94,10 +93,10 @@ class Upstream:
         headers: CIMultiDict[str],
         body: StreamReader | None = None,
     ) -> AsyncIterator[ClientResponse]:
-        """Ask the origin. Raises OriginError or OriginTimeout until the response's head is there.
+        """Send a request. Raises OriginError or OriginTimeout until the response head has arrived.
 
-        ``target`` is sent byte for byte. The response is released, or its connection closed when it
-        was not read to its end.
+        ``target`` is sent unchanged. On exit, the connection is released, or closed if the response
+        was not read completely.
         """
         url = URL(f"{self._base}/#{target}", encoded=True)
         async with send(self._session, method, url, headers, body) as response:
@@ -110,7 +109,7 @@ class Upstream:
         headers: CIMultiDict[str],
         on_message: websocket.OnMessage | None = None,
     ) -> StreamResponse:
-        """Connect a client's WebSocket with the origin's. Raises OriginError."""
+        """Relay a client's WebSocket to the origin. Raises OriginError."""
         url = URL(f"{self._base}/#{target}", encoded=True)
         return await websocket.relay(request, self._session, url, headers, on_message)
 
@@ -121,8 +120,8 @@ def open_session(
     timeout: float,
     resolver: AbstractResolver | None = None,
 ) -> ClientSession:
-    """A client that reaches what ``policy`` allows, follows no redirect, and adds nothing of its own:
-    no cookies, no proxies, no decoding. Timeouts are in seconds."""
+    """A client session that enforces ``policy``, without redirects, cookies, proxies and decoding.
+    Timeouts are in seconds."""
     no_redirects = TraceConfig()
     no_redirects.on_request_redirect.append(_refuse_redirect)
     return ClientSession(
@@ -144,8 +143,8 @@ def open_session(
 async def _refuse_redirect(
     _session: ClientSession, _context: object, redirect: TraceRequestRedirectParams
 ) -> None:
-    """Fail a WebSocket's handshake as browsers do (WHATWG Fetch, redirect mode "error"): the library
-    would follow, and has no option for it."""
+    """Fail a redirected WebSocket handshake as browsers do (WHATWG Fetch, redirect mode "error").
+    aiohttp would follow it, and has no option against that."""
     response = redirect.response
     response.close()
     raise WSServerHandshakeError(
@@ -161,7 +160,7 @@ async def send(
     headers: CIMultiDict[str],
     body: StreamReader | None = None,
 ) -> AsyncIterator[ClientResponse]:
-    """One request without redirects; errors before the response's head are translated."""
+    """Send a request without following redirects. Errors before the response head are translated."""
     try:
         response = await session.request(
             method, url, headers=headers, data=body, allow_redirects=False
@@ -172,11 +171,11 @@ async def send(
         raise OriginError(f"{method} {url.host}: {reason_of(error)}") from error
     try:
         if response.status < HTTPStatus.OK:
-            # A 101 that nobody asked for: what follows would not be HTTP any more.
+            # An unexpected 101: what follows would not be HTTP.
             raise OriginError(f"{method} {url.host}: status {response.status}")
         yield response
     finally:
-        # At its end the connection has gone back to the pool already, and this does nothing.
+        # After a complete response the connection is back in the pool, and this does nothing.
         response.close()
 
 
@@ -186,10 +185,10 @@ async def relay(
     headers: CIMultiDict[str],
     on_chunk: Callable[[int], None] | None = None,
 ) -> StreamResponse:
-    """Stream an origin's response to a client.
+    """Stream a response to the browser.
 
-    An origin that dies in the middle aborts the client's connection: anything else would end the
-    body as if it were whole, or write a second status line into it.
+    If the server dies in the middle, the browser's connection is aborted: otherwise the
+    body would look complete, or contain a second status line.
     """
     answer = _PlainStream(status=response.status, reason=response.reason, headers=headers)
     await answer.prepare(request)

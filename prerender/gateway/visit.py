@@ -1,4 +1,4 @@
-"""What one page asks the gateway for while it renders one target, and how much it may ask for."""
+"""A visit: the requests of one page during one render, and their limits."""
 
 import asyncio
 import time
@@ -17,15 +17,15 @@ from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-# A missing page may be the application's own, drawn by its scripts; other errors are not pages.
+# An application may render its own error page for a missing page; other errors are not pages.
 PAGE_STATUSES = (200, 404, 410)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The target's document as the origin sent it, decoded from its content coding.
+    """The target's document from the origin, with its content coding decoded.
 
-    ``headers`` are the end-to-end fields without length and coding.
+    ``headers``: end-to-end headers without length and coding.
     """
 
     status: int
@@ -35,8 +35,8 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class VisitLimits:
-    """What one render may ask for: requests, bytes of all answers' bodies and of one of them, as they
-    are sent. What goes beyond is refused. ``request_timeout``: seconds until an answer is complete."""
+    """Limits of a render: requests, and bytes of all response bodies and of each, as transferred.
+    ``request_timeout``: seconds until a response is complete."""
 
     max_requests: int = 1000
     max_bytes: int = 100 * 1024**2
@@ -46,28 +46,28 @@ class VisitLimits:
 
 @dataclass(slots=True)
 class Traffic:
-    """What pages have asked for: requests that are over, and their answers' bytes, by verdict."""
+    """Finished requests of pages and bytes of their responses, by verdict."""
 
     requests: Counter[Verdict] = field(default_factory=Counter)
     received_bytes: Counter[Verdict] = field(default_factory=Counter)
 
     def count(self, exchange: "Exchange") -> None:
-        """Add a request that is over."""
+        """Count a finished request."""
         self.requests[exchange.verdict] += 1
         self.received_bytes[exchange.verdict] += exchange.received_bytes
 
 
 class LimitReached(OSError):
-    """A render has asked for more than it may. The text names the setting."""
+    """A render exceeded a limit. The message names the setting."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request of the page. Times are ``time.monotonic()`` seconds.
+    """A request of the page and its response. Times are ``time.monotonic()`` seconds.
 
-    ``needed``: the page's content depends on it (needed.py). ``cached``: answered from what earlier
-    renders fetched. ``reason``: why it was blocked. ``limited``: a limit of ours cut it short.
-    ``fault``: why the page cannot use a response that looks successful.
+    ``needed``: the page's content depends on it (needed.py). ``cached``: served from the asset cache.
+    ``reason``: why it was blocked. ``limited``: ended by a limit. ``fault``: why the page cannot
+    use a response that looks successful.
     """
 
     method: str
@@ -89,14 +89,14 @@ class Exchange:
     deadline: asyncio.Timeout | None = None
 
     def expect_no_end(self) -> None:
-        """It is a socket or a stream: nobody waits for its end, and its deadline does not count."""
+        """Mark it as a WebSocket or stream: it has no timeout and is not waited for."""
         self.endless = True
         if self.deadline is not None:
             self.deadline.reschedule(None)
 
     @property
     def verdict(self) -> Verdict:
-        """What became of it."""
+        """The verdict of the request."""
         if self.blocked:
             return "blocked"
         if self.endless:
@@ -119,18 +119,17 @@ class Exchange:
 
     @property
     def is_program(self) -> bool:
-        """Whether it is for code that the page runs."""
+        """Whether it is for a script."""
         return self.destination in PROGRAMS
 
 
 @dataclass(slots=True)
 class Visit:
-    """The gateway's side of one render: the document to hand over, and every request seen.
+    """The gateway's part of a render: the document to serve, and the record of every request.
 
-    ``trace``: what the site's own requests belong to; ``traffic``: where requests are counted.
-    Requests that come when there were far too many already are not kept. ``document_url``: as the
-    browser writes it, once the document has been handed over. ``polled``: how often data was fetched,
-    by URL without query.
+    ``trace``: the trace of the site's own requests; ``traffic``: the totals of all visits.
+    Far beyond the limit, requests are not recorded. ``document_url``: in the browser's spelling,
+    after the document has been served. ``polled``: how often data was fetched, by URL without query.
     """
 
     public: URL
@@ -144,22 +143,22 @@ class Visit:
     received_bytes: int = 0
     document_url: str = ""
     polled: Counter[str] = field(default_factory=Counter)
-    # What the browser keeps of the visit and nobody can clear, or ''.
+    # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""
     _connections: set[asyncio.Transport] = field(default_factory=set)
 
     def comes_by(self, connection: asyncio.Transport) -> None:
-        """Requests of the visit come by this connection, and it ends with the visit."""
+        """Add a connection of the visit, which is closed with it."""
         self._connections.add(connection)
 
     def end(self) -> None:
-        """Cut what is under way: it can neither send nor set anything any more."""
+        """Abort all connections, so that they can neither send nor set anything any more."""
         for connection in self._connections:
             connection.abort()
         self._connections.clear()
 
     def take_document(self, url: str) -> Document | None:
-        """The document, once: a reload or a frame of the same URL is a request of its own."""
+        """The document, once: a reload or a frame with the same URL is a new request."""
         document, self.document = self.document, None
         if document is not None:
             self.document_url = url
@@ -167,7 +166,7 @@ class Visit:
 
     @contextmanager
     def exchange(self, method: str, url: str, destination: str) -> Iterator[Exchange]:
-        """Keep the record of one request, from its arrival to the last byte of its answer."""
+        """Record a request, from its arrival to the last byte of its response."""
         now = time.monotonic()
         record = Exchange(method, url, destination, now, now)
         self.requests += 1
@@ -184,20 +183,20 @@ class Visit:
 
     @property
     def flooded(self) -> bool:
-        """Whether not even one more has to be told of: the first one beyond says it all."""
+        """Whether the excess of the limit has been recorded already."""
         return self.requests > self.limits.max_requests + 1
 
     def check_requests(self) -> None:
-        """Raises LimitReached when this request is one too many."""
+        """Raises LimitReached if this request exceeds the limit."""
         if self.requests > self.limits.max_requests:
             raise LimitReached(f"more than max_requests = {self.limits.max_requests}")
 
     def expect(self, size: int) -> None:
-        """Raises LimitReached when a body of ``size`` bytes would be too much."""
+        """Raises LimitReached if a body of ``size`` bytes would exceed a limit."""
         self._check_bytes(self.received_bytes + size, size)
 
     def received(self, exchange: Exchange, size: int) -> None:
-        """Count bytes of an answer's body as they pass. Raises LimitReached."""
+        """Count bytes of a response body. Raises LimitReached."""
         exchange.received_bytes += size
         exchange.last_byte = time.monotonic()
         self.received_bytes += size
@@ -215,7 +214,7 @@ class Visit:
             raise LimitReached(f"more than max_bytes = {self.limits.max_bytes}")
 
     def lost_document(self, url: str) -> bool:
-        """Whether the last document of a URL did not come whole. Its fragment does not matter."""
+        """Whether the last document of a URL (without fragment) is incomplete."""
         documents = [
             record
             for record in self.exchanges
@@ -225,22 +224,22 @@ class Visit:
 
     @property
     def answered(self) -> int:
-        """How many requests are over."""
+        """The number of finished requests."""
         return sum(record.finished for record in self.exchanges)
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether requests are under way, hanging or not."""
+        """Whether requests are in progress, hanging or not."""
         return any(True for _ in self._unfinished())
 
     def _unfinished(self) -> Iterator[Exchange]:
         return (record for record in self.exchanges if not record.finished)
 
     def loads_programs(self, *, parsed: bool) -> bool:
-        """Whether a request is under way that the page's content waits for, however slow it is.
+        """Whether scripts that the content depends on are loading, however slow.
 
-        Those are the site's own programs, and all programs and styles while the document is not
-        ``parsed``: what comes after them is not in the page yet.
+        These are the site's own scripts, and all scripts and styles while the document is not
+        ``parsed``: they block the rest of the document.
         """
         if not parsed:
             return any(
@@ -252,20 +251,19 @@ class Visit:
         )
 
     def awaits_slow_data(self, after_seconds: float) -> bool:
-        """Whether the page's content has been waiting for a response for longer than this."""
+        """Whether needed data has been loading for longer than this."""
         oldest = time.monotonic() - after_seconds
         return any(record.awaited and record.started < oldest for record in self._unfinished())
 
     def only_hanging(self, patience_seconds: float) -> bool:
-        """Whether there are unfinished requests, none of which is worth waiting for."""
+        """Whether all requests in progress are hanging."""
         return self.has_unfinished and not self.waiting_for(patience_seconds)
 
     def waiting_for(self, patience_seconds: float) -> bool:
-        """Whether an unfinished request is worth waiting for.
+        """Whether a request in progress is worth waiting for.
 
-        What the content depends on is, however slow. Of others, an event stream never ends, and a
-        request that has been silent for longer than the patience may not either: those do not count.
-        Programs and styles are never polls, and no content comes from media.
+        Needed requests are, however slow. Others are not if they are event streams, or without data for
+        longer than the patience. Scripts and styles are never polls, and media have no content.
         """
         oldest = time.monotonic() - patience_seconds
         return any(

@@ -1,7 +1,7 @@
-"""WebSockets of the browser, relayed message by message (those of clients: proxy/tunnel.py).
+"""Relays WebSockets of the browser message by message. Clients' WebSockets: proxy/tunnel.py.
 
-The origin is asked before the client gets its 101, so subprotocol, cookies and refusals are the
-origin's own (RFC 6455 section 4.2).
+The server's handshake comes first, so subprotocol, cookies and refusals are the server's
+(RFC 6455 section 4.2).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ MAX_MESSAGE_BYTES = 64 * 1024**2
 CLOSE_SECONDS = 2.0
 GOING_AWAY = 1001
 
-# The client library makes its own.
+# Headers that the client library sets itself.
 _HANDSHAKE = frozenset(
     {
         "sec-websocket-key",
@@ -41,7 +41,7 @@ _HANDSHAKE = frozenset(
 log = structlog.get_logger(__name__)
 
 Socket = ClientWebSocketResponse | WebSocketResponse
-# Hears the length of each message from the origin; an OSError of it ends the connection.
+# Called with the length of each message from the server. An OSError ends the connection.
 OnMessage = Callable[[int], None]
 
 
@@ -57,9 +57,9 @@ async def relay(
     headers: CIMultiDict[str],
     on_message: OnMessage | None = None,
 ) -> StreamResponse:
-    """Connect the client's WebSocket with the one at ``url`` until either side closes.
+    """Relay the browser's WebSocket to ``url`` until either side closes.
 
-    Raises OriginError when the origin cannot be reached; its refusal is passed on.
+    Raises OriginError if the server cannot be reached. Its refusal is passed on.
     """
     protocols = [
         protocol.strip()

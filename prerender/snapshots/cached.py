@@ -56,9 +56,10 @@ class CachedSnapshots:
 
     ``patience``: maximum wait for the render of another replica, in seconds. ``refreshes``: maximum
     concurrent renders of stale snapshots. ``popular``: targets in the order in which to renew them
-    after a deploy. ``kept``: called for each stored snapshot with its target and the ETags of the previous
-    snapshot ('' if there was none) and of the new one. ``serve_incomplete``: serve a page whose own
-    data is missing if there is no good snapshot (it is never stored); otherwise that is an error.
+    after a deploy. ``kept``: called for each stored snapshot with its target and the ETags of the
+    previous snapshot ('' if there was none) and of the new one. ``serve_incomplete``: serve a page
+    whose own data is missing if there is no good snapshot (it is never stored); otherwise that is an
+    error.
     Expired entries stay in the store, to compare new content with: equal content keeps its validators.
     """
 

@@ -1,1 +1,1 @@
-"""What the people who operate the proxy learn of it: records of requests and renders, and more."""
+"""Telemetry: records of requests and renders, metrics, logs, traces and notices."""

@@ -1,8 +1,7 @@
-"""One line for each request, by a way that costs little: thousands of requests a second are answered.
+"""The access log: one line per request, at low cost.
 
-A line is put together from texts that are quoted as JSON strings in ASCII, so nothing that a client
-sends can end it, begin another one or move the cursor of who reads it. Lines are collected for a
-moment and written together, or before the next line that something else logs.
+Values are quoted as JSON strings in ASCII, so clients cannot inject lines or control characters. Lines
+are written in batches, or before the next line of another logger.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.redaction import Redaction
 
 _FLUSH_SECONDS = 0.1
-# Longer ones are cut: a line must not be as long as the head of a request may be.
+# Longer values are truncated, to bound the length of lines.
 _LONGEST = 2048
 _REMEMBERED = 1024
 
@@ -26,9 +25,9 @@ _quoted: Callable[[str], str] = json.encoder.encode_basestring_ascii
 
 
 class AccessLog:
-    """Listens to the records of requests, and gives lines to ``write``, many at a time.
+    """Subscribes to the records of requests, and passes lines to ``write`` in batches.
 
-    ``only_snapshots``: requests that are simply forwarded are left out.
+    ``only_snapshots``: omit forwarded requests.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class AccessLog:
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, record: RequestRecord) -> None:
-        """Take down a request."""
+        """Add a request."""
         if self._only_snapshots and record.kind == "forward":
             return
         if not self._lines:
@@ -49,7 +48,7 @@ class AccessLog:
         self._lines.append(self._line(record))
 
     def flush(self) -> None:
-        """Write what has been taken down. Any thread may call it."""
+        """Write pending lines. Thread-safe."""
         lines = []
         with suppress(IndexError):
             while True:
@@ -59,9 +58,9 @@ class AccessLog:
 
 
 class Line:
-    """Makes a line of a record, as JSON or as structlog's console shows other lines to people.
+    """Formats a record as JSON, or like structlog's console.
 
-    Its time is that of the answer's end, when it is written, so that a log is in order.
+    Its time is the end of the response, so that the log is in order.
     """
 
     def __init__(
@@ -72,13 +71,13 @@ class Line:
         else:
             self._whole, self._pair = _CONSOLE_FORMS[coloured]
         self._redaction = redaction
-        # These come again and again.
+        # Frequent values are cached.
         self._target = lru_cache(maxsize=_REMEMBERED)(self._read_target)
         self._client = lru_cache(maxsize=_REMEMBERED)(self._read_client)
         self._decision = lru_cache(maxsize=_REMEMBERED)(self._read_decision)
 
     def __call__(self, record: RequestRecord) -> str:
-        """The line, with its end."""
+        """The line with its line end."""
         target = record.target
         ended = record.time + record.seconds
         whole_seconds = int(ended)
@@ -107,7 +106,7 @@ class Line:
         return self._words((("user_agent", user_agent), ("crawler", crawler or "")))
 
     def _rest(self, record: RequestRecord) -> str:
-        """What most requests do not have."""
+        """Fields that most requests do not have."""
         text = ""
         if record.error or record.trace_id:
             text = self._words((("error", record.error), ("trace_id", record.trace_id)))
@@ -140,7 +139,7 @@ def _console(time: str, level: str, event: str, pair: str) -> tuple[str, str]:
     return f"{head}{''.join(pairs)}%s{remote}%s%s\n", pair
 
 
-# Plain and coloured, in the colours of structlog's console.
+# Plain and coloured formats, with the colours of structlog's console.
 _CONSOLE_FORMS = (
     _console("%s", "%s", "%s", " %s=%s"),
     _console(

@@ -1,4 +1,4 @@
-"""Metrics that are made when somebody looks, from what is counted elsewhere. Pure."""
+"""Builds Prometheus metrics from plain counters on scrape. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,12 +10,12 @@ from prometheus_client.core import (
 )
 
 Labels = tuple[str, ...]
-# How many were in each bucket or in a smaller one, by its bound as a text, and the sum of all.
+# Cumulative counts by upper bound, and the sum.
 Distribution = tuple[Sequence[tuple[str, float]], float]
 
 
 def counter(name: str, text: str, labels: Labels, counts: Mapping[Labels, int]) -> Metric:
-    """What only grows, by the values of its labels."""
+    """A counter by the values of its labels."""
     family = CounterMetricFamily(name, text, labels=labels)
     for values, count in sorted(counts.items()):
         family.add_metric(values, count)
@@ -23,7 +23,7 @@ def counter(name: str, text: str, labels: Labels, counts: Mapping[Labels, int]) 
 
 
 def gauge(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
-    """What is so at this moment, by the values of its labels."""
+    """A gauge by the values of its labels."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for of_labels, value in values.items():
         family.add_metric(of_labels, value)
@@ -31,7 +31,7 @@ def gauge(name: str, text: str, labels: Labels, values: Mapping[Labels, float]) 
 
 
 def histogram(name: str, text: str, labels: Labels, found: Mapping[Labels, Distribution]) -> Metric:
-    """How something is distributed, by the values of its labels."""
+    """A histogram by the values of its labels."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for values, (buckets, total) in sorted(found.items()):
         family.add_metric(values, buckets, total)

@@ -1,7 +1,7 @@
-"""Listens to the records of renders, and keeps the history of each page beside its snapshot.
+"""Subscribes to the records of renders, and stores the history of each page.
 
-Histories are written after a render and by a task of their own, so that no crawler waits for it; when
-more renders end than can be written, some are left out.
+A separate task writes histories after renders, so that no crawler waits for it. If there are more
+renders than can be written, some are skipped.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Histories:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Write down what is noted, as long as the context lasts."""
+        """Store recorded renders while the context is open."""
         writing = asyncio.create_task(self._write_down(), name="histories")
         try:
             yield
@@ -43,7 +43,7 @@ class Histories:
             await asyncio.gather(writing, return_exceptions=True)
 
     def __call__(self, record: RenderRecord) -> None:
-        """Note a render that has ended."""
+        """Record a finished render."""
         if record.outcome != "cancelled":
             self._waiting.append(record)
             self._more.set()
@@ -56,7 +56,7 @@ class Histories:
         try:
             history = await asyncio.to_thread(decode, data)
             if history.key != key:
-                raise BadEntry(f"it is that of another key: {history.path}")
+                raise BadEntry(f"it belongs to another key: {history.path}")
         except BadEntry as error:
             log.warning("bad_history", key=key, reason=str(error))
             return None
@@ -77,7 +77,7 @@ class Histories:
                     log.exception("history_not_stored", url=target.url)
 
     def _with(self, history: History, record: RenderRecord) -> bytes:
-        """A history with one more render. Takes milliseconds: not for the event loop."""
+        """Add a render to a history. Takes milliseconds, so do not call it on the event loop."""
         render = Render(
             record.time + record.seconds,
             record.seconds,

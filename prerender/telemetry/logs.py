@@ -1,7 +1,6 @@
-"""What is written to standard error: one line an event, for people or as JSON.
+"""Logging to standard error: one event per line, for the console or as JSON.
 
-A thread of its own does the writing. Whoever reads standard error may be slow or have stopped
-reading, and requests must be answered all the same.
+A separate thread writes, so that requests do not wait if the reader of standard error is slow.
 """
 
 import logging
@@ -26,7 +25,7 @@ _LAST_LINES_SECONDS = 1.0
 
 
 class _StandardError(logging.Handler):
-    """Queues lines for the thread that writes them; what does not fit into the queue is dropped."""
+    """Queues lines for a writer thread. Lines that do not fit into the queue are dropped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +40,7 @@ class _StandardError(logging.Handler):
         self.write(f"{self.format(record)}\n")
 
     def write(self, lines: str) -> None:
-        """Queue what is complete already: one line or several."""
+        """Queue one or several complete lines."""
         data = lines.encode("utf-8", "backslashreplace")
         with self._counting:
             if self._queued_bytes + len(data) > _QUEUED_BYTES:
@@ -50,7 +49,7 @@ class _StandardError(logging.Handler):
         self._lines.put(data)
 
     def _write(self) -> None:
-        # Not with sys.stderr, whose lock would still be held when the interpreter wants to exit.
+        # Not sys.stderr: its lock could be held when the interpreter exits.
         while True:
             lines = memoryview(self._lines.get())
             size = len(lines)
@@ -62,7 +61,7 @@ class _StandardError(logging.Handler):
             self._lines.task_done()
 
     def flush(self) -> None:
-        """Wait, but not for ever, until everything is written. The logging module asks at exit."""
+        """Wait, with a timeout, until everything is written. The logging module calls this at exit."""
         with self._lines.all_tasks_done:
             self._lines.all_tasks_done.wait_for(
                 lambda: not self._lines.unfinished_tasks, _LAST_LINES_SECONDS
@@ -70,21 +69,21 @@ class _StandardError(logging.Handler):
 
 
 def write(lines: str) -> None:
-    """Write lines as they are, in their turn."""
+    """Write complete lines in order."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _StandardError):
             handler.write(lines)
 
 
 def flush() -> None:
-    """Wait, but not for ever, until everything that was logged is written."""
+    """Wait, with a timeout, until everything logged is written."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
 
 @contextmanager
 def preceded_by(write_collected: Callable[[], None]) -> Iterator[None]:
-    """Have what is collected elsewhere written before each line, so that all are in order."""
+    """Call a function before each line, to write lines collected elsewhere in order."""
     handlers = [one for one in logging.getLogger().handlers if isinstance(one, _StandardError)]
     for handler in handlers:
         handler.before = write_collected
@@ -118,7 +117,7 @@ def _without_secrets(redaction: Redaction) -> Processor:
 
 
 def configure(settings: Log) -> None:
-    """Set up structlog, and lead the logging of the libraries through it."""
+    """Set up structlog, and route the logging of libraries through it."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -152,6 +151,6 @@ def configure(settings: Log) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    # They tell every message of the protocol at debug level.
+    # At debug level these log every protocol message.
     for name in ("pyppeteer", "websockets"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""All metrics of one proxy, in a registry of its own: tests run several proxies in one process."""
+"""All metrics of one proxy, in its own registry: tests run several proxies in one process."""
 
 import asyncio
 import platform
@@ -26,12 +26,12 @@ _LAG_BUCKETS_SECONDS = (
 )  # fmt: skip
 _LAG_EVERY_SECONDS = 0.25
 
-# When each counter began is of no use, and doubles the number of series.
+# Creation times of counters are useless, and double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """What Prometheus is told. Counts what comes out of ``telemetry`` from now on."""
+    """The metrics of a proxy. Subscribes to the records of ``telemetry``."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.registry = CollectorRegistry()
@@ -50,18 +50,18 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         self._lag = Histogram(
             "prerender_event_loop_lag_seconds",
-            "By how much a timer of the event loop is late, looked at four times a second.",
+            "Delay of timers of the event loop, sampled four times a second.",
             buckets=_LAG_BUCKETS_SECONDS,
             registry=self.registry,
         )
 
     def watch(self, state: StateMetrics) -> None:
-        """Tell the state of a proxy's parts, too."""
+        """Also expose the state of the proxy's parts."""
         self.registry.register(state)
 
     @asynccontextmanager
     async def watching_the_loop(self) -> AsyncIterator[None]:
-        """Measure for as long as the context lasts how late the event loop is."""
+        """Measure the lag of the event loop while the context is open."""
         task = asyncio.create_task(self._measure_lag(), name="event loop lag")
         try:
             yield
@@ -69,7 +69,7 @@ class Metrics:
             task.cancel()
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """All metrics in the text format that a header field ``accept`` prefers; its media type."""
+        """All metrics in the text format that ``accept`` prefers, and its media type."""
         encoder, media_type = choose_encoder(accept)
         return encoder(self.registry), media_type
 

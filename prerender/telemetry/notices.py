@@ -1,4 +1,4 @@
-"""What the owner should change in the set-up: each is logged once, and listed in the dashboard."""
+"""Notices about the configuration: logged once, and shown in the dashboard."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """``seen``: when it last applied, in Unix seconds; ``about``: values that explain it."""
+    """A notice. ``seen``: Unix seconds when it last applied; ``about``: values that explain it."""
 
     name: str
     seen: float
@@ -21,13 +21,13 @@ class Notice:
 
 
 class Notices:
-    """The notices of one process, since its start."""
+    """The notices since the start of the process."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Notice] = {}
 
     def warn(self, name: str, *, consequence: str, remedy: str, **about: str | int) -> None:
-        """Note something that applies now; it is logged only the first time."""
+        """Record a notice. It is logged only the first time."""
         if name not in self._by_name:
             log.warning(name, consequence=consequence, remedy=remedy, **about)
         self._by_name[name] = Notice(name, time.time(), consequence, remedy, about)

@@ -1,4 +1,4 @@
-"""Which pages are asked for most: what is renewed first when many are to be renewed."""
+"""The most requested pages, to renew them first after a deploy."""
 
 from prerender.snapshots.snapshot import Target
 from prerender.telemetry.records import RequestRecord
@@ -7,7 +7,7 @@ _MOST = 10_000
 
 
 class Popularity:
-    """Listens to the records of requests, and counts them by target."""
+    """Subscribes to the records of requests, and counts them by target."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -15,7 +15,7 @@ class Popularity:
         self._targets: dict[str, Target] = {}
 
     def __call__(self, record: RequestRecord) -> None:
-        """Count a request, if it was for a snapshot."""
+        """Count a request for a snapshot."""
         target = record.snapshot_target
         if target is None:
             return
@@ -29,12 +29,12 @@ class Popularity:
             self._forget_half()
 
     def most_first(self) -> list[Target]:
-        """The targets, what is asked for most first."""
+        """The targets, most requested first."""
         ordered = sorted(self._counts, key=self._counts.__getitem__, reverse=True)
         return [self._targets[key] for key in ordered]
 
     def _forget_half(self) -> None:
-        """Forget the rare ones, and half of what is known of the others: what was is not what is."""
+        """Drop rare targets and halve the counts of the others, so that recent requests count more."""
         kept = self.most_first()[: self._most // 2]
         self._counts = {target.key: max(1, self._counts[target.key] // 2) for target in kept}
         self._targets = {target.key: target for target in kept}

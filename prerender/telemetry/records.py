@@ -1,8 +1,7 @@
-"""One record of each answered request and of each render, handed to whoever has subscribed.
+"""One record per request and per render, passed to subscribers.
 
-Records are tuples: they are made for every request, and nothing else that is immutable costs as little
-to make. Listeners are called one after another on the event loop, when the answer is on its way
-already; they must be quick, and must not wait. ``tests/telemetry/test_records.py`` shows what they get.
+Records are tuples, the cheapest immutable values. Listeners are called in turn on the event loop, after
+the response was sent; they must be quick and must not block.
 """
 
 import time
@@ -24,12 +23,12 @@ from prerender.snapshots.snapshot import (
 )
 from prerender.telemetry.notices import Notices
 
-# For a client that left before anything was sent to it, as nginx counts it.
+# The client disconnected before the response, as in nginx.
 CLIENT_LEFT = 499
 
 Source = Literal["snapshot", "origin", "proxy"]
 CacheWord = Literal["", "hit", "stale", "miss", "coalesced", "kept", "error"]
-# A verdict (rendering/verdict.py), or what came instead of a snapshot.
+# A verdict (rendering/verdict.py), or the result without a snapshot.
 RenderOutcome = Literal[RenderVerdict, "redirect", "not a page", "cancelled"]
 Kind = Literal["render", "forward", "refuse"]
 R = TypeVar("R")
@@ -37,20 +36,20 @@ log = structlog.get_logger(__name__)
 
 
 class RequestRecord(NamedTuple):
-    """A request on the public listener, after its result.
+    """A finished request on the public listener.
 
-    ``time``: its arrival in Unix seconds; ``seconds``: from then until the last byte was handed to the
-    kernel, or to our buffer for it; ``sent_bytes``: of the answer's head and body.
-    ``remote``: the address of the client, as trusted proxies name it. ``status``: of the answer; 499 if
-    the client left before there was one.
-    ``kind`` and ``reason``: what was decided and why, each of a small set of words.
-    ``source``: who answered: a snapshot, the origin, or the proxy itself (errors, refusals).
-    ``cache``: how the snapshot was come by, "" where none was shown; "error" where there should have
-    been one. ``detail``: more about that in a few words; ``error``: the name of the error's class.
-    ``snapshot_target``: of requests for snapshots; its ``key`` is that of the store.
-    ``origin_seconds``: until the head of the origin's answer was there, of forwarded requests.
-    ``timings`` and ``facts``: of the render that this answer waited for, and of the snapshot shown.
-    ``trace``: the trace that the request belongs to, None if it belongs to none.
+    ``time``: its arrival in Unix seconds; ``seconds``: until the last byte was handed to the kernel or
+    its buffer; ``sent_bytes``: of the response head and body.
+    ``remote``: the client's address, according to trusted proxies. ``status``: of the response; 499 if
+    the client disconnected before.
+    ``kind`` and ``reason``: the decision, each of a small set of words.
+    ``source``: a snapshot, the origin, or the proxy itself (errors, refusals).
+    ``cache``: the cache result, "" without a snapshot; "error" if it failed. ``detail``: more about
+    that; ``error``: the name of the error's class.
+    ``snapshot_target``: of requests for snapshots.
+    ``origin_seconds``: of forwarded requests, until the origin's response head.
+    ``timings`` and ``facts``: of the render that the request waited for, and of the served snapshot.
+    ``trace``: the trace of the request, or None.
     """
 
     time: float
@@ -81,19 +80,19 @@ class RequestRecord(NamedTuple):
 
 
 class Decided(Protocol):
-    """What was decided about a request, and why."""
+    """A decision about a request."""
 
     @property
     def kind(self) -> Kind:
-        """What is done with it."""
+        """The kind of decision."""
 
     @property
     def reason(self) -> str:
-        """Why, in one of a small set of phrases."""
+        """The reason, one of a small set of phrases."""
 
 
 class Answered(Protocol):
-    """A request whose response has been sent, or that was given up."""
+    """A request whose response was sent or aborted."""
 
     @property
     def method(self) -> str:
@@ -109,7 +108,7 @@ class Answered(Protocol):
 
     @property
     def sent_bytes(self) -> int:
-        """The size of the response's head and body, as far as they were sent."""
+        """The sent bytes of the response, head and body."""
 
     @property
     def origin_seconds(self) -> float | None:
@@ -117,7 +116,7 @@ class Answered(Protocol):
 
 
 class RequestContext:
-    """What is noted of a request while it is answered; its record in the end."""
+    """Collects facts about a request while it is handled, for its record."""
 
     __slots__ = (
         "began", "crawler", "decision", "detail", "error", "remote", "result", "target", "trace",
@@ -146,7 +145,7 @@ class RequestContext:
         self.error: BaseException | None = None
 
     def record(self, request: Answered) -> RequestRecord:
-        """The record of a request that has been answered, or given up, just now."""
+        """The record of a request, at its end."""
         seconds = time.perf_counter() - self.began
         trace = self.trace
         decision, result, error = self.decision, self.result, self.error
@@ -162,7 +161,7 @@ class RequestContext:
                 cache = "stale"
         elif error is not None and self.target is not None:
             cache = "error"
-        # In half the time that it takes by the names of the fields.
+        # Twice as fast as the constructor.
         return tuple.__new__(
             RequestRecord,
             (
@@ -191,12 +190,12 @@ class RequestContext:
 
 
 class RenderRecord(NamedTuple):
-    """A render, after its end, whether somebody waits for it or a stale snapshot is renewed.
+    """A finished render, for a waiting client or in the background.
 
-    ``time``: its beginning in Unix seconds; ``seconds``: until its end. ``outcome``: "not a page": the
-    origin's answer is no HTML page; "cancelled": all who wanted it have left before it had a page.
-    ``error`` and ``reason``: the name of the error's class and its text. ``timings`` and ``facts`` are
-    None where there is no ``snapshot``, whose ``status`` and ``bytes`` are told.
+    ``time``: its start in Unix seconds; ``seconds``: its duration. ``outcome``: "not a page": the
+    origin's response is not an HTML page; "cancelled": all clients disconnected before it had a page.
+    ``error`` and ``reason``: the name of the error's class and its message. ``timings`` and ``facts``
+    are None without a ``snapshot``. ``status`` and ``bytes``: of the snapshot.
     """
 
     time: float
@@ -214,13 +213,13 @@ class RenderRecord(NamedTuple):
 
 
 class Channel(Generic[R]):
-    """Hands records to all who have subscribed."""
+    """Passes records to subscribers."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Callable[[R], None], ...] = ()
 
     def subscribe(self, listener: Callable[[R], None]) -> Callable[[], None]:
-        """Have ``listener`` called with each record from now on; the result ends that."""
+        """Call ``listener`` with each record from now on. Returns a function that ends it."""
         self._listeners = (*self._listeners, listener)
 
         def unsubscribe() -> None:
@@ -229,7 +228,7 @@ class Channel(Generic[R]):
         return unsubscribe
 
     def __call__(self, record: R) -> None:
-        """Hand a record to all. Never raises: who looks on must not disturb what is looked at."""
+        """Pass a record to all listeners. Never raises: their errors are logged."""
         for listener in self._listeners:
             try:
                 listener(record)
@@ -238,7 +237,7 @@ class Channel(Generic[R]):
 
 
 class Telemetry:
-    """Where the records of one proxy come out, and its notices."""
+    """The records and notices of one proxy."""
 
     def __init__(self) -> None:
         self.requests: Channel[RequestRecord] = Channel()

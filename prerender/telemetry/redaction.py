@@ -1,18 +1,18 @@
-"""What must not be written down: the values of query parameters that are secrets. Pure."""
+"""Masks the values of secret query parameters. Pure."""
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 MASK = "***"
-# Before a value: in a URL, in a state after #, or in a URL that is itself a value, and so encoded.
+# What precedes a value: in a URL, in a #! state, or in an encoded URL.
 _NAME = re.compile(r"(?:[?&;#]|(%3[fF]|%26|%23))([\w.~\[\]-]+)(?:=|%3[dD])", re.ASCII)
 _VALUE = re.compile(r"[^&;#\s\"'<>]*")
 _ENCODED_VALUE = re.compile(r"(?:(?!%26|%23)[^&;#\s\"'<>])*")
 
 
 class Redaction:
-    """Masks the values of parameters with these ``names``: ``*`` is any text, in any case."""
+    """Masks the values of parameters with these ``names``; ``*`` matches any text, case-insensitive."""
 
     def __init__(self, names: Iterable[str]) -> None:
         words = (re.escape(name).replace(r"\*", ".*") for name in names)
@@ -20,7 +20,7 @@ class Redaction:
         self._is_secret = lru_cache(maxsize=1024)(self._matches)
 
     def __call__(self, text: str) -> str:
-        """The text with what is secret masked in all URLs that are in it."""
+        """A text with secrets masked in all its URLs."""
         if "=" not in text and "%3" not in text:
             return text
         parts: list[str] = []

@@ -1,4 +1,4 @@
-"""Counts renders for Prometheus."""
+"""Metrics of renders."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -24,30 +24,30 @@ _KNOWN = {
 
 
 class RenderMetrics:
-    """Listens to the records of renders."""
+    """Subscribes to the records of renders."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._renders = Counter(
             "prerender_renders",
-            "Renders that have ended, also of stale snapshots that are renewed.",
+            "Finished renders, including renewals of stale snapshots.",
             ("outcome", "error"),
             registry=registry,
         )
-        # What is counted for the first time has to be seen as a rise, too.
+        # Series start at 0, so that the first count is an increase.
         for outcome, errors in _KNOWN.items():
             for error in errors:
                 self._renders.labels(outcome, error)
         self._seconds = Histogram(
             "prerender_render_duration_seconds",
-            "Time of a render from the request for it to its snapshot or its failure.",
+            "Duration of a render, including the time in the queue.",
             ("outcome",),
             buckets=_SECONDS,
             registry=registry,
         )
         phases = Histogram(
             "prerender_render_phase_seconds",
-            "Time of each phase of a render: the wait for a page, the origin's document, until the "
-            "page had settled, and reading its DOM.",
+            "Duration of each phase of a render: waiting for a page, fetching the document, settling, "
+            "and serializing the DOM.",
             ("phase",),
             buckets=_PHASE_SECONDS,
             registry=registry,
@@ -57,7 +57,7 @@ class RenderMetrics:
         }
         self._settled = Counter(
             "prerender_settled_pages",
-            "Pages that counted as settled, by the reason.",
+            "Settled pages by reason.",
             ("reason",),
             registry=registry,
         )

@@ -1,4 +1,4 @@
-"""A layer of snapshots that tells of each render."""
+"""A layer of snapshots that records each render."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
 
 
 class RecordedSnapshots:
-    """Snapshots of ``inner``; what came of each is told to ``records``."""
+    """Passes a record of each render of ``inner`` to ``records``."""
 
     def __init__(self, inner: Snapshots, records: Channel[RenderRecord]) -> None:
         self._inner = inner
@@ -21,8 +21,8 @@ class RecordedSnapshots:
         began = time.perf_counter()
         trace = CURRENT.get()
         if trace is not None and trace.own:
-            # The snapshot is shared and stored: nothing of the request that happened to begin its
-            # render may reach the origin. Set in the task of this render alone, which ends with it.
+            # Snapshots are shared, so nothing of the request that started the render may reach the
+            # origin. This is set only in the task of this render.
             trace = trace.successor()
             CURRENT.set(trace)
         result: SnapshotResult | None = None

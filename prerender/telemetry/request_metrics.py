@@ -1,8 +1,7 @@
-"""Counts requests for Prometheus, at the cost of one dictionary look-up each.
+"""Metrics of requests, at the cost of one dictionary lookup per request.
 
-The client library's own counters take a lock and several calls for each number. There are several
-numbers to a request and thousands of requests a second, so here they are added up in one place, and
-become the library's metrics when somebody looks at them.
+Counters of the Prometheus library take a lock and several calls for each of the several numbers of a
+request. Here they are plain integers, which become the library's metrics on scrape.
 """
 
 from bisect import bisect_left
@@ -22,12 +21,12 @@ BUCKETS_SECONDS = (
 )  # fmt: skip
 _CODES = frozenset({*HTTPStatus, CLIENT_LEFT})
 _SWITCHED = 101
-# Whatever failed between us and the origin.
+# Errors of the origin.
 _OF_THE_ORIGIN = frozenset({"OriginError", "OriginTimeout", "LoopDetected"})
 
 
 class _Tally:
-    """What requests with the same labels add up to."""
+    """The totals of requests with the same labels."""
 
     __slots__ = ("buckets", "sent_bytes")
 
@@ -46,20 +45,20 @@ class _Buckets:
         self.seconds = 0.0
 
     def add(self, other: "_Buckets") -> None:
-        """Add another one's."""
+        """Add another histogram."""
         self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.seconds += other.seconds
 
     @property
     def distribution(self) -> Distribution:
-        """As Prometheus wants it."""
+        """The cumulative form of Prometheus."""
         bounds = (*map(str, BUCKETS_SECONDS), "+Inf")
         totals = map(float, accumulate(self.counts))
         return tuple(zip(bounds, totals, strict=True)), self.seconds
 
 
 class RequestMetrics(Collector):
-    """Listens to the records of requests, and tells Prometheus their sums."""
+    """Subscribes to the records of requests, and exposes their totals."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str, str, str, str | None, int], _Tally] = {}
@@ -90,14 +89,14 @@ class RequestMetrics(Collector):
             self._origin_errors[record.error,] += 1
 
     def answers(self) -> dict[str, float]:
-        """Requests so far by how they were answered: as a snapshot was come by, else by the decision.
+        """Total requests by cache result of snapshots, otherwise by decision.
 
-        "errors": answers with 5xx; "seconds": the time of all that were answered with snapshots.
+        "errors": 5xx responses; "seconds": total response time of snapshots.
         """
         sums: defaultdict[str, float] = defaultdict(float)
         for (kind, _, source, cache, _, status), tally in self._tallies.items():
             count = sum(tally.buckets.counts)
-            # What should have become a snapshot and is the origin's own answer instead is forwarded.
+            # A request for a snapshot whose target is not a page counts as forwarded.
             sums[cache or ("forward" if kind == "render" else kind)] += count
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 sums["errors"] += count
@@ -106,7 +105,7 @@ class RequestMetrics(Collector):
         return sums
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
+        """The current metrics."""
         requests: Counter[Labels] = Counter()
         snapshots: Counter[Labels] = Counter()
         sent: Counter[Labels] = Counter()
@@ -117,46 +116,46 @@ class RequestMetrics(Collector):
             sent[source,] += tally.sent_bytes
             if cache:
                 snapshots[cache, crawler or "none"] += count
-            if status != _SWITCHED:  # a socket stays open for as long as it likes
+            if status != _SWITCHED:  # WebSockets stay open for any time
                 durations[source, cache or "none"].add(tally.buckets)
         yield counter(
             "prerender_requests",
-            "Requests on the public listener that have been answered or given up.",
+            "Requests on the public listener.",
             ("decision", "reason", "crawler", "code", "source"),
             requests,
         )
         yield counter(
             "prerender_snapshot_requests",
-            "Requests for snapshots, by how the snapshot was come by.",
+            "Requests for snapshots by cache result.",
             ("result", "crawler"),
             snapshots,
         )
         yield counter(
             "prerender_response_bytes",
-            "Bytes of answers, heads and bodies, by who answered.",
+            "Bytes of responses, heads and bodies, by source.",
             ("source",),
             sent,
         )
         yield counter(
             "prerender_origin_errors",
-            "Requests that the origin failed.",
+            "Errors of the origin.",
             ("error",),
             self._origin_errors,
         )
         yield histogram(
             "prerender_request_duration_seconds",
-            "Time from a request's head to the last byte of its answer.",
+            "Time from the request head to the last byte of the response.",
             ("source", "result"),
             {labels: buckets.distribution for labels, buckets in durations.items()},
         )
         yield histogram(
             "prerender_origin_response_seconds",
-            "Time from a forwarded request's head to the head of the origin's answer.",
+            "Time from the head of a forwarded request to the origin's response head.",
             (),
             {(): self._origin.distribution},
         )
 
 
 def _code(status: int) -> str:
-    """A status as a label; those that nobody has registered by their class, so that there are few."""
+    """A status as a label; unregistered ones as their class, to bound the number of series."""
     return str(status) if status in _CODES else f"{status // 100}xx"

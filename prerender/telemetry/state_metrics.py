@@ -1,4 +1,4 @@
-"""What the parts of the proxy are at this moment, for Prometheus: read when somebody asks."""
+"""Metrics of the current state of the proxy, read on scrape."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
@@ -14,11 +14,11 @@ from prerender.telemetry.families import counter, gauge
 
 
 class ClientConnection(Protocol):
-    """A connection of a client."""
+    """A client connection."""
 
     @property
     def busy(self) -> bool:
-        """Whether it has a request that is being answered."""
+        """Whether a request is in progress."""
 
 
 class Listener(Protocol):
@@ -26,11 +26,11 @@ class Listener(Protocol):
 
     @property
     def clients(self) -> Collection[ClientConnection]:
-        """Those that are open."""
+        """Open connections."""
 
     @property
     def refused(self) -> Mapping[int, int]:
-        """How many requests were refused as malformed or too slow, by status."""
+        """Requests refused as malformed or too slow, by status."""
 
     @property
     def draining(self) -> bool:
@@ -38,7 +38,7 @@ class Listener(Protocol):
 
 
 class StateMetrics(Collector):
-    """Looks at the parts of a proxy."""
+    """Reads the state of the proxy's parts."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class StateMetrics(Collector):
         self._server = server
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
+        """The current metrics."""
         yield from self._of_clients()
         yield from self._of_rendering()
         yield from self._of_pages()
@@ -66,13 +66,13 @@ class StateMetrics(Collector):
         busy = sum(client.busy for client in server.clients)
         yield gauge(
             "prerender_client_connections",
-            "Open connections of clients; busy ones have a request that is being answered.",
+            "Open client connections; busy ones have a request in progress.",
             ("state",),
             {("busy",): busy, ("idle",): len(server.clients) - busy},
         )
         yield counter(
             "prerender_bad_requests",
-            "Requests that were refused because they are not well-formed, or took too long.",
+            "Requests refused because they were malformed or too slow.",
             ("code",),
             {(str(code),): count for code, count in server.refused.items()},
         )
@@ -90,7 +90,7 @@ class StateMetrics(Collector):
         )
         yield gauge(
             "prerender_pool_pages",
-            "Pages of the browser: idle ones can be had at once, busy ones render or are cleaned.",
+            "Open pages: idle ones are available, busy ones render or are being cleaned.",
             ("state",),
             {("idle",): pool.idle, ("busy",): pool.busy},
         )
@@ -102,18 +102,18 @@ class StateMetrics(Collector):
         )
         yield CounterMetricFamily(
             "prerender_browsers_started",
-            "Browsers that have been started.",
+            "Started browsers.",
             value=self._pool.browsers_started,
         )
         yield counter(
             "prerender_browser_replacements",
-            "Browsers that had to be replaced, or did not start, by the cause.",
+            "Browsers that were replaced or did not start, by cause.",
             ("cause",),
             {(cause,): count for cause, count in self._pool.replacements.items()},
         )
         yield GaugeMetricFamily(
             "prerender_browser_memory_bytes",
-            "Memory of all processes of the browser in use.",
+            "Memory of all processes of the current browser.",
             value=self._pool.memory_bytes,
         )
 
@@ -121,13 +121,13 @@ class StateMetrics(Collector):
         traffic = self._gateway.traffic
         yield counter(
             "prerender_gateway_requests",
-            "Requests of pages that are over, by what became of them.",
+            "Finished requests of pages by verdict.",
             ("verdict",),
             {(verdict,): count for verdict, count in traffic.requests.items()},
         )
         yield counter(
             "prerender_gateway_received_bytes",
-            "Bytes of bodies that pages were given, by what became of the requests.",
+            "Bytes of bodies that pages received, by verdict of the request.",
             ("verdict",),
             {(verdict,): count for verdict, count in traffic.received_bytes.items()},
         )
@@ -146,13 +146,13 @@ class StateMetrics(Collector):
         )
         yield counter(
             "prerender_store_lookups",
-            "Look-ups of snapshots, by the layer of the store and what came of it.",
+            "Lookups of snapshots by layer of the store and result.",
             ("layer", "result"),
             {(layer, result): count for (layer, result), count in store.lookups.items()},
         )
         yield counter(
             "prerender_store_faults",
-            "Operations of the store that failed, and entries that could not be read.",
+            "Failed operations of the store, and invalid entries.",
             ("operation",),
             {(operation,): count for operation, count in store.faults.items()},
         )
@@ -163,7 +163,7 @@ class StateMetrics(Collector):
         )
         yield GaugeMetricFamily(
             "prerender_store_memory_bytes",
-            "Memory of the snapshots in memory.",
+            "Memory of snapshots in memory.",
             value=store.memory_bytes,
         )
         yield GaugeMetricFamily(

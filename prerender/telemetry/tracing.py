@@ -1,11 +1,11 @@
-"""Spans for OpenTelemetry, sent by OTLP over HTTP. The only user of its libraries, which are optional.
+"""OpenTelemetry spans, exported by OTLP over HTTP. The only user of its libraries, which are optional.
 
-A request is a span. A render begins a trace of its own, because many requests share it, and is linked
-to the request that began it; its phases are spans within. They are made of the records when all is
-over, so an answer costs the drawing of its identifiers and no more; a thread of the library sends them.
+A request is a span. A render starts its own trace, because many requests share it, with a link to the
+request that started it; its phases are child spans. Spans are created from records at the end, so
+a response costs only the generation of ids. A thread of the library exports them.
 
-``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` count as its
-documentation says.
+``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` work as
+documented by OpenTelemetry.
 """
 
 import random
@@ -26,14 +26,14 @@ from prerender.telemetry.records import RenderRecord, RequestRecord
 from prerender.telemetry.redaction import Redaction
 
 _SERVICE = "prerender"
-# One that hangs must not hold up the end of the proxy for long.
+# A hanging collector must not delay the shutdown for long.
 _TIMEOUT_SECONDS = 5.0
 
 Attributes = Mapping[str, str | int | float | bool]
 
 
 class Tracing:
-    """Sends spans to ``endpoint``. ``sample``: of the requests without a trace, how many begin one."""
+    """Exports spans to ``endpoint``. ``sample``: the share of requests that start a trace."""
 
     def __init__(self, endpoint: str, sample: float, redaction: Redaction) -> None:
         self._sample = sample
@@ -47,13 +47,13 @@ class Tracing:
         )
 
     def begin(self, parent: TraceContext | None) -> TraceContext:
-        """A span for a request, in the trace it belongs to or in a new one."""
+        """Start the span of a request, in its trace or in a new one."""
         if parent is not None:
             return parent.child()
         return new_trace(sampled=random.random() < self._sample)  # noqa: S311
 
     def request(self, record: RequestRecord) -> None:
-        """Send the span of a request."""
+        """Export the span of a request."""
         trace = record.trace
         if trace is None or not trace.sampled:
             return
@@ -80,7 +80,7 @@ class Tracing:
         self._send(record.method, trace, record.time, record.seconds, attributes, failed=failed)
 
     def render(self, record: RenderRecord) -> None:
-        """Send the spans of a render and of its phases."""
+        """Export the spans of a render and its phases."""
         trace = record.trace
         if trace is None or not trace.sampled or not trace.own:
             return
@@ -98,14 +98,14 @@ class Tracing:
         if (timings := record.timings) is None:
             return
         began = record.time
-        # In this order, with little between them.
+        # The phases are consecutive.
         for phase in ("document", "queue", "settle", "serialize"):
             seconds = getattr(timings, phase)
             self._send(phase, trace.child(), began, seconds, {})
             began += seconds
 
     def close(self) -> None:
-        """Send what is left. Blocks."""
+        """Export pending spans. Blocking."""
         self._processor.shutdown()  # type: ignore[no-untyped-call]
 
     def _send(
@@ -119,7 +119,7 @@ class Tracing:
         failed: bool = False,
     ) -> None:
         kind = SpanKind.SERVER if "http.request.method" in attributes else SpanKind.INTERNAL
-        # Whoever sent the request's traceparent is elsewhere, all others are here.
+        # Only the sender of the request's traceparent is remote.
         remote = kind is SpanKind.SERVER
         self._processor.on_end(
             ReadableSpan(

@@ -125,7 +125,7 @@ def test_no_notation_makes_an_address_public(address: object) -> None:
 )
 def test_odd_notations(host: str) -> None:
     """The client would not resolve them, but the system would: mostly to the loopback interface."""
-    with pytest.raises(Forbidden, match="not an address in its ordinary notation"):
+    with pytest.raises(Forbidden, match="not a canonical address"):
         AddressPolicy().check(host, 80)
 
 

@@ -45,6 +45,6 @@ async def test_reasons(answer: bytes, url: Callable[[int], str], expected: str) 
 
 
 def test_what_has_no_text_has_a_name() -> None:
-    assert reason_of(TimeoutError()) == "no answer in time"
+    assert reason_of(TimeoutError()) == "timeout"
     assert reason_of(ValueError()) == "ValueError"
     assert reason_of(OSError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
