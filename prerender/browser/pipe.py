@@ -53,8 +53,12 @@ class Pipe(asyncio.Protocol):
         self.write(message)
 
     def write(self, message: str) -> None:
-        """Send a message. It is buffered without limit: commands are small, and callers wait."""
-        self._transport.write(message.encode() + b"\0")
+        """Send a message. It is buffered without limit: commands are small, and callers wait.
+
+        On a lost connection nothing is sent; the next ``recv`` raises.
+        """
+        if not self._transport.is_closing():
+            self._transport.write(message.encode() + b"\0")
 
     async def close(self) -> None:
         """End the connection, and wait until it has ended."""

@@ -289,6 +289,20 @@ async def test_the_server_ends_the_connection(end: Callable[[FakeDevTools], None
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+async def test_commands_just_before_the_end_is_noticed(end: Callable[[FakeDevTools], None]) -> None:
+    async with connected() as (fake, devtools):
+        session = await attached(fake, devtools)
+        end(fake)
+        calls = []
+        # Whichever of them finds the connection closed first.
+        while not devtools.closed.is_set():
+            calls += [asyncio.ensure_future(it.send("Get")) for it in (devtools, session)]
+            await asyncio.sleep(0)
+        devtools.pipe.write("too late")
+        await assert_closed(devtools, *calls, session.call("Get"))
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 async def test_a_dead_connection_costs_no_time(end: Callable[[FakeDevTools], None]) -> None:
     async with connected() as (fake, devtools):
         await assert_works(fake, devtools)

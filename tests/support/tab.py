@@ -11,7 +11,7 @@ from typing import Any
 from prerender.browser.devtools import CommandFailed, DevTools, Session
 from tests.support.plain_browser import plain_browser
 
-_SECONDS = 20.0
+_SECONDS = 60.0
 # Where the middle of an element is, once it is in the window.
 _TO_CLICK = """(() => {{
   const one = {found};
