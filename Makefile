@@ -44,7 +44,7 @@ run: .venv/run.stamp
 test: test-programs
 	$(PYTEST) $(ARGS)
 
-test-long: test-programs
+test-long: test-programs tests/sites/field/packages/complete
 	$(PYTEST) -m 'long or hypothesis' $(ARGS)
 
 test-programs: .venv/dev.stamp
@@ -99,6 +99,10 @@ image-test: .venv/dev.stamp
 	.venv/bin/python -m pytest -m image tests/project/test_image.py $(ARGS)
 
 install: .venv/dev.stamp
+
+# The applications of tests/rendering/test_field.py.
+tests/sites/field/packages/complete: tests/sites/field/packages.txt
+	scripts/field-packages
 
 # The site behind prerender-node of tests/proxy/test_drop_in.py.
 $(DROP_IN): tests/sites/drop_in/package-lock.json

@@ -41,8 +41,12 @@ class Announcement:
 
     @property
     def meaning(self) -> "Announcement":
-        """What stays the same when a time or a counter in its name goes on."""
-        return Announcement(self.role, _DIGITS.sub("0", self.name), self.states)
+        """What stays the same when a time or a counter in its name goes on.
+
+        Whether there is white space between two texts depends on how many nodes a text has.
+        """
+        name = _DIGITS.sub("0", "".join(self.name.split()))
+        return Announcement(self.role, name, self.states)
 
     def __str__(self) -> str:
         return ", ".join([f"{self.role} “{self.name}”" if self.name else self.role, *self.states])
