@@ -1,4 +1,4 @@
-"""The part that makes snapshots, as the settings want it."""
+"""Builds the renderer, its browser and its network from the settings."""
 
 import asyncio
 import os
@@ -29,9 +29,9 @@ from prerender.rendering.viewer import Viewer, ViewLimits
 from prerender.urls.hosts import Hosts
 
 _PAGES_PER_CPU = 3
-# What leaks slowly in a browser ends with it.
+# A browser is restarted at this age, which bounds slow leaks.
 _OLDEST_SECONDS = 6 * 3600.0
-# What a browser may take, and each of its pages: measured, they take half of it.
+# Memory limits of a browser and of each of its pages: about twice the measured usage.
 _BROWSER_BYTES = 512 * 1024**2
 _PAGE_BYTES = 256 * 1024**2
 
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class Rendering(NamedTuple):
-    """The parts that make snapshots."""
+    """Everything that is needed to make snapshots."""
 
     upstream: Upstream
     gateway: Gateway
@@ -48,7 +48,7 @@ class Rendering(NamedTuple):
 
 
 class Browsing(NamedTuple):
-    """Pages of a browser, and their network."""
+    """The pages of a browser and their network."""
 
     upstream: Upstream
     gateway: Gateway
@@ -57,16 +57,16 @@ class Browsing(NamedTuple):
 
 @asynccontextmanager
 async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
-    """The part that makes snapshots: also all that ``prerender render`` needs.
+    """Open a renderer. ``prerender render`` needs nothing else.
 
-    ``marked``: the site can tell that its pages are rendered, and not looked at by people.
+    ``marked``: pages and requests identify themselves as a prerenderer's to the site.
     """
     async with browsing(settings, marked=marked) as parts:
         yield rendering_with(parts, settings)
 
 
 def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
-    """Snapshots made by a browser that is there: [render] and [snapshot] of the settings count."""
+    """A renderer that uses an open browser. Reads [render] and [snapshot] of the settings."""
     render = RenderSettings(
         timeout=settings.render.timeout,
         budget=settings.render.budget,
@@ -85,7 +85,7 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
 
 @asynccontextmanager
 async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[Browsing]:
-    """A browser: [origin], [site], [browser] and [network] of the settings count."""
+    """Open a browser. Reads [origin], [site], [browser] and [network] of the settings."""
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
@@ -123,7 +123,7 @@ async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[
 
 
 def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
-    """What takes pictures of pages, with the parts that make snapshots."""
+    """The viewer that takes screenshots, with the browser of the renderer."""
     render = settings.render
     limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
     return Viewer(settings.public_url, parts.upstream, parts.gateway, parts.pool, limits)
@@ -161,7 +161,7 @@ def _sandbox(settings: Settings) -> bool:
 
 
 def page_count(settings: Settings) -> int:
-    """How many pages are rendered at a time."""
+    """The number of pages that are rendered concurrently."""
     pages = settings.browser.pages
     return max(1, round(_PAGES_PER_CPU * _cpus())) if pages == "auto" else pages
 
@@ -175,12 +175,12 @@ def _browser_limits(settings: Settings) -> BrowserLimits:
 
 
 def memory_needed(settings: Settings) -> int:
-    """Bytes of memory that the browser may take; 0: there is no limit."""
+    """The memory limit of the browser in bytes; 0: no limit."""
     return _browser_limits(settings).memory
 
 
 def _cpus() -> float:
-    """The CPUs this process may use: those of its affinity, or its cgroup's quota if that is less."""
+    """The CPUs that this process may use: its affinity, or its cgroup's quota if that is lower."""
     cpus = float(len(os.sched_getaffinity(0)))
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()

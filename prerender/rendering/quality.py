@@ -1,7 +1,7 @@
-"""What a rendered page amounts to: a snapshot, a redirect, or nothing that may be shown. Pure.
+"""Turns a rendered page into a snapshot or a redirect, or rejects it. Pure.
 
-Here the page's own word counts (``prerender-status-code``, ``prerender-header`` and Rendertron's forms
-of them), the internal host is taken out, and what went wrong is noted.
+Applies the page's meta tags (``prerender-status-code``, ``prerender-header`` and Rendertron's forms of
+them), removes the internal host, and records what went wrong.
 """
 
 import re
@@ -32,8 +32,8 @@ from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_links, pretty_reference, redirected
 
 WhenMoved = Literal["canonical", "redirect", "keep"]
-# What a page may say about itself with <meta name="prerender-header">. Anything else would let what
-# got into the page speak for the server.
+# The headers that a page may set with <meta name="prerender-header">. With any other, content injected
+# into the page could control the server's response.
 _PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robots-Tag"}
 _BODILESS = (204, 205, 206, 304)
 _CANONICAL = re.compile(r"<link\b[^>]*\brel=[\"']?canonical\b", re.IGNORECASE)
@@ -43,10 +43,10 @@ _HEAD = re.compile(r"<head\b[^>]*>", re.IGNORECASE)
 class Judge:
     """Judges the pages of the site at ``public``, whose origin is at ``origin``.
 
-    ``max_bytes`` is the size of the largest snapshot; ``volatile`` are regular expressions of what
-    differs between two loads of a page that is the same. ``when_moved``: what becomes of a page
-    that has changed its own URL: a canonical link to the new one, a redirect there, or nothing.
-    ``soft_404``: a page whose data was not found is a 404, whatever it says.
+    ``max_bytes``: the size limit of a snapshot. ``volatile``: regular expressions for the parts that
+    differ between two loads of an unchanged page. ``when_moved``: the response for a page that changed
+    its own URL: a canonical link to the new URL, a redirect to it, or no change.
+    ``soft_404``: a page whose data was not found gets status 404.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Judge:
     def snapshot(
         self, target: Target, document: Document, visit: Visit, rendered: Rendered, now: float
     ) -> Snapshot:
-        """The snapshot that a rendered page makes; ``now`` in Unix seconds. Raises RenderError."""
+        """The snapshot of a rendered page; ``now`` in Unix seconds. Raises RenderError."""
         if self._is_elsewhere(visit, rendered):
             return self._away(target, rendered.url, now)
         self._check_document(target, visit, rendered)
@@ -111,14 +111,14 @@ class Judge:
         )
 
     def _is_elsewhere(self, visit: Visit, rendered: Rendered) -> bool:
-        """Whether the origin has redirected a reload of the page to another one."""
+        """Whether the origin redirected a reload of the page to another URL."""
         if not rendered.url.startswith(f"{self._site}/"):
             return rendered.url.startswith(("http://", "https://"))
         return rendered.redirected and rendered.url.partition("#")[0] != visit.document_url
 
     def _check_document(self, target: Target, visit: Visit, rendered: Rendered) -> None:
-        """Raises RenderError unless the page shows its own document, as it was handed over or as a
-        reload has brought it from the origin: no error, and nothing that the browser made."""
+        """Raises RenderError unless the page shows its own document, as fetched or as reloaded from
+        the origin: not an error, and not a page that the browser generated."""
         if not rendered.url.startswith(f"{self._site}/"):
             raise RenderError(f"{target.url}: left the site for {rendered.url[:80]}")
         if visit.document is not None:
@@ -128,10 +128,10 @@ class Judge:
         if rendered.content_type not in HTML_TYPES:
             raise RenderError(f"{target.url}: shows a document of type {rendered.content_type}")
         if visit.lost_document(rendered.url):
-            raise RenderError(f"{target.url}: the document was cut short")
+            raise RenderError(f"{target.url}: the document is truncated")
 
     def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:
-        """A strong entity-tag of the bytes, or a weak one of what matters in them."""
+        """A strong ETag of the body, or a weak one of the body without its volatile parts."""
         if not self._volatile:
             return etag_of(status, headers, body)
         for pattern in self._volatile:
@@ -139,25 +139,24 @@ class Judge:
         return f"W/{etag_of(status, headers, html.encode())}"
 
     def departure(self, target: Target, departed: Departed, now: float) -> Snapshot:
-        """The redirect that a page makes which goes elsewhere. Raises RenderError."""
+        """The redirect for a page that navigates to another URL. Raises RenderError."""
         if departed.url.partition("#")[0] == target.url.partition("#")[0]:
-            raise RenderError(f"{target.url}: reloads itself without end")
+            raise RenderError(f"{target.url}: reloads itself endlessly")
         return self._away(target, departed.url, now)
 
     def _away(self, target: Target, url: str, now: float) -> Snapshot:
-        """The redirect to where a page has taken its visitor: the URL is all there is, no state is
-        inherited."""
+        """The redirect to the URL that a page navigated to. It inherits no ``#!`` state."""
         location = fields.publish(url, self._origin, self._public)
         return _redirect(302, pretty_reference(location, target.url, self._hosts), now)
 
     def redirect(self, target: Target, status: int, location: str, now: float) -> Snapshot:
-        """The origin's redirect of a target's document, in pretty form."""
+        """The origin's redirect of a target's document, with a pretty URL."""
         return _redirect(status, redirected(target.url, location, self._hosts), now)
 
     def _said(
         self, target: Target, document: Document, rendered: Rendered
     ) -> tuple[int, tuple[Header, ...]]:
-        """Status and header fields: the document's, and over them the page's own word."""
+        """Status and headers: the document's, overridden by the page's meta tags."""
         status = _status(rendered.status, rendered.status_codes)
         location = None
         own: dict[str, str] = {}
@@ -179,7 +178,7 @@ class Judge:
         return status, (*kept, *own.items())
 
     def _kept(self, target: Target, document: Document) -> Iterator[Header]:
-        """The document's fields that are the snapshot's too."""
+        """The document's headers that are copied to the snapshot."""
         for name, value in fields.kept_on_snapshot(document.headers.items()):
             is_link = name.lower() == "link"
             yield (
@@ -188,9 +187,9 @@ class Judge:
             )
 
     def _own_location(self, target: Target, value: str) -> str | None:
-        """A page's Location on the same site, or None: a page must not send crawlers elsewhere.
+        """A page's Location on the same site, or None: a page must not redirect to another site.
 
-        It inherits no state: the page knows its own.
+        It inherits no ``#!`` state.
         """
         try:
             location = urljoin(target.url.partition("#")[0], value)
@@ -225,7 +224,7 @@ class Judge:
 
 
 def with_canonical(html: str, url: str) -> str:
-    """The HTML with a canonical link, unless the page has one."""
+    """The HTML with a canonical link added, unless it has one."""
     if _CANONICAL.search(html):
         return html
     link = f'<link rel="canonical" href="{escape(url)}">'
@@ -233,13 +232,13 @@ def with_canonical(html: str, url: str) -> str:
 
 
 def _redirect(status: int, location: str, now: float) -> Snapshot:
-    """It is not kept: asking the origin again is cheap."""
+    """A redirect is not stored: fetching it from the origin is cheap."""
     headers: tuple[Header, ...] = (("Location", location),)
     return Snapshot(status, headers, b"", etag_of(status, headers, b""), int(now), storable=False)
 
 
 def _status(origin: int, wanted: tuple[str, ...]) -> int:
-    """The page's own status if it is one of a page (200 to 599 with a body), else the origin's."""
+    """The page's status if it is valid for a page (200 to 599, with a body), else the origin's."""
     for text in wanted:
         if len(text) == 3 and text.isascii() and text.isdigit():
             status = int(text)
@@ -249,7 +248,7 @@ def _status(origin: int, wanted: tuple[str, ...]) -> int:
 
 
 def may_be_stored(document: Document) -> bool:
-    """Whether the origin lets a shared cache keep its document (RFC 9111 section 5.2.2)."""
+    """Whether the origin allows a shared cache to store its document (RFC 9111 section 5.2.2)."""
     directives = {
         directive.strip().partition("=")[0].lower()
         for value in document.headers.getall("Cache-Control", ())
@@ -259,13 +258,12 @@ def may_be_stored(document: Document) -> bool:
 
 
 def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
-    """Finds the beginning of absolute URLs of the origin, with or without its scheme, as they stand in
-    HTML and in JSON."""
+    """Matches the start of absolute URLs of the origin, with or without a scheme, in HTML and JSON."""
     host = re.escape(fields.authority(origin))
     scheme = rf"(?:{origin.scheme}:|(?<![\w:]))"
     return re.compile(rf"{scheme}(?://|\\/\\/){host}(?![\w.:-])", re.IGNORECASE)
 
 
 def _like(found: str, site: str) -> str:
-    """``site``, with its slashes escaped if those of ``found`` are."""
+    """``site``, with escaped slashes if those of ``found`` are escaped."""
     return site.replace("/", "\\/") if "\\/" in found else site

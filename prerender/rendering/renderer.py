@@ -1,4 +1,4 @@
-"""A target becomes a snapshot: ask the origin, borrow a page, render, have it judged."""
+"""Renders a target to a snapshot: fetches the document, takes a page, renders it and judges it."""
 
 import asyncio
 import time
@@ -22,11 +22,11 @@ from prerender.snapshots.snapshot import SnapshotResult, Target, Timings
 
 _ATTEMPTS = 2
 _PAUSE_SECONDS = 0.2
-# Of the time that is left, what may be spent on waiting for a page.
+# The share of the remaining time that may be spent waiting for a page.
 _WAITING_SHARE = 0.75
-# Left for reading the DOM, out of the limit of a whole render.
+# Reserved for serializing the DOM, out of the time limit of a render.
 _RESERVE_SECONDS = 1.0
-# A render that has not answered this long after its limit is given up, whatever it is doing.
+# A render is cancelled this long after its time limit, whatever its state.
 _GRACE_SECONDS = 0.5
 
 log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RenderSettings:
-    """Of each render: limits in seconds of the wall clock and of virtual time, and in bytes."""
+    """Limits and options of each render: seconds of real and of virtual time, and bytes."""
 
     timeout: float
     budget: float
@@ -47,7 +47,7 @@ class RenderSettings:
 
 
 class Renderer:
-    """Answers ``snapshot(target)`` with a new snapshot each time."""
+    """Renders a new snapshot with every call of ``snapshot(target)``."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Renderer:
     async def _snapshot(self, target: Target) -> SnapshotResult:
         started = time.monotonic()
         deadline = started + self._settings.timeout
-        # Before the origin is asked: who is not admitted costs it nothing and is told at once.
+        # Before the origin is contacted, so that a render that is not admitted fails at once.
         async with self._pool.place(section_of(target.url)) as place:
             page = await self._fetch(target)
             fetched = time.monotonic()
@@ -99,12 +99,12 @@ class Renderer:
                     if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
                         raise
                     log.info("render_repeated", url=target.url, reason=str(error))
-                    # The end of a page may be the first sign of the end of its browser.
+                    # A lost page may be the first sign of a lost browser.
                     await asyncio.sleep(_PAUSE_SECONDS)
         if isinstance(rendered, Departed):
             snapshot = self._judge.departure(target, rendered, time.time())
         else:
-            # In a thread: a long page takes long to be looked through.
+            # In a thread: judging a long page takes a while.
             snapshot = await asyncio.to_thread(
                 self._judge.snapshot, target, page, visit, rendered, time.time()
             )
@@ -145,7 +145,7 @@ class Renderer:
         self, place: Place, target: Target, page_document: Document, deadline: float
     ) -> tuple[Rendered | Departed, Visit, float]:
         asked = time.monotonic()
-        # A page that is had at the last moment is of no use.
+        # A page that is free only at the last moment is of no use.
         async with self._pool.page(place, self._left(deadline) * _WAITING_SHARE) as page:
             begun()
             queue = time.monotonic() - asked

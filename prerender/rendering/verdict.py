@@ -1,12 +1,12 @@
-"""What a render amounts to, in one word. Pure.
+"""The verdict about a render. Pure.
 
 | verdict    | when                                                         | response and storage     |
 |------------|--------------------------------------------------------------|--------------------------|
-| complete   | nothing below                                                | stored for its TTL       |
+| complete   | none of the below                                            | stored for its TTL       |
 | moved      | the page changed its own path or ``#!`` state                | ``[snapshot] moved``     |
-| cut-off    | the time limit ended it, with all of the site's own data     | the page, not stored     |
-| incomplete | the site's own data or programs did not come; a limit was met| ``[render] incomplete``  |
-| failed     | they came as an error; an exception left the page blank      | ``[render] incomplete``  |
+| cut-off    | it hit the time limit, with all of the site's own data       | the page, not stored     |
+| incomplete | no response for the site's own data or scripts; limit reached| ``[render] incomplete``  |
+| failed     | an error response for them; an exception left the page blank | ``[render] incomplete``  |
 | blank      | the page shows nothing, but its document has scripts         | 503 with ``Retry-After`` |
 
 The last three are never stored as good, and never replace a good snapshot.
@@ -23,16 +23,16 @@ from prerender.gateway.needed import DATA
 from prerender.gateway.visit import Document, Exchange, Visit
 from prerender.snapshots.snapshot import RenderVerdict
 
-# To somebody who has not signed in, and of something that is not there: the usual answers of interfaces
-# to a visitor, which say nothing about the content.
+# Statuses that an API normally returns to an anonymous visitor, or for data that does not exist. They
+# do not make a page faulty.
 _ORDINARY_REFUSALS = (400, 401, 402, 403, 404, 405, 406, 409, 410, 422, 451)
 _MALFORMED = "Malformed JSON: "
 _SCRIPT = re.compile(rb"<script[\s>/]", re.IGNORECASE)
 
 
 class Fault(NamedTuple):
-    """A needed request of the page that failed. ``lasting``: the page may do without it, or the site
-    does not have it: that will not pass by itself."""
+    """A needed request that failed. ``lasting``: a retry would not help, as the site does not have the
+    file, or it is one that the page may not need."""
 
     url: str
     text: str
@@ -40,7 +40,7 @@ class Fault(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A verdict, the first reason for it, for the owner of the site, and the requests that failed."""
+    """A verdict, its first reason (for the owner of the site), and the requests that failed."""
 
     verdict: RenderVerdict
     reason: str
@@ -48,13 +48,13 @@ class Judgement(NamedTuple):
 
     @property
     def lasting(self) -> bool:
-        """Whether nothing failed but what will not pass by itself."""
+        """Whether every failure is a lasting one."""
         faults = self.faults
         return self.verdict == "failed" and bool(faults) and all(one.lasting for one in faults)
 
 
 def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) -> Judgement:
-    """The verdict about a rendered page. ``moved``: its URL is not the one that was asked for."""
+    """The verdict about a rendered page. ``moved``: its URL is not the requested one."""
     faults = tuple(_faults(visit.exchanges))
     verdict, reason = _verdict(document, visit, rendered, faults, moved=moved)
     return Judgement(verdict, reason, faults)
@@ -75,20 +75,20 @@ def _verdict(
             return "failed", f"nothing shown: {rendered.errors[0]}"
         return "blank", "nothing shown"
     if rendered.partial:
-        return "cut-off", "still at work at the time limit"
+        return "cut-off", "not settled at the time limit"
     if moved:
         return "moved", f"now at {rendered.url}"
     return "complete", ""
 
 
 def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
-    """What has not come, or ''."""
+    """The first response that is missing, or ''."""
     if rendered.partial and rendered.parsing:
         return "the document was still loading at the time limit"
     for exchange in exchanges:
         if exchange.limited and exchange.needed:
             return f"{exchange.url}: {exchange.reason}"
-        # A page that is ended at the time limit takes its requests with it.
+        # The time limit also ends the requests of a page.
         cut_off = rendered.partial and exchange.needed and not exchange.status
         if exchange.awaited or cut_off:
             return f"{exchange.url}: no response"
@@ -96,7 +96,7 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
 
 
 def _faults(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
-    """What came as an error and was not asked for again with success."""
+    """The needed requests that failed and did not succeed later."""
     failed: dict[tuple[str, str], Fault] = {}
     for exchange in exchanges:
         key = exchange.method, exchange.url
@@ -109,21 +109,21 @@ def _faults(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
 
 
 def _failure(faults: Sequence[Fault], errors: Iterable[str]) -> str:
-    """The first thing that failed, or ''."""
+    """The first failure, or ''."""
     if faults:
         return f"{faults[0].url}: {faults[0].text}"
     return next((error for error in errors if error.startswith(_MALFORMED)), "")
 
 
 def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:
-    """Whether data of the page was not found, as of a page that does not exist (a soft 404)."""
+    """Whether data of the page was not found, as for a page that does not exist (a soft 404)."""
     return any(e.needed and e.destination in DATA and e.status in (404, 410) for e in exchanges)
 
 
 def has_moved(asked: str, now: str) -> bool:
-    """Whether a page has changed its own path, or the ``#!`` state that was asked for.
+    """Whether a page changed its own path or the requested ``#!`` state.
 
-    Queries are not compared: applications add and remove parameters of their own.
+    Queries are not compared: applications add and remove their own parameters.
     """
     if _path(asked) != _path(now):
         return True
@@ -140,11 +140,11 @@ def _plain(text: str) -> str:
 
 
 def _fault_of(exchange: Exchange) -> str:
-    """What is wrong with the response to a needed request, or ''.
+    """The fault of the response to a needed request, or ''.
 
-    A program that is missing is a fault: an old page asks for the files of the last release. Data that
-    is missing is none, and neither is what asks a visitor to sign in. Styles are at fault only if the
-    origin fails: some applications show nothing without them.
+    A missing script is a fault: an outdated page requests the files of a previous release. Missing data
+    is not, and neither is a response that requires a login. A stylesheet is a fault only if the origin
+    fails with a 5xx: some applications show nothing without it.
     """
     status = exchange.status
     if exchange.fault:
@@ -158,5 +158,5 @@ def _fault_of(exchange: Exchange) -> str:
 
 
 def _is_blank(document: Document, rendered: Rendered) -> bool:
-    """Whether a page shows nothing that its document alone would not explain."""
+    """Whether a page shows nothing although its document has scripts."""
     return not rendered.shows_anything and bool(_SCRIPT.search(document.body))

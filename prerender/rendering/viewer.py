@@ -1,7 +1,7 @@
-"""Pictures and texts of pages: as a person sees one, and as a crawler sees its snapshot (no scripts).
+"""Screenshots and texts of pages: as a visitor sees a page, and as a crawler sees its snapshot.
 
-They are made by the pool's pages, one at a time, from a section of the queue of their own, so that
-crawlers never wait for more than one of them. A page that was looked at is replaced.
+They are made with the pool's pages, one at a time and in their own section of the queue, so crawlers
+wait for one of them at most. The page that was used is then replaced.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from prerender.gateway.visit import Document
 from prerender.snapshots.snapshot import Snapshot, Target
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 
-_SECTION = "the dashboard's pictures"
+_SECTION = "the dashboard's screenshots"
 _KEPT_SECONDS = 60.0
 _KEPT_BYTES = 64 * 1024**2
 _HTML = "text/html; charset=utf-8"
@@ -31,7 +31,7 @@ _HTML = "text/html; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class ViewLimits:
-    """Of each look: seconds of the wall clock, of virtual time and of silence; bytes of a document."""
+    """Limits of each screenshot: seconds (real time, virtual time, silence) and bytes of a document."""
 
     timeout: float
     budget: float
@@ -43,7 +43,7 @@ Fetching = Callable[[], Coroutine[Any, Any, Document]]
 
 
 class Viewer:
-    """Looks at pages of the site at ``public``. What was seen is kept for a minute."""
+    """Takes screenshots of pages of the site at ``public``, and caches each for a minute."""
 
     def __init__(
         self, public: URL, upstream: Upstream, gateway: Gateway, pool: Pool, limits: ViewLimits
@@ -57,9 +57,9 @@ class Viewer:
         self._turn = asyncio.Lock()
 
     async def user(self, target: Target, version: str) -> Screenshot:
-        """The page as a person sees it now. Raises RenderError, OriginError and NotRenderable.
+        """The page as a visitor sees it now. Raises RenderError, OriginError and NotRenderable.
 
-        ``version``: one that was seen with another version of the snapshot does not count.
+        ``version``: the version of the snapshot, part of the cache key.
         """
 
         async def fetch() -> Document:
@@ -78,11 +78,11 @@ class Viewer:
         return await self._look(f"user {target.key} {version}", target, fetch, scripts=True)
 
     async def crawler(self, target: Target, snapshot: Snapshot) -> Screenshot:
-        """The snapshot as a crawler sees it that runs no scripts. Raises RenderError."""
+        """The snapshot as seen by a crawler that runs no scripts. Raises RenderError."""
         return await self._static(f"crawler {target.key} {snapshot.etag}", target, snapshot.body)
 
     async def preview(self, target: Target, image: str) -> Screenshot:
-        """The picture of a link preview, as large as networks show it. Raises RenderError."""
+        """The image of a link preview, in the size that social networks use. Raises RenderError."""
         quoted = image.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
         body = (
             "<!doctype html><style>body{margin:0;background:#ddd}img{display:block;width:1280px;"
@@ -119,6 +119,6 @@ class Viewer:
                                 variant=target.variant,
                             )
             except TimeoutError:
-                raise RenderTimeout(f"{target.url}: no picture in time") from None
+                raise RenderTimeout(f"{target.url}: no screenshot within the time limit") from None
             await self._seen.set(name, look, _KEPT_SECONDS)
             return look

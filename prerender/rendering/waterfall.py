@@ -1,4 +1,4 @@
-"""What a page asked for while it was rendered, as its owner reads it. Pure, but for the clock."""
+"""The requests of a page during its render, for the dashboard. Pure, except for the clock."""
 
 import time
 from collections.abc import Iterable
@@ -7,10 +7,10 @@ from prerender.browser.rendered import Resource
 from prerender.gateway.visit import Exchange, Visit
 from prerender.snapshots.snapshot import Fetch
 
-# More lines are looked at by nobody, and each takes room where it is kept.
+# Nobody reads more lines, and each takes space in the store.
 MOST_FETCHES = 200
 _LONGEST_URL = 500
-# What the browser calls those who asked, as Sec-Fetch-Dest.
+# The initiator types of the browser's resource timing, as values of Sec-Fetch-Dest.
 _KINDS = {
     "css": "image",
     "fetch": "empty",
@@ -23,14 +23,14 @@ _KINDS = {
 
 
 def waterfall(visit: Visit, resources: Iterable[Resource] = ()) -> tuple[Fetch, ...]:
-    """The first requests of a visit in their order, and what the browser had kept of ``resources``."""
+    """The first requests of a visit in order, with the ``resources`` from the browser's own cache."""
     exchanges = visit.exchanges[:MOST_FETCHES]
     now = time.monotonic()
     fetches = [_fetch(exchange, exchanges[0].started, now) for exchange in exchanges]
     started = {fetch.url: fetch.start for fetch in reversed(fetches)}
     unseen = {exchange.url for exchange in visit.exchanges[MOST_FETCHES:]}
-    # The page's clock is another one than ours, but what it asked for before and after is known: a
-    # file from the browser's own cache is put after the last of our requests that came before it.
+    # The page's clock differs from ours, but the order of its requests is known: a file from the
+    # browser's own cache is placed after the last of our requests before it.
     begun = 0.0
     for resource in sorted(resources, key=lambda resource: resource.start):
         url = resource.url.partition("#")[0]
