@@ -1,7 +1,7 @@
-"""Asks sites for pages as a crawler does: no scripts, no cookies, and no redirect is followed.
+"""An HTTP client that fetches pages as a crawler does: no scripts, no cookies, no redirects followed.
 
-What comes back is read whole, up to a limit. A site can be asked by way of a proxy of it (``via``),
-which gets the requests with the site's own Host.
+Bodies are read completely, up to a limit. Requests can be sent to a proxy of the site (``via``), with
+the site's own Host.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from prerender.errors import FetchFailed
 from prerender.http import headers
 from prerender.urls.addresses import after_host
 
-# Without the word that middlewares for prerender servers take for a renderer.
+# Without the word "prerender", by which middlewares of prerender services recognize a renderer.
 USER_AGENT = f"Mozilla/5.0 (compatible; HashbangCrawler/{__version__})"
-# Whom sites that go by the User-Agent know.
+# A crawler that sites with a User-Agent list know.
 SEARCH_ENGINE = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 MAX_BYTES = 64 * 1024**2
 _IDLE_SECONDS = 30
-# A link and its parameters, whose quoted values may hold what separates links.
+# A link and its parameters. Quoted values may contain the separators.
 _LINK = re.compile(r"""<([^>]*)>((?:[^",<]|"(?:[^"\\]|\\.)*")*)""")
 _RELATION = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """An answer that has been read. ``seconds``: from the request to its last byte."""
+    """A response with its body. ``seconds``: from the request to the last byte."""
 
     url: str
     status: int
@@ -74,7 +74,7 @@ class Fetched:
 
 
 class Crawler:
-    """Make it with ``async with Crawler.open(...)``."""
+    """Create it with ``async with Crawler.open(...)``."""
 
     def __init__(
         self, session: ClientSession, via: URL | None, fields: Mapping[str, str], timeout: float
@@ -93,7 +93,7 @@ class Crawler:
         timeout: float = 60.0,
         connections: int = 0,
     ) -> AsyncIterator["Crawler"]:
-        """A crawler; ``timeout`` in seconds is for one whole answer."""
+        """Open a crawler; ``timeout`` in seconds is for one complete response."""
         fields = {"User-Agent": user_agent, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
         async with ClientSession(
             connector=TCPConnector(limit=connections, keepalive_timeout=_IDLE_SECONDS),
@@ -106,7 +106,7 @@ class Crawler:
     async def get(self, url: str, user_agent: str = "") -> Fetched:
         """GET an absolute URL, byte for byte, without its fragment. Raises FetchFailed.
 
-        ``user_agent``: whom to ask as, this once.
+        ``user_agent``: the User-Agent of this request.
         """
         url = url.partition("#")[0]
         fields = dict(self._fields)

@@ -20,12 +20,12 @@ _LOWER = "translate(%s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxy
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was found. ``links`` and ``canonicals`` are absolute, in the order of the page.
+    """The content of a page. ``links`` and ``canonicals`` are absolute, in document order.
 
-    ``opted_in``: it has ``<meta name="fragment" content="!">`` in its head. ``misplaced``: tags that
-    were meant so, but are none. ``ugly``: absolute URLs of attributes that name the scheme's token.
-    ``texts``: what stands between tags, but for scripts and the like. ``scripts``: how many it has
-    that run.
+    ``opted_in``: it has ``<meta name="fragment" content="!">`` in its head. ``misplaced``: invalid
+    tags of this kind. ``ugly``: absolute URLs in attributes that contain ``_escaped_fragment_``.
+    ``texts``: the text between tags, without scripts and the like. ``scripts``: the number of
+    executable scripts.
     """
 
     titles: tuple[str, ...]
@@ -41,7 +41,7 @@ class Page:
 
 
 def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
-    """Read the page at an absolute URL. Never raises for what stands in it."""
+    """Parse the page at an absolute URL. Never raises for its content."""
     root = _parse(body, charset)
     if root is None:
         return Page((), (), (), (), False, (), (), False, 0, ())
@@ -69,7 +69,7 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
 
 
 def _parse(body: bytes, charset: str | None) -> Any:
-    # Who names none means UTF-8.
+    # The default is UTF-8.
     return parse(body, charset or ("utf-8" if b"charset" not in body[:2048].lower() else None))
 
 
@@ -79,7 +79,7 @@ def _metas(root: Any, name: str, where: str = "true()") -> list[str]:
 
 
 def _misplaced(root: Any) -> Iterator[str]:
-    """What is wrong with tags that look like an opt-in ("Pages without hash fragments")."""
+    """The faults of invalid opt-in tags (specification, "Pages without hash fragments")."""
     for content in _metas(root, "fragment", _IN_HEAD):
         if content != "!":
             yield f'content="{content}", not "!"'
@@ -88,7 +88,7 @@ def _misplaced(root: Any) -> Iterator[str]:
 
 
 def _ugly(root: Any) -> Iterator[str]:
-    """Values of attributes that are URLs with the scheme's token. What is a text has spaces."""
+    """Attribute values that are URLs with the scheme's token. Values with spaces are text."""
     for value in root.xpath(f"//@*[contains(., '{UGLY_TOKEN}')]"):
         if not re.search(r"\s|\(", value.strip()):
             yield str(value)
@@ -111,7 +111,7 @@ def _plain(text: str) -> str:
 
 
 def _texts(root: Any) -> list[str]:
-    """The texts of a document in its order. An element ends a text, a comment does not."""
+    """The texts of a document in order. An element ends a text, a comment does not."""
     texts: list[str] = []
     current: list[str] = []
 
@@ -120,7 +120,7 @@ def _texts(root: Any) -> list[str]:
             texts.append(text)
         current.clear()
 
-    # No recursion: pages nest as deep as they like.
+    # No recursion: pages can be nested to any depth.
     unread = 0
     for event, node in etree.iterwalk(root, events=("start", "end", "comment", "pi")):
         if event in ("comment", "pi"):

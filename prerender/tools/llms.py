@@ -1,4 +1,4 @@
-"""llms.txt and llms-full.txt of a site (llmstxt.org): its pages for assistants, linked and whole."""
+"""llms.txt and llms-full.txt of a site (llmstxt.org): the links and the full text of its pages."""
 
 import asyncio
 import re
@@ -14,14 +14,14 @@ from prerender.snapshots.snapshot import Snapshot, Snapshots, Target
 from prerender.tools.work import work_through
 from prerender.urls.addresses import pretty_of
 
-# What convert.py puts in front of the content.
+# The front matter that convert.py adds.
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 _NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as the files have it; ``text`` in Markdown."""
+    """A page in the files; ``text`` is Markdown."""
 
     url: str
     title: str
@@ -31,7 +31,7 @@ class Page:
 
 @dataclass(slots=True)
 class Pages:
-    """The pages of a site, by URL, and why others are not among them."""
+    """The pages of a site by URL, and the reasons why others were left out."""
 
     found: dict[str, Page] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -44,9 +44,9 @@ async def collect(
     concurrency: int,
     told: Callable[[], None] = lambda: None,
 ) -> Pages:
-    """Render pages of a site and take their content, in the order of ``urls``.
+    """Render pages of a site and read their content, in the order of ``urls``.
 
-    Left out are pages that are not there (200) or are kept out of indexes (robots noindex).
+    Pages whose status is not 200 and pages with robots noindex are left out.
     """
     urls = list(dict.fromkeys(urls))
     pages = Pages()
@@ -69,7 +69,7 @@ async def collect(
 
 
 async def _rendered(snapshots: Snapshots, target: Target) -> Snapshot:
-    """The snapshot of a page, which gets a second chance."""
+    """The snapshot of a page, with one retry."""
     try:
         snapshot = (await snapshots.snapshot(target)).snapshot
         if not snapshot.facts.unfinished:
@@ -80,7 +80,7 @@ async def _rendered(snapshots: Snapshots, target: Target) -> Snapshot:
 
 
 def _page(url: str, snapshot: Snapshot) -> Page:
-    """Raises ValueError when a page does not belong into the files."""
+    """The content of a page. Raises ValueError if the page does not belong in the files."""
     if snapshot.status != 200:
         raise ValueError(f"status {snapshot.status}")
     if snapshot.facts.unfinished:
@@ -93,7 +93,8 @@ def _page(url: str, snapshot: Snapshot) -> Page:
 
 
 def llms_txt(pages: Iterable[Page]) -> str:
-    """The links: a title, a summary and a list. Of the front page, or the first one there is."""
+    """A title, a summary and a list of links. Title and summary are those of the home page, or of the
+    first page."""
     pages = list(pages)
     fronts = (page for page in pages if URL(page.url).path_qs == "/" and "#" not in page.url)
     front = next(fronts, pages[0])
@@ -109,7 +110,7 @@ def llms_txt(pages: Iterable[Page]) -> str:
 
 
 def llms_full_txt(pages: Iterable[Page]) -> str:
-    """The texts of all pages, one after the other, each with its URL and a title."""
+    """The texts of all pages, each with its URL and a title."""
     parts = []
     for page in pages:
         heading = "" if page.text.startswith("# ") else f"# {page.title}\n\n"

@@ -1,4 +1,4 @@
-"""Writes sitemaps (https://www.sitemaps.org/protocol.html), as many as it takes. Pure."""
+"""Writes sitemaps (https://www.sitemaps.org/protocol.html), split at their limits. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 def sitemaps(
     entries: Iterable[Listed], most_urls: int = MOST_URLS, most_bytes: int = MOST_BYTES
 ) -> list[bytes]:
-    """Sitemaps of some pages, in their order; at least one."""
+    """The sitemaps of pages, in order; at least one."""
     parts: list[list[bytes]] = [[]]
     head, tail = f'{_HEAD}<urlset xmlns="{_SCHEMA}">\n'.encode(), b"</urlset>\n"
     size = len(head) + len(tail)
@@ -28,7 +28,7 @@ def sitemaps(
 
 
 def index(urls: Sequence[str], now: float) -> bytes:
-    """An index of the sitemaps at some URLs, which were written at ``now`` (Unix seconds)."""
+    """A sitemap index of the sitemaps at ``urls``, written at ``now`` (Unix seconds)."""
     lines = [_entry("sitemap", Listed(url, now)) for url in urls]
     head = f'{_HEAD}<sitemapindex xmlns="{_SCHEMA}">\n'.encode()
     return b"".join([head, *lines, b"</sitemapindex>\n"])
@@ -41,6 +41,6 @@ def w3c_date(seconds: float) -> str:
 
 def _entry(tag: str, entry: Listed) -> bytes:
     changed = "" if entry.lastmod is None else f"<lastmod>{w3c_date(entry.lastmod)}</lastmod>"
-    # Five characters have to be escaped in a URL, also those that XML would take (protocol, "Entity").
+    # The protocol requires five characters to be escaped, also where XML does not ("Entity escaping").
     url = escape(entry.url, {'"': "&quot;", "'": "&apos;"})
     return f"  <{tag}><loc>{url}</loc>{changed}</{tag}>\n".encode()

@@ -1,6 +1,6 @@
-"""Sitemaps (https://www.sitemaps.org/protocol.html): XML, indexes, lists of URLs; also compressed.
+"""Reads sitemaps (https://www.sitemaps.org/protocol.html): XML, indexes, lists of URLs; also gzip.
 
-``read`` takes what people have: URLs of sitemaps, files, and ``-`` for standard input.
+``read`` accepts URLs of sitemaps, files, and ``-`` for standard input.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from prerender.errors import FetchFailed, SitemapError
 
 MOST_URLS = 50_000
 MOST_BYTES = 50 * 1024**2
-# An index of indexes is not allowed, but there are some.
+# The protocol does not allow an index of indexes, but some sites have one.
 _DEEPEST = 3
 _LARGEST = 4 * MOST_BYTES
-# The usual fault of sitemaps.
+# The most common fault of sitemaps.
 _BARE_AMPERSAND = re.compile(rb"&(?!#?\w{1,31};)")
 _GZIP = b"\x1f\x8b"
 
@@ -32,9 +32,9 @@ Fetch = Callable[[str], Coroutine[Any, Any, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An entry: its URL as it is written there, and when it changed in Unix seconds, if that is told.
+    """An entry: its URL as written, and its last modification in Unix seconds, if given.
 
-    ``is_sitemap``: it is one of an index.
+    ``is_sitemap``: an entry of a sitemap index.
     """
 
     url: str
@@ -43,9 +43,9 @@ class Listed:
 
 
 async def read(sources: list[str], fetch: Fetch) -> AsyncIterator[Listed]:
-    """All pages that some sources list, also by way of indexes; no sitemap is read twice.
+    """All pages that the sources list, directly or through indexes; no sitemap is read twice.
 
-    ``fetch`` gets the bytes of a URL. Raises SitemapError.
+    ``fetch`` returns the body of a URL. Raises SitemapError.
     """
     seen: set[str] = set()
     waiting = [(source, 0) for source in reversed(sources)]
@@ -79,7 +79,7 @@ async def _load(source: str, fetch: Fetch) -> bytes:
 
 
 def parse(data: bytes, name: str) -> Iterator[Listed]:
-    """The entries of a sitemap, an index or a list; ``name`` is for errors. Raises SitemapError."""
+    """The entries of a sitemap, an index or a list; ``name`` is for messages. Raises SitemapError."""
     if data.startswith(_GZIP):
         data = _unpacked(data, name)
     text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -90,7 +90,7 @@ def parse(data: bytes, name: str) -> Iterator[Listed]:
 
 
 def is_sitemap(data: bytes) -> bool:
-    """Whether these are the bytes of an XML sitemap or an index, perhaps compressed."""
+    """Whether the data is an XML sitemap or index, possibly compressed."""
     if data.startswith(_GZIP):
         try:
             data = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, 4096)
@@ -123,7 +123,7 @@ def _of_lines(text: bytes, name: str) -> Iterator[Listed]:
 
 
 def _of_xml(text: bytes, name: str) -> Iterator[Listed]:
-    # Broken ones are read as far as they go.
+    # Malformed XML is read as far as possible.
     events = etree.iterparse(
         io.BytesIO(_BARE_AMPERSAND.sub(b"&amp;", text)),
         events=("end",),
@@ -161,9 +161,9 @@ def _entry(element: Any, *, is_sitemap: bool) -> Listed | None:
 
 
 def _name(element: Any) -> tuple[str, str]:
-    """The namespace and the local name; of a comment both are empty.
+    """The namespace and the local name; both are empty for a comment.
 
-    Not by etree.QName, which raises for names that the recovering parser lets through.
+    Without etree.QName, which raises for names that the recovering parser accepts.
     """
     if not isinstance(element.tag, str):
         return "", ""

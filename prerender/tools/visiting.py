@@ -1,4 +1,4 @@
-"""What a crawler of the AJAX crawling scheme gets for a page, and which pages of a site it finds."""
+"""Fetches pages and follows links as a crawler that supports the AJAX crawling scheme."""
 
 import asyncio
 import time
@@ -23,8 +23,8 @@ _REMEMBERED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The crawler's ``answer`` for a page, and the ``document`` as it is without a snapshot, if it is
-    one that can be read. ``moved``: where people are redirected to, or ''."""
+    """``answer``: the response that the crawler gets. ``document``: the page without a snapshot, if it
+    is HTML. ``moved``: the URL that visitors are redirected to, or ''."""
 
     answer: Fetched
     document: Page | None
@@ -32,14 +32,14 @@ class Visit:
 
 
 class Visitor:
-    """Visits pages with ``crawler``. ``close`` ends what is still under way."""
+    """Visits pages with ``crawler``. ``close`` cancels pending requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._answers: dict[str, asyncio.Task[Fetched]] = {}
 
     async def visit(self, url: str) -> Visit:
-        """Get a page by its pretty URL: its snapshot if it has one. Raises FetchFailed."""
+        """Fetch a page by its pretty URL: its snapshot if it has one. Raises FetchFailed."""
         answer = await self.once(url.partition("#")[0])
         moved = led_to(url, answer)
         document = None
@@ -51,11 +51,11 @@ class Visitor:
         return Visit(answer, document, moved)
 
     async def as_search_engine(self, url: str) -> Fetched:
-        """What a well-known crawler gets for the page itself. Raises FetchFailed."""
+        """The response of the page's own URL to a well-known crawler. Raises FetchFailed."""
         return await self._crawler.get(url, SEARCH_ENGINE)
 
     async def once(self, url: str) -> Fetched:
-        """The answer to a URL, which is asked for once: all states of a page have one document."""
+        """The response of a URL, fetched once: all ``#!`` states of a page share one document."""
         task = self._answers.get(url)
         if task is None:
             if len(self._answers) >= _REMEMBERED:
@@ -66,7 +66,7 @@ class Visitor:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Give up what nobody waits for any more."""
+        """Cancel requests that nobody waits for."""
         tasks = list(self._answers.values())
         for task in tasks:
             task.cancel()
@@ -74,7 +74,7 @@ class Visitor:
 
 
 def led_to(page: str, answer: Fetched) -> str:
-    """Where a redirect leads people to who open the page at a pretty URL; '' if it is none."""
+    """The target of a redirect for a visitor of a pretty URL; '' if the response is no redirect."""
     location = answer.headers.get("Location", "")
     if answer.status // 100 != 3 or not location:
         return ""
@@ -85,13 +85,13 @@ def led_to(page: str, answer: Fetched) -> str:
 
 
 def canonicals(answer: Fetched, page: Page) -> list[str]:
-    """All that a page names as its canonical: in its head, and in Link headers (RFC 6596)."""
+    """The canonical URLs of a page: in its head and in Link headers (RFC 6596)."""
     named = [link for link, relations in answer.links if "canonical" in relations]
     return [*page.canonicals, *named]
 
 
 async def read_robots(crawler: Crawler, site: str, user_agent: str) -> Callable[[str], bool]:
-    """Whether a site's robots.txt lets somebody ask for a URL; without one all may be asked for."""
+    """Returns whether the site's robots.txt allows a URL. Without one, every URL is allowed."""
     text = ""
     with suppress(FetchFailed):
         answer = await crawler.get(f"{site}/robots.txt")
@@ -110,8 +110,8 @@ class _Found:
 class States:
     """Finds the pages of a site by following links, at most ``most`` of them.
 
-    What crawlers keep is listed: pages that are there, that may be asked for and kept, and that are
-    their own canonical. ``left_out`` are all others, with the reason.
+    ``listed``: the pages that crawlers index: they exist, robots.txt and robots tags allow them, and
+    they are their own canonical. ``left_out``: all others, with the reason.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class States:
         self.left_out: dict[str, str] = {}
 
     async def find(self, urls: Iterable[str]) -> list[Listed]:
-        """All pages that can be reached from some, sorted by their URLs."""
+        """All pages that can be reached from ``urls``, sorted by URL."""
         self._allowed = await read_robots(self._crawler, self._site, self._user_agent)
         try:
             await work_through(
@@ -152,7 +152,7 @@ class States:
 
     @property
     def beyond(self) -> int:
-        """How many pages were found beyond the limit, and not looked at."""
+        """The number of pages beyond the limit, which were not fetched."""
         return self._frontier.left_out
 
     def _new(self, urls: Iterable[str]) -> list[_Found]:
@@ -181,15 +181,15 @@ class States:
         return self._new(self._followed([*page.links, *canonicals(answer, page)]))
 
     def _followed(self, links: Iterable[str]) -> list[str]:
-        """Those that a crawler of the scheme follows (specification, "Hyperlinks and Sitemaps")."""
+        """The links that a crawler of the scheme follows (specification, "Hyperlinks and Sitemaps")."""
         own = [link for link in links if site_of(link) == site_of(self._site)]
         for link in own:
             if is_ugly(link):
-                self.left_out[link] = "an ugly URL: crawlers follow no such links"
+                self.left_out[link] = "an ugly URL: crawlers do not follow it"
         return [link for link in own if not is_ugly(link)]
 
     def _reason(self, url: str, answer: Fetched, page: Page) -> str:
-        """Why a page that is there is no page for crawlers, or ''."""
+        """Why crawlers do not index an existing page, or ''."""
         if page.noindex or "noindex" in answer.headers.get("X-Robots-Tag", "").lower():
             return "noindex"
         if not self._allowed(answer.url):
@@ -201,7 +201,7 @@ class States:
 
 
 def own_pages(urls: Iterable[str], site: str) -> list[str]:
-    """Those of some URLs that are pages of a site, in pretty form."""
+    """The URLs that are pages of a site, in pretty form."""
     own = []
     for url in urls:
         if site_of(url) != site_of(site):

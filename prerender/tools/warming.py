@@ -1,7 +1,7 @@
-"""Fills the cache of running proxies: asks for pages as crawlers do, and looks at what comes.
+"""Fills the cache of a running proxy by requesting pages as crawlers do.
 
-What has been asked for is written down (``Journal``): a run that was interrupted goes on where it
-ended, and the next run asks only for what has changed since.
+A ``Journal`` records the requested pages: an interrupted run resumes, and the next run requests only
+pages that changed since.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from prerender.urls.ajax_crawling import pretty_to_ugly
 Outcome = Literal[
     "rendered", "fresh", "renewed", "outdated", "not kept", "redirected", "no proxy", "failed"
 ]
-# The last but one: an answer of somebody else, where no snapshot is.
+# "no proxy": the response is not from this proxy.
 GOOD: tuple[Outcome, ...] = ("rendered", "fresh", "renewed", "outdated", "not kept", "redirected")
 
 _ATTEMPTS = 4
@@ -37,8 +37,8 @@ _AGAIN = (429, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A page to warm, when it last changed (Unix seconds) if that is known, and how far its links are
-    followed."""
+    """A page to warm. ``lastmod``: its last change in Unix seconds, if known. ``depth``: how far its
+    links are followed."""
 
     url: str
     lastmod: float | None = None
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What became of a page; ``reason`` if it failed, and where it redirects to."""
+    """The outcome of a page; ``reason``: why it failed, or where it redirects to."""
 
     url: str
     outcome: Outcome
@@ -55,7 +55,7 @@ class Warmed:
 
 
 class Journal:
-    """What has been warmed and when, one JSON object a line. With no ``file`` it remembers nothing."""
+    """Records warmed pages with their time, one JSON object per line. Without a ``file``: nothing."""
 
     def __init__(self, file: Path | None) -> None:
         self._done: dict[str, float] = {}
@@ -79,12 +79,12 @@ class Journal:
                 self._done.pop(url, None)
 
     def is_done(self, job: Job) -> bool:
-        """Whether a page has been warmed since it last changed."""
+        """Whether a page was warmed after its last change."""
         at = self._done.get(job.url)
         return at is not None and (job.lastmod is None or job.lastmod <= at)
 
     def write(self, warmed: Warmed) -> None:
-        """Write down what became of a page, at once."""
+        """Write the outcome of a page, and flush it."""
         if self._output is not None:
             entry = {"url": warmed.url, "at": round(time.time(), 3), "outcome": warmed.outcome}
             self._output.write(f"{json.dumps(entry, ensure_ascii=False)}\n")
@@ -98,7 +98,7 @@ class Journal:
 
 @dataclass(slots=True)
 class Totals:
-    """How a run went. ``skipped`` were done by an earlier one; ``left_out`` were too many."""
+    """The totals of a run. ``skipped``: done by an earlier run. ``left_out``: beyond the limit."""
 
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Warmed] = field(default_factory=list)
@@ -108,9 +108,9 @@ class Totals:
 
 
 class Warming:
-    """``purge`` has a proxy make a page anew, if it can; otherwise what is outdated stays so.
+    """Warms pages. ``purge`` purges an outdated page from the proxy, and returns whether it could.
 
-    ``page_of`` gives the page that a link leads to, in pretty form, if it is to be warmed.
+    ``page_of`` returns the page of a link, in pretty form, or None if it is not to be warmed.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Warming:
         self.totals = Totals()
 
     async def run(self, jobs: Iterable[Job]) -> Totals:
-        """Warm them all, what changed last first."""
+        """Warm all pages, the last changed first."""
         started = time.monotonic()
         by_age = sorted(jobs, key=lambda job: -(job.lastmod or 0.0))
         try:
@@ -151,7 +151,7 @@ class Warming:
 
     def _new(self, jobs: Iterable[Job]) -> list[Job]:
         new = self._frontier.new(jobs)
-        # Only the snapshot tells what a page links to, so where links are followed it is asked again.
+        # Where links are followed, the page is requested again: only the snapshot has its links.
         todo = [job for job in new if job.depth or not self._journal.is_done(job)]
         self.totals.skipped += len(new) - len(todo)
         self._found(len(todo))
@@ -193,11 +193,11 @@ class Warming:
             return Warmed(job.url, "redirected", f"to {there}"), answer
         if answer.status != 200:
             return Warmed(job.url, "failed", f"status {answer.status}"), answer
-        reason = "the answer is not a proxy's snapshot" if outcome == "no proxy" else ""
+        reason = "the response is not a snapshot of this proxy" if outcome == "no proxy" else ""
         return Warmed(job.url, outcome, reason), answer
 
     async def _get(self, url: str) -> Fetched:
-        """The answer, after some tries if the proxy is busy. Raises FetchFailed."""
+        """The response, with retries if the proxy is busy. Raises FetchFailed."""
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -209,7 +209,7 @@ class Warming:
                 if answer.status not in _AGAIN or attempt == _ATTEMPTS:
                     return answer
                 after = answer.headers.get("Retry-After", "")
-                # It speaks to crawlers, who come back any time; for us the pause of ours will do.
+                # Retry-After is meant for crawlers; our own pause is an upper limit here.
                 if re.fullmatch(r"[0-9]{1,4}", after, re.ASCII):
                     pause = min(pause, float(after))
             await asyncio.sleep(pause)
@@ -218,7 +218,7 @@ class Warming:
 
 
 def _outcome(answer: Fetched) -> tuple[Outcome, float]:
-    """What Cache-Status tells (RFC 9211), and the age of a snapshot in seconds."""
+    """The outcome according to Cache-Status (RFC 9211), and the age of a snapshot in seconds."""
     for member in ",".join(answer.headers.getall("Cache-Status", ())).split(","):
         name, *parameters = (part.strip() for part in member.split(";"))
         if name == CACHE_NAME:

@@ -1,4 +1,4 @@
-"""Work on many pages at once, with bounds: how many at a time, how many a second, how many in all."""
+"""Processes many pages concurrently, with limits on concurrency, rate and total."""
 
 import asyncio
 import time
@@ -10,21 +10,21 @@ S = TypeVar("S", bound="HasURL")
 
 
 class HasURL(Protocol):
-    """What is to be done has a URL, by which it is known."""
+    """A job that is identified by its URL."""
 
     @property
     def url(self) -> str: ...
 
 
 class Pace:
-    """Lets ``rate`` pass a second; 0: as many as come."""
+    """Limits to ``rate`` per second; 0: no limit."""
 
     def __init__(self, rate: float) -> None:
         self._gap = 1 / rate if rate else 0.0
         self._next = 0.0
 
     async def wait(self) -> None:
-        """Wait for one's turn."""
+        """Wait until the rate allows the next one."""
         now = time.monotonic()
         self._next = max(self._next, now)
         turn = self._next
@@ -34,7 +34,7 @@ class Pace:
 
 
 class Frontier(Generic[S]):
-    """What was found and is to be done, each URL once, and at most ``most`` of them (0: all)."""
+    """The jobs that were found: each URL once, and at most ``most`` of them (0: all)."""
 
     def __init__(self, most: int = 0) -> None:
         self._most = most
@@ -42,7 +42,7 @@ class Frontier(Generic[S]):
         self._left_out: set[str] = set()
 
     def new(self, found: Iterable[S]) -> list[S]:
-        """Those of the found ones that are to be done."""
+        """The jobs among ``found`` that are new and within the limit."""
         taken = []
         for one in found:
             if one.url in self._seen:
@@ -56,7 +56,7 @@ class Frontier(Generic[S]):
 
     @property
     def left_out(self) -> int:
-        """How many there were beyond ``most``."""
+        """The number of URLs beyond ``most``."""
         return len(self._left_out)
 
 
@@ -67,7 +67,7 @@ async def work_through(
     concurrency: int,
     rate: float = 0.0,
 ) -> None:
-    """Do everything, and what comes of it; an error ends the whole work."""
+    """Process all jobs and the jobs that they return. An error ends everything."""
     queue: asyncio.Queue[T] = asyncio.Queue()
     pace = Pace(rate)
     for one in first:

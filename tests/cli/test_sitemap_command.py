@@ -57,7 +57,7 @@ async def test_what_crawlers_keep_is_listed(site: Site) -> None:
     assert ended.status == 0
     assert ended.err.endswith("6 pages listed, 7 skipped\n")
     ugly = f"{site.url}/?_escaped_fragment_="
-    assert f"skipped: {ugly}: an ugly URL: crawlers follow no such links\n" in ended.err
+    assert f"skipped: {ugly}: an ugly URL: crawlers do not follow it\n" in ended.err
     assert f"skipped: {site.url}/copy: its canonical is {site.url}/original\n" in ended.err
     listed = list(parse(ended.out, "x"))
     assert [entry.url.removeprefix(site.url) for entry in listed] == [

@@ -147,7 +147,7 @@ async def test_failures_are_told(site: Site, proxy: Proxy, tmp_path: Path) -> No
 async def test_what_is_no_proxy(site: Site) -> None:
     told = await warmed(f"{site.url}/#!x")
     assert told["outcomes"] == {"no proxy": 1}
-    assert told["failures"][0]["reason"] == "the answer is not a proxy's snapshot"
+    assert told["failures"][0]["reason"] == "the response is not a snapshot of this proxy"
 
 
 async def test_a_busy_proxy_is_asked_again(start_origin: StartOrigin) -> None:
