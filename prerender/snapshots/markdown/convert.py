@@ -1,7 +1,6 @@
 """A snapshot as Markdown: its main content, with links, tables and code. Pure.
 
-The page is looked through with lxml for what is content and where links lead; html-to-markdown writes
-it down.
+lxml finds the content and resolves links; html-to-markdown converts it.
 """
 
 import json
@@ -15,12 +14,12 @@ import lxml.html
 from lxml.etree import LxmlError, XPath
 from lxml.html import HtmlElement
 
-# A part of each key: what an older version made is made again.
+# A part of each key, so that the output of an older version is not used.
 FORMAT = "md1"
 
 _MAIN = XPath('//main | //*[@role="main"]')
 _ARTICLES = XPath("//body//article[not(ancestor::article)]")
-# What surrounds the content of a page that does not say where it is.
+# The parts around the content of a page that does not mark it.
 _AROUND = XPath(
     "//nav | //body//header[not(ancestor::article or ancestor::section)]"
     " | //body//footer[not(ancestor::article or ancestor::section)]"
@@ -43,11 +42,11 @@ _LIKE_ELEMENTS = XPath(
     './/text()[contains(., "<")]'
     "[not(ancestor::code or ancestor::pre or ancestor::kbd or ancestor::samp)]"
 )
-# lxml reads them, but does not take them (XML 1.0 section 2.2).
+# lxml parses these characters, but does not accept them in values (XML 1.0 section 2.2).
 _NOT_FOR_LXML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # Text that would be read as an element or a comment.
 _LIKE_AN_ELEMENT = re.compile(r"<(?=[A-Za-z/!?])")
-# Deeper nesting is no document of a person's.
+# No genuine document is nested deeper.
 _DEEPEST = 200
 _OPTIONS = html_to_markdown.ConversionOptions(
     extract_metadata=False,
@@ -60,9 +59,9 @@ _OPTIONS = html_to_markdown.ConversionOptions(
 
 
 def markdown_of(html: bytes, url: str) -> bytes:
-    """The page at ``url``, in UTF-8: front matter with its title, description and URL, and its content.
+    """The page at ``url`` in UTF-8: front matter with its title, description and URL, and its content.
 
-    Raises ValueError where nothing can be made of it.
+    Raises ValueError if it cannot be converted.
     """
     parser = lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)
     try:
@@ -84,13 +83,13 @@ def markdown_of(html: bytes, url: str) -> bytes:
     text = lxml.html.tostring(content, encoding="unicode", with_tail=False)
     try:
         converted = html_to_markdown.convert(text, options).content or ""
-    except Exception as error:  # of several kinds, one of them the library's own mistakes
+    except Exception as error:  # of several kinds, including bugs of the library
         raise ValueError(f"no Markdown can be made of {url}: {error!r}") from error
     return f"{front}\n{converted.strip()}\n".encode("utf-8", "replace")
 
 
 def _front_matter(page: HtmlElement, url: str) -> str:
-    """What the head says, as YAML; a JSON text is one of YAML's."""
+    """The metadata of the head as YAML front matter. A JSON string is valid YAML."""
     titles = page.xpath("//head/title")
     said = {
         "title": " ".join(titles[0].text_content().split()) if titles else "",
@@ -104,7 +103,7 @@ def _front_matter(page: HtmlElement, url: str) -> str:
 
 
 def _base(page: HtmlElement, url: str) -> str:
-    """The URL that relative ones belong to."""
+    """The base URL of the document."""
     try:
         return str(urljoin(url, page.xpath("string(//base[@href][1]/@href)")))
     except ValueError:
@@ -112,8 +111,8 @@ def _base(page: HtmlElement, url: str) -> str:
 
 
 def _put_shadow_trees_in_place(page: HtmlElement) -> None:
-    """Show the shadow tree of each host instead of its children, these where its slots are."""
-    # From the inside out, so that a host within a shadow tree is there already.
+    """Replace the children of each shadow host by its shadow tree, with the children in its slots."""
+    # From the inside out, so that hosts within a shadow tree are already replaced.
     for root in reversed(_SHADOW_ROOTS(page)):
         host = root.getparent()
         if host is None:
@@ -132,13 +131,13 @@ def _put_shadow_trees_in_place(page: HtmlElement) -> None:
             name = slot.get("name", "")
             given = [child for child in children if child.get("slot", "") == name]
             if given or (not name and loose.strip()):
-                # In place of what the slot would show without them.
+                # In place of the slot's fallback content.
                 slot[:] = given
                 slot.text = None if name else loose
 
 
 def _content(page: HtmlElement) -> HtmlElement:
-    """The element that holds the content."""
+    """The element with the main content."""
     body = page.find("body")
     candidates = _MAIN(page) or (_ARTICLES(page) if len(_ARTICLES(page)) == 1 else [])
     best = max(candidates, key=_length, default=None)
@@ -149,7 +148,7 @@ def _content(page: HtmlElement) -> HtmlElement:
 
 
 def _without(element: HtmlElement, parts: Iterable[HtmlElement]) -> HtmlElement:
-    """The element without some parts of it, unless there is nothing else in it."""
+    """The element without the parts that are not content, unless nothing else would be left."""
     found = set(parts)
     parts = [part for part in found if found.isdisjoint(part.iterancestors())]
     if sum(map(_length, parts)) < _length(element):
@@ -168,7 +167,7 @@ def _drop(elements: Iterable[HtmlElement]) -> None:
 
 
 def _escape(content: HtmlElement) -> None:
-    """Let text stay text: ``<b>`` that was written about is not to be an element of the Markdown."""
+    """Escape text, so that a ``<b>`` in it does not become an element in the Markdown."""
     for text in _LIKE_ELEMENTS(content):
         element = text.getparent()
         escaped = _LIKE_AN_ELEMENT.sub("&lt;", _NOT_FOR_LXML.sub("", text))

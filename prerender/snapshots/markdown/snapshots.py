@@ -1,4 +1,4 @@
-"""Snapshots as Markdown, made of those in HTML, which decide what is shown and how old it may be."""
+"""Snapshots as Markdown, converted from those in HTML, which determine the content and its TTL."""
 
 import asyncio
 from dataclasses import replace
@@ -16,15 +16,15 @@ from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Target, etag_
 from prerender.snapshots.stores.store import Store
 
 MARKDOWN = "text/markdown; charset=utf-8"
-# What has been made of a snapshot is found by its entity-tag, and is right for ever: when there is
-# another snapshot, it is only of no use any more.
+# The Markdown is found by the ETag of its snapshot, so it never becomes wrong: when there is another
+# snapshot, it is no longer used.
 _KEPT_SECONDS = 86400.0
 
 log = structlog.get_logger(__name__)
 
 
 class MarkdownSnapshots:
-    """Makes Markdown of the snapshots of ``html``, once each, and keeps it in ``store`` beside them."""
+    """Converts the snapshots of ``html`` to Markdown, once each, and caches the result in ``store``."""
 
     def __init__(self, html: CachedSnapshots, store: Store) -> None:
         self._html = html
@@ -33,7 +33,7 @@ class MarkdownSnapshots:
         self._worker = MarkdownWorker()
 
     def fresh(self, target: Target) -> SnapshotResult | None:
-        """The Markdown of a fresh snapshot if both are at hand. Costs microseconds."""
+        """The Markdown of a fresh snapshot, if both are in memory. Takes microseconds."""
         result = self._html.fresh(target)
         if result is None or not result.snapshot.body:
             return result
@@ -41,7 +41,7 @@ class MarkdownSnapshots:
         return None if entry is None else replace(result, snapshot=entry.snapshot)
 
     async def snapshot(self, target: Target) -> SnapshotResult:
-        """The snapshot of a target as Markdown; in HTML if that cannot be made.
+        """The snapshot of a target as Markdown; as HTML if it cannot be converted.
 
         Raises RenderError, OriginError or NotRenderable.
         """
@@ -53,7 +53,7 @@ class MarkdownSnapshots:
         entry = await self._store.get(key)
         if entry is not None:
             return replace(result, snapshot=entry.snapshot)
-        # What may not be kept in one form may not be kept in the other.
+        # If the HTML must not be stored, the Markdown must not be either.
         keep = result.stored or result.how in ("hit", "kept")
         try:
             snapshot, _ = await self._conversions.run(
@@ -65,13 +65,13 @@ class MarkdownSnapshots:
         return replace(result, snapshot=snapshot)
 
     async def close(self) -> None:
-        """Stop what is being made."""
+        """Cancel conversions."""
         await self._conversions.close()
         await self._worker.close()
 
     async def _convert(self, target: Target, html: Snapshot, key: str) -> Snapshot:
         body = await self._worker.markdown_of(html.body, target.url)
-        # What counts as the same in HTML counts as the same in Markdown.
+        # A weak ETag of the HTML makes a weak one of the Markdown.
         weak = "W/" if html.etag.startswith("W/") else ""
         snapshot = replace(
             html,
@@ -89,7 +89,7 @@ class MarkdownSnapshots:
                 stored=now,
                 expires=now + _KEPT_SECONDS,
                 generation=self._store.purges.generation,
-                # There is no lease for it: the later one counts. Fences are microseconds, too.
+                # There is no lease for it: the later write wins. Fences are microseconds, too.
                 fence=int(now * 1_000_000),
                 variant=target.variant,
             )

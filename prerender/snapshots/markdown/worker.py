@@ -1,8 +1,8 @@
-"""Makes Markdown in a process of its own: native code holds up all threads, for 11 ms in 50 kB of HTML.
+"""Converts to Markdown in a separate process: the native code blocks all threads, 11 ms for 50 kB.
 
-Should it crash, or take too long, that costs one conversion. The process is started when it is first
-needed, and ends with its input, so it outlives nobody. Both sides speak in frames: two lengths and two
-texts to it (URL, HTML), one byte and one text from it.
+A crash or a timeout costs one conversion. The process is started on first use, and exits when its input
+is closed, so it never outlives the proxy. Messages are frames: two lengths and two strings (URL, HTML)
+to the process, one byte and one string from it.
 """
 
 import asyncio
@@ -21,28 +21,28 @@ _NICE = 5
 
 
 class MarkdownWorker:
-    """Converts one snapshot after another. To be closed."""
+    """Converts one snapshot after another. Must be closed."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
 
     async def markdown_of(self, html: bytes, url: str) -> bytes:
-        """The page at ``url`` as Markdown. Raises ValueError where nothing can be made of it."""
+        """The page at ``url`` as Markdown. Raises ValueError if it cannot be converted."""
         try:
             async with asyncio.timeout(_SECONDS), self._lock:
                 done, text = await self._ask(html, url.encode("utf-8", "surrogateescape"))
         except TimeoutError as error:
             raise ValueError("it took too long") from error
         except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
-            # RuntimeError is uvloop's for a pipe that has been closed.
+            # uvloop raises RuntimeError for a closed pipe.
             raise ValueError(f"the process that makes it died: {error!r}") from error
         if not done:
             raise ValueError(text.decode())
         return text
 
     async def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         process, self._process = self._process, None
         if process is not None:
             with suppress(ProcessLookupError):
@@ -64,7 +64,7 @@ class MarkdownWorker:
             answered = True
         finally:
             if not answered:
-                # It may be in the middle of a frame, or of something that never ends.
+                # It may be in the middle of a frame, or in an endless loop.
                 await self.close()
         return done, text
 
@@ -74,13 +74,13 @@ async def _start() -> asyncio.subprocess.Process:
         *(sys.executable, "-m", __name__),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        # What a terminal sends to us (Ctrl-C) is not meant for it.
+        # Signals of the terminal (Ctrl-C) are for the parent only.
         start_new_session=True,
     )
 
 
 def main() -> None:
-    """The process: answers questions until there are no more."""
+    """The main function of the process: handles requests until its input is closed."""
     os.nice(_NICE)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while len(head := source.read(_QUESTION.size)) == _QUESTION.size:

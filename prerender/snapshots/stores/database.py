@@ -1,11 +1,11 @@
-"""The SQLite file of the store: its tables, eviction, and setting a damaged file aside.
+"""The SQLite file of the store: its tables, eviction, and replacing a damaged file.
 
-Nothing here is asynchronous: reading and writing have a thread each (file.py). SQLite's write-ahead log
-makes every write atomic, even when the process is killed, and lets reads run during a write. The least
-recently used snapshots are evicted first; their times of use are written with the next write, not at
-each read.
+Nothing here is asynchronous: file.py has one thread for reads and one for writes. SQLite's write-ahead
+log makes every write atomic, even when the process is killed, and allows reads during a write. The
+least recently used snapshots are evicted first; their times of use are saved with the next write, not
+with each read.
 
-Values are cast when they are read: in a damaged file a column may hold any type.
+Values are cast when they are read: in a damaged file a column may contain any type.
 """
 
 import json
@@ -21,9 +21,9 @@ from prerender.snapshots.purges import Purge, Purges
 _VERSION = 2
 _PAGE_BYTES = 8192
 _BUSY_SECONDS = 1.0
-# SQLite takes the limit as a C int.
+# SQLite's limit is a C int.
 _MOST_LENGTH = 2**31 - 1
-# Another process may write to the file while we are replaced: our sum is checked now and then.
+# During a restart another process may write to the file, so our total is recomputed from time to time.
 _WRITES_BETWEEN_COUNTS = 256
 _EVICTED_AT_ONCE = 32
 _SCHEMA = (
@@ -36,17 +36,17 @@ _SCHEMA = (
     "CREATE TRIGGER unlisted AFTER DELETE ON entries BEGIN DELETE FROM lines WHERE key = old.key; END",
     "CREATE TABLE purges (namespace TEXT, purge BLOB, number INTEGER, PRIMARY KEY (namespace, purge))",
 )
-# What sqlite3 raises for a file that cannot be used. The error message may quote the file, and what it
-# quotes may not be UTF-8: then it is a UnicodeDecodeError.
+# Exceptions of sqlite3 for an unusable file. The message may quote the file; if the quote is not UTF-8,
+# sqlite3 raises UnicodeDecodeError.
 FAULTS = (sqlite3.Error, OSError, ValueError, TypeError, OverflowError, MemoryError)
 _NOT_THE_FILE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
 
 class Database:
-    """Bytes by key in about ``max_bytes`` of a file, and the purges of each namespace.
+    """Stores bytes by key in a file of about ``max_bytes``, and the purges of each namespace.
 
-    ``read``, ``purges`` and ``close_reader`` are for one thread, all else is for another one; ``lines``
-    may be iterated in a third one. Raises FAULTS.
+    ``read``, ``purges`` and ``close_reader`` belong to one thread, everything else to another one;
+    ``lines`` may be iterated in a third one. Raises FAULTS.
     """
 
     def __init__(self, file: Path, max_bytes: int) -> None:
@@ -60,11 +60,11 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file could be written to when that was last tried."""
+        """Whether the last attempt to write to the file succeeded."""
         return self._writer is not None
 
     def open(self) -> None:
-        """Create the folder and the file if needed; fails if nothing can be written there."""
+        """Create the folder and the file if needed. Fails if the file is not writable."""
         self._file.parent.mkdir(exist_ok=True)
         self._open_writer()
 
@@ -86,7 +86,7 @@ class Database:
         return True
 
     def replace_file(self) -> None:
-        """Set the file aside and create a new one. The reader has to be closed."""
+        """Rename the damaged file and create a new one. The reader must be closed."""
         with suppress(*FAULTS):
             self.close_writer()
         for file in _with_its_logs(self._file):
@@ -94,7 +94,7 @@ class Database:
         self._open_writer()
 
     def read(self, keys: list[str]) -> list[bytes | None]:
-        """The bytes of each key."""
+        """The bytes of the keys."""
         query = (
             "SELECT key, CAST(value AS BLOB) FROM entries"
             " WHERE key IN (SELECT value FROM json_each(?)) AND expires > ?"
@@ -105,11 +105,11 @@ class Database:
         return [found.get(key) for key in keys]
 
     def write(self, key: str, value: bytes, expires: float, line: bytes | None = None) -> None:
-        """Keep bytes until some Unix time, and their line in lists; drop others to make room."""
+        """Store bytes and their line in lists until a Unix time, and evict others if needed."""
         with self._transaction() as connection:
             self._note_use(connection)
             freed = _remove(connection, key)
-            # SQLite fills whole pages; the row's own part and the indexes take about one.
+            # SQLite allocates whole pages; the row overhead and the indexes take about one.
             size = (len(value) // _PAGE_BYTES + 2) * _PAGE_BYTES
             row = (key, time.time(), size, expires, value)
             connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", row)
@@ -132,28 +132,28 @@ class Database:
             query = (
                 "SELECT CAST(line AS BLOB) FROM lines WHERE key >= ? AND key < ? AND expires > ?"
             )
-            # The first key behind all those with the prefix.
+            # The first key after all keys with the prefix.
             end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
             found = connection.execute(query, (prefix, end, time.time()))
             while piece := found.fetchmany(PIECE):
                 yield [line for (line,) in piece]
 
     def remove(self, key: str) -> bool:
-        """Drop a key; whether there was one."""
+        """Delete a key. Returns whether it existed."""
         with self._transaction() as connection:
             freed = _remove(connection, key)
         self.used_bytes -= freed
         return freed > 0
 
     def remove_all(self, prefix: str) -> None:
-        """Drop all keys with a prefix."""
+        """Delete all keys with a prefix."""
         with self._transaction() as connection:
             query = "DELETE FROM entries WHERE substr(key, 1, ?) = ?"
             connection.execute(query, (len(prefix), prefix))
             self.used_bytes = _sum(connection)
 
     def purge(self, namespace: str, purge: Purge) -> Purges:
-        """Write a purge down; all of the namespace."""
+        """Add a purge. Returns all purges of the namespace."""
         with self._transaction() as connection:
             purges = _purges(connection, namespace).with_(purge, time.time())
             connection.execute("DELETE FROM purges WHERE namespace = ?", (namespace,))
@@ -166,13 +166,13 @@ class Database:
         return _purges(self._for_reading(), namespace)
 
     def close_reader(self) -> None:
-        """Close what was opened for reading; the next one opens it again."""
+        """Close the connection for reads; the next read opens a new one."""
         if self._reader is not None:
             self._reader.close()
         self._reader = None
 
     def close_writer(self) -> None:
-        """Close what was opened for writing; the next one opens it again."""
+        """Close the connection for writes; the next write opens a new one."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None
@@ -186,7 +186,7 @@ class Database:
             if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
                 for statement in _SCHEMA:
                     connection.execute(statement)
-            # Fails now, and not at the first snapshot, where nothing can be written.
+            # An unwritable file fails here, and not at the first snapshot.
             connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.execute("COMMIT")
             self.used_bytes = _sum(connection)
@@ -200,10 +200,10 @@ class Database:
         connection = sqlite3.connect(
             self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        # The length of a damaged value may be anything up to a gigabyte.
+        # A damaged value may claim a length of up to a gigabyte.
         longest = min(self._max_bytes // 4 + 2**20, _MOST_LENGTH)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
-        # A power cut may undo the last writes; it does not damage the file.
+        # A power failure may lose the last writes, but does not damage the file.
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
 
@@ -214,7 +214,7 @@ class Database:
 
     def _note_use(self, connection: sqlite3.Connection) -> None:
         touched, self._touched = self._touched, {}
-        # One step, in which the reading thread cannot add to it.
+        # A single operation, so the reading thread cannot add to it in between.
         rows = list(touched.items())
         query = "UPDATE entries SET used = ? WHERE key = ?"
         connection.executemany(query, [(used, key) for key, used in rows])
@@ -252,7 +252,7 @@ def _set_aside(file: Path) -> None:
 
 
 def _remove(connection: sqlite3.Connection, key: str) -> int:
-    """How many bytes that freed."""
+    """Returns the number of bytes freed."""
     query = "SELECT max(0, CAST(size AS INTEGER)) FROM entries WHERE key = ?"
     row = connection.execute(query, (key,)).fetchone()
     if row is None:
@@ -262,7 +262,7 @@ def _remove(connection: sqlite3.Connection, key: str) -> int:
 
 
 def _evict(connection: sqlite3.Connection) -> int:
-    """Drop some of the least recently used; how many bytes that freed."""
+    """Evict some of the least recently used. Returns the number of bytes freed."""
     query = "SELECT rowid, max(0, CAST(size AS INTEGER)) FROM entries ORDER BY used LIMIT ?"
     rows = connection.execute(query, (_EVICTED_AT_ONCE,)).fetchall()
     connection.executemany("DELETE FROM entries WHERE rowid = ?", [row[:1] for row in rows])

@@ -1,7 +1,7 @@
-"""Snapshots in a file, behind aiocache's interface. They survive restarts and ``kill -9``.
+"""Snapshots in a file, with aiocache's interface. They survive restarts and ``kill -9``.
 
-Reading and writing have a thread each, so that neither a slow disk nor the other one holds up the
-event loop. What is in the file is database.py's.
+Reads and writes have a thread each, so that a slow disk does not block the event loop and writes do not
+delay reads. The format of the file is in database.py.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ log = structlog.get_logger(__name__)
 
 
 class FileCache(BackingCache):
-    """Keeps bytes in ``folder``, of which the file takes about ``max_bytes``.
+    """Stores bytes in a file of about ``max_bytes`` in ``folder``.
 
-    Keys begin with ``namespace``. Faults are StoreErrors.
+    Keys start with ``namespace``. Raises StoreError for faults.
     """
 
     NAME = "file"
@@ -95,24 +95,24 @@ class FileCache(BackingCache):
         return True
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
-        """The lines of all that is kept, in pieces; others may read and write meanwhile."""
+        """The lines of all snapshots, in chunks; reads and writes may happen in between."""
         with ThreadPoolExecutor(1, "store-listing") as thread:
             pieces = self.database.lines(self.namespace)
             try:
                 while piece := await self._run(thread, next, pieces, None):
                     yield piece
             finally:
-                # Its connection is its thread's.
+                # The connection belongs to its thread.
                 await self._in(thread, pieces.close)
 
     @timed
     async def purge(self, purge: Purge) -> Purges:
-        """Write a purge down; all that are remembered."""
+        """Add a purge. Returns all purges."""
         return await self._run(self._writing, self.database.purge, self.namespace, purge)
 
     @timed
     async def purges(self, generation: int) -> Purges | None:
-        """All purges; None if the last one has this number."""
+        """All purges; None if the last of them has the number ``generation``."""
         found = await self._run(self._reading, self.database.purges, self.namespace)
         return None if found.generation == generation else found
 
@@ -137,7 +137,7 @@ class FileCache(BackingCache):
             raise kind(str(error)) from error
 
     async def _replace_if_damaged(self, replaced: int, error: Exception) -> None:
-        """Set a damaged file aside and create a new one, once for all who have met the damage."""
+        """Replace a damaged file, once for all concurrent calls that met the damage."""
         async with self._replacing:
             if replaced != self._replaced:
                 return

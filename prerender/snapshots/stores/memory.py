@@ -1,8 +1,8 @@
 """aiocache's memory backend, bounded in bytes.
 
-aiocache's own was measured to grow without limit, to take ``ttl=0`` for "for ever", and to leave timers
-behind that delete later entries. Here the least recently used value is evicted first, and the time is
-looked at when a value is asked for.
+aiocache's own backend grows without limit, treats ``ttl=0`` as no expiry, and leaves timers behind that
+delete later entries. Here the least recently used value is evicted first, and expiry is checked when a
+value is read.
 """
 
 import time
@@ -16,15 +16,15 @@ from aiocache.serializers import NullSerializer
 
 from prerender.snapshots.stores.commands import Commands
 
-# Of a value that is only bytes: about what Python takes for it, its key and its place.
+# For a value of plain bytes: about the overhead of Python for it, its key and its slot.
 _OVERHEAD_BYTES = 200
 
 
 class Bounded(MutableMapping[str, Any]):
-    """Values of at most ``max_bytes`` in all; one above a quarter of that is not kept.
+    """Values of at most ``max_bytes`` in total; a value larger than a quarter of that is not stored.
 
-    A value takes its ``size_bytes``, or its length. Most requests end here, and a hit takes 0.17 us:
-    cachetools' LRUCache takes 0.27, and its TLRUCache, which has a time for each value too, 1.0.
+    The size of a value is its ``size_bytes``, or its length. Most requests end here, and a hit takes
+    0.17 us: cachetools' LRUCache takes 0.27, and its TLRUCache, which also has expiry, 1.0.
     """
 
     def __init__(self, max_bytes: int, clock: Callable[[], float]) -> None:
@@ -46,7 +46,7 @@ class Bounded(MutableMapping[str, Any]):
         return value
 
     def put(self, key: str, value: Any, ttl: float | None) -> bool:
-        """Keep a value for ``ttl`` seconds, None for no end; whether it is kept."""
+        """Store a value for ``ttl`` seconds (None: no expiry). Returns whether it was stored."""
         self.discard(key)
         size = len(value) + _OVERHEAD_BYTES if isinstance(value, bytes) else value.size_bytes
         if (ttl is not None and ttl <= 0) or size > self.max_bytes / 4:
@@ -58,12 +58,12 @@ class Bounded(MutableMapping[str, Any]):
         return True
 
     def discard(self, key: str) -> None:
-        """Keep nothing for a key."""
+        """Delete a key."""
         if entry := self._entries.pop(key, None):
             self.used_bytes -= entry[2]
 
     def expiring(self) -> list[tuple[str, Any, float]]:
-        """All keys with their values and the seconds that they have left."""
+        """All keys with their values and their remaining seconds."""
         now = self._clock()
         return [(key, value, expires - now) for key, (value, expires, _) in self._entries.items()]
 
@@ -91,10 +91,10 @@ class Bounded(MutableMapping[str, Any]):
 
 
 class BoundedMemoryCache(Commands, SimpleMemoryBackend):  # type: ignore[misc]
-    """Keeps values of at most ``max_bytes`` in all, of which none takes more than a quarter.
+    """Stores values of at most ``max_bytes`` in total, each at most a quarter of that.
 
-    ``ttl`` in seconds, None for no end, 0 or less stores nothing. Values are handed out as they are,
-    so they must be immutable.
+    ``ttl`` in seconds; None: no expiry; 0 or less: not stored. Values are returned without a copy, so
+    they must be immutable.
     """
 
     NAME = "memory"
@@ -104,7 +104,7 @@ class BoundedMemoryCache(Commands, SimpleMemoryBackend):  # type: ignore[misc]
     ) -> None:
         super().__init__(serializer=NullSerializer(), timeout=None, **options)
         self._cache = self.values = Bounded(max_bytes, clock)
-        # Without a coroutine and aiocache's wrappers, which cost 1.3 us: most requests end here.
+        # Without a coroutine and aiocache's wrappers, which take 1.3 us: most requests end here.
         self.peek = self.values.get
         self.put = self.values.put
 
@@ -116,7 +116,7 @@ class BoundedMemoryCache(Commands, SimpleMemoryBackend):  # type: ignore[misc]
         _cas_token: Any = None,
         _conn: Any = None,
     ) -> bool:
-        """With the time beside the value; aiocache's has a timer for each."""
+        """Stores the expiry with the value; aiocache has a timer for each value."""
         if _cas_token is not None and _cas_token != self.peek(key):
             return False
         return self.put(key, value, ttl)
@@ -126,7 +126,7 @@ class BoundedMemoryCache(Commands, SimpleMemoryBackend):  # type: ignore[misc]
         return value is not None and self.put(key, value, ttl or None)
 
     async def _clear(self, namespace: str | None = None, _conn: Any = None) -> bool:
-        """aiocache's would put an unbounded dictionary in place of this one."""
+        """aiocache's method would replace the cache by an unbounded dictionary."""
         for key in [key for key in self.values if key.startswith(namespace or "")]:
             self.values.discard(key)
         return True

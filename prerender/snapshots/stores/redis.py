@@ -1,13 +1,12 @@
-"""Snapshots in Redis or Valkey, behind aiocache's interface, for any number of replicas.
+"""Snapshots in Redis or Valkey, with aiocache's interface, for any number of replicas.
 
-aiocache's own Redis store is not used: it ignores user names, does not decode passwords, knows no TLS,
-and its pool fails where ours waits. Nothing that is read is ever unpickled; see entry.py.
+aiocache's own Redis backend is not used: it ignores user names, does not decode passwords, does not
+support TLS, and its pool fails where ours waits. Stored data is never unpickled; see entry.py.
 
-Keys, each after the namespace: a target's own for its snapshot, ``lease:`` and that for the lease,
-``lines`` and ``lines:until`` for lists, ``purges`` for a hash of purges with their numbers, the last
-number under the empty name. Numbers are
-microseconds of Redis's clock, the only one that all replicas share. A counter would not do: it may be
-evicted, and then begin anew.
+Keys, each with the namespace as its prefix: the target's key for its snapshot, ``lease:`` and that key
+for the lease, ``lines`` and ``lines:until`` for lists, ``purges`` for a hash of purges with their
+numbers, with the last number under the empty name. Numbers are microseconds of Redis's clock, the only
+one that all replicas share. A counter could be evicted, and would then restart.
 """
 
 import ssl
@@ -28,7 +27,7 @@ from prerender.snapshots.stores.backing import LONGEST_SECONDS, BackingCache
 from prerender.snapshots.stores.commands import timed
 from prerender.snapshots.stores.serializer import EncodedEntry
 
-# Each is held for one round trip only: more would not be quicker, and each has to be made.
+# Connections are held for one round trip only: more would not be faster, and each has to be opened.
 _CONNECTIONS = 16
 _LEASE_MILLISECONDS = 5000
 
@@ -37,11 +36,11 @@ local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 """
 # A snapshot does not replace one that was rendered under a later lease. The first twelve bytes are the
-# format and the fence (entry.py); what is of another format or another type is replaced, and so is what
-# has a fence of the future, which nobody was given.
+# format and the fence (entry.py). A value of another format or type is replaced, and so is one with a
+# fence in the future, which was never issued.
 #
-# The lines of lists are in a hash; beside it the time until each is kept, by which old ones are found.
-# Neither is bound to the snapshots, which Redis may evict, so there are bounds of their own.
+# The lines of lists are in a hash, and their expiry in a sorted set, by which old ones are found. Redis
+# may evict the snapshots without them, so they have limits of their own.
 _SET = f"""{_NOW}
 local old = redis.pcall('GETRANGE', KEYS[1], 0, 11)
 if type(old) == 'string' and #old == 12 and old:sub(1, 4) == ARGV[1]:sub(1, 4)
@@ -65,7 +64,7 @@ redis.call('EXPIRE', lines, 31536000)
 redis.call('EXPIRE', times, 31536000)
 return 1
 """
-# Something without an end, or with a late one, is no lease of anybody.
+# A value without an expiry, or with a late one, is not a valid lease.
 _ACQUIRE = f"""{_NOW}
 local left = redis.call('PTTL', KEYS[1])
 if left >= 0 and left <= tonumber(ARGV[1]) then return false end
@@ -78,7 +77,7 @@ if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], AR
 _RELEASE = """
 if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """
-# A last number that is none, or lies more than a day ahead, is not continued.
+# An invalid last number, or one more than a day in the future, is not continued.
 _PURGE = f"""{_NOW}
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
 local last = tonumber(redis.call('HGET', KEYS[1], '') or '0') or 0
@@ -97,7 +96,7 @@ _UNLIST = """
 redis.pcall('HDEL', KEYS[1], ARGV[1])
 redis.pcall('ZREM', KEYS[1] .. ':until', ARGV[1])
 """
-# Joined to one: a client takes long for many small ones.
+# Joined to one string: many small ones are slow for a client.
 _LINES = """
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {'0', ''} end
 local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 1000)
@@ -110,21 +109,21 @@ T = TypeVar("T")
 
 
 class RedisCache(BackingCache):
-    """Keeps bytes in the Redis at ``url``; keys begin with ``namespace``. Faults are StoreErrors.
+    """Stores bytes in the Redis at ``url``; keys start with ``namespace``. Raises StoreError.
 
-    ``timeout_seconds`` is for each operation, and for making a connection.
+    ``timeout_seconds`` applies to each operation and to opening a connection.
     """
 
     NAME = "redis"
     shared = True
-    reads_at_once = 2  # one may be long, or late
+    reads_at_once = 2  # a single reply may be long, or late
 
     def __init__(self, url: str, namespace: str, timeout_seconds: float) -> None:
         super().__init__(namespace=namespace, timeout=timeout_seconds)
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=_CONNECTIONS,
-            # Each operation has a timeout as a whole; these would cost time at each of them.
+            # Each operation has a timeout of its own; these would add overhead to each of them.
             timeout=None,
             socket_timeout=None,
             socket_connect_timeout=timeout_seconds,
@@ -138,18 +137,18 @@ class RedisCache(BackingCache):
 
     @timed
     async def open(self) -> None:
-        """Ask whether it is there and lets us in."""
+        """Check that the server is reachable and accepts the credentials."""
         await self._result(self._redis.ping())
 
     @timed
     async def eviction(self) -> str:
-        """Its maxmemory-policy, '' where it does not tell."""
+        """The server's maxmemory-policy; '' if it is unknown."""
         try:
             told = await self._result(self._redis.config_get("maxmemory-policy"))
         except StoreGone:
             raise
         except StoreError:
-            return ""  # CONFIG is not for everybody
+            return ""  # the user may lack the permission for CONFIG
         return str(told.get("maxmemory-policy", ""))
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
@@ -159,7 +158,7 @@ class RedisCache(BackingCache):
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
     ) -> list[bytes | None]:
-        # What is foreign, of another type, is answered with nothing; it is overwritten.
+        # A foreign value of another type counts as missing, and is overwritten.
         return cast("list[bytes | None]", await self._result(self._redis.mget(keys)))
 
     async def _set(
@@ -189,7 +188,7 @@ class RedisCache(BackingCache):
         return int(await self._result(self._redis.unlink(key)))
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
-        """The lines of what is kept, and of what was evicted since; a command reads a thousand."""
+        """The lines of all snapshots, including evicted ones, a thousand per command."""
         cursor = b"0"
         while True:
             cursor, found = await self._call(_LINES, [self._lines], cursor)
@@ -200,7 +199,7 @@ class RedisCache(BackingCache):
 
     @timed
     async def purge(self, purge: Purge) -> Purges:
-        """Tell all replicas of a purge; all that are remembered."""
+        """Add a purge for all replicas. Returns all purges."""
         key = f"{self.namespace}purges"
         found = await self._call(_PURGE, [key], purge.dump())
         purges = _purges_of(found)
@@ -214,30 +213,30 @@ class RedisCache(BackingCache):
             purge.dump(): n for purge, n in merged.records.items() if purge.kind == "all"
         }
         gone = [purge.dump() for purge in purges.records if purge not in merged.records]
-        # In this order a purge is always remembered, by itself or in the sum.
+        # In this order a purge is always present, by itself or in the combined one.
         await self._result(self._redis.hset(key, mapping=new))
         await self._result(self._redis.hdel(key, *gone))
 
     @timed
     async def purges(self, generation: int) -> Purges | None:
-        """All purges; None if the last one has this number."""
+        """All purges; None if the last of them has the number ``generation``."""
         found = await self._call(_PURGES, [f"{self.namespace}purges"], generation)
         return None if found is None else _purges_of(found)
 
     @timed
     async def acquire(self, key: str) -> int | None:
-        """A fence if nobody else holds the lease of a key; None if somebody does."""
+        """Acquire the lease of a key. Returns its fence, or None if another process has it."""
         fence = await self._call(_ACQUIRE, [self._lease(key)], _LEASE_MILLISECONDS)
         return None if fence is None else int(fence)
 
     @timed
     async def extend(self, key: str, fence: int) -> None:
-        """Hold a lease for some seconds more."""
+        """Extend a lease by some seconds."""
         await self._call(_EXTEND, [self._lease(key)], fence, _LEASE_MILLISECONDS)
 
     @timed
     async def release(self, key: str, fence: int) -> None:
-        """Give a lease back, if it is still held."""
+        """Release a lease, if it is still held."""
         await self._call(_RELEASE, [self._lease(key)], fence)
 
     async def _close(self, *_: Any, **__: Any) -> None:
@@ -265,7 +264,7 @@ class RedisCache(BackingCache):
 
 
 def _purges_of(found: list[bytes]) -> Purges:
-    """Of the names and values of the hash, one after the other."""
+    """The purges of the alternating names and values of the hash."""
     pairs = zip(found[::2], found[1::2], strict=True)
     records = ((name, int(number)) for name, number in pairs if name and number.isdigit())
     return Purges.parse(records, time.time())

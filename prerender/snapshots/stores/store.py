@@ -1,7 +1,7 @@
-"""The store: entries in memory, in front of a backing cache that may fail.
+"""The store: entries in memory, in front of a backing store that may fail.
 
-What cannot be read is a miss, what cannot be written is not kept (guarded.py). A copy in memory of what
-others may change counts for TRUST_SECONDS; while the slower cache is away it goes on counting.
+A failed read is a miss, and an entry that cannot be written is not stored (guarded.py). A copy in
+memory of a shared store is used for TRUST_SECONDS, or for as long as the backing store is unavailable.
 """
 
 from collections import Counter
@@ -33,9 +33,9 @@ _NOTES_PART = 8
 class Lease:
     """The right to render a target, and the entry before the render.
 
-    ``fence``: a number that grows with each lease; 0 where there are no others to exclude, None if
-    another replica has the lease. ``generation``: of the last purge before the render. ``entry``: what
-    was kept when the lease was taken.
+    ``fence``: a number that grows with each lease; 0 if there are no other replicas, None if another
+    replica has the lease. ``generation``: the last purge before the render. ``entry``: the stored entry
+    when the lease was acquired.
     """
 
     fence: int | None
@@ -45,10 +45,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """The store in figures.
+    """State and counters of the store.
 
-    ``kind``: where what is kept is, in a word. ``lookups``: how often which layer, "memory" or "slow",
-    was asked with which result. ``faults``: by operation, and "bad entries".
+    ``kind``: the kind of the backing store, in a word. ``lookups``: by layer ("memory" or "slow") and
+    result. ``faults``: by operation, and "bad entries".
     """
 
     kind: str
@@ -76,7 +76,7 @@ class Lookups(BasePlugin):  # type: ignore[misc]
 class Store:
     """Entries by cache key, with ``leases``, ``notes``, ``lists`` and ``purges``.
 
-    ``memory_hits``: entries that were peeked at and used, counted by whoever uses them.
+    ``memory_hits``: entries that were peeked at and used; the caller counts them.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Store:
             slow.plugins = [*slow.plugins, self._lookups]
         self.purges = Invalidation(self._slow, clock)
         self.lists = Lists(memory, self._slow, self.purges, clock)
-        # In memory only without a slower store: beside the snapshots they would drive them out.
+        # In memory only without a backing store: they would evict snapshots otherwise.
         self.notes = Notes(self._slow, BoundedMemoryCache(memory.values.max_bytes // _NOTES_PART))
         self.memory_hits = 0
         self._memory_lookups: Counter[tuple[str, str]] = Counter()
@@ -149,9 +149,9 @@ class Store:
         return entry if entry.generation >= self.purges.purges.generation else None
 
     async def get(self, key: str, *, again: bool = False) -> Entry | None:
-        """The entry of a key as it is after all purges. Never raises for a fault of the store.
+        """The entry of a key after all purges. Never raises for a fault of the store.
 
-        ``again``: a copy in memory of what others may have changed does not count.
+        ``again``: do not use a copy in memory of a shared store.
         """
         await self.purges.refresh()
         now = inf if again and self._shared else self._clock()
@@ -163,9 +163,9 @@ class Store:
         return None if entry is None else await self._after_purges(entry)
 
     async def current(self, key: str, known: Entry | None) -> Entry | None:
-        """The entry of a key of which ``known`` was read before, after what was purged since.
+        """The entry of a key that was read as ``known`` before, after the purges since then.
 
-        The slower cache is not asked again: who had the lease meanwhile is who has written to it.
+        The backing store is not read again: only the holder of the lease has written to it.
         """
         await self.purges.refresh()
         held = self._copy(key)
@@ -194,7 +194,7 @@ class Store:
 
     @asynccontextmanager
     async def lease(self, key: str, patience: float) -> AsyncIterator[Lease]:
-        """The right to render a target for as long as the context lasts, and what is kept of it.
+        """The right to render a target while the context is open, and its stored entry.
 
         Waits up to ``patience`` seconds for another replica that has it.
         """

@@ -1,4 +1,4 @@
-"""Two kinds of work that take turns, so that one does not slow down what is measured of the other."""
+"""Two kinds of work that alternate, so that one does not distort the measured times of the other."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 
 class _Kind:
-    """One kind of work: how much of it is under way, and how much waits."""
+    """One kind of work: how much of it is running and how much is waiting."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -14,9 +14,9 @@ class _Kind:
 
 
 class Turns:
-    """Crawling, whose times are measured, and looking, by a browser that takes all there is of the CPU.
+    """Crawling, whose times are measured, and looking, with a browser that uses all of the CPU.
 
-    Much of one kind may be under way at once, but never both. Who waits gets the next turn.
+    Work of one kind runs concurrently, but never both kinds. The kind that waits gets the next turn.
     """
 
     def __init__(self) -> None:
@@ -27,13 +27,13 @@ class Turns:
 
     @asynccontextmanager
     async def crawling(self) -> AsyncIterator[None]:
-        """While this is open, nobody looks."""
+        """While this is open, no page is looked at."""
         async with self._turn(self._crawling, self._looking):
             yield
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
-        """While this is open, nobody crawls."""
+        """While this is open, no page is crawled."""
         async with self._turn(self._looking, self._crawling):
             yield
 
@@ -49,7 +49,7 @@ class Turns:
                 )
             finally:
                 mine.waiting -= 1
-                self._changed.notify_all()  # one who gives up keeps nobody waiting
+                self._changed.notify_all()  # a cancelled one does not block others
             mine.running += 1
         try:
             yield

@@ -1,1 +1,1 @@
-"""Snapshots as files that nginx serves by itself."""
+"""Exports snapshots as files that nginx serves without the proxy."""

@@ -1,4 +1,4 @@
-"""Makes an export: renders pages, each once more if it came out doubtful, and writes them down."""
+"""Creates an export: renders pages, with one retry if the result is doubtful, and writes them."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ _EXPORTED = (200, 404, 410)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no snapshot of a page in an export, or not a good one."""
+    """Why the snapshot of a page is missing in an export, or doubtful."""
 
     url: str
     reason: str
@@ -27,7 +27,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Exported:
-    """How it went. ``doubtful`` are there, but some of what they asked for failed."""
+    """The result of an export. ``doubtful``: exported, although some requests of the page failed."""
 
     pages: int = 0
     failures: list[Failure] = field(default_factory=list)
@@ -35,8 +35,8 @@ class Exported:
 
 
 class Export:
-    """Renders with ``snapshots``, which must not keep any; pages that may not be stored are left out if
-    ``obey_origin``."""
+    """Renders with ``snapshots``, which must not cache. ``obey_origin``: leave out pages that the
+    origin does not allow to be stored."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Export:
         self.result = Exported()
 
     async def run(self, urls: Iterable[str], concurrency: int) -> Exported:
-        """Render these pages of the site and write them down."""
+        """Render pages of the site and write them."""
         await work_through(dict.fromkeys(urls), self._export, concurrency=concurrency)
         return self.result
 

@@ -1,11 +1,11 @@
-"""The configuration of an nginx that serves an export by itself. Pure.
+"""The configuration of an nginx that serves an export without the proxy. Pure.
 
-Which file is whose stands in a ``map``, never in a path that is made of a request. Its keys are pretty
-URLs: by the scheme all ways to escape a fragment are the same page, so the value of the token is
-unescaped first. nginx has no means for that, but a chain of maps can do it, an escape each.
+The file of a page is looked up in a ``map``; no path is built from a request. The keys are pretty URLs:
+in the scheme all ways to escape a fragment are the same page, so the value of the token is unescaped
+first. nginx has no function for that, but a chain of maps can do it, one escape each.
 
-nginx takes keys of a map in any case, but ``/#!/A`` is another page than ``/#!/a``: a second map
-compares what was found with the page, and keys that differ by case alone are regular expressions,
+nginx compares keys of a map without regard to case, but ``/#!/A`` and ``/#!/a`` are different pages: a
+second map compares the result with the page, and keys that differ only in case are regular expressions,
 which are case-sensitive.
 """
 
@@ -19,10 +19,10 @@ from prerender.urls.ajax_crawling import PrettyURL
 
 HTTP_FILE = "nginx-http.conf"
 SERVER_FILE = "nginx-server.conf"
-# Those that snapshots have (headers.kept_on_snapshot), and the name of a variable for each.
+# The headers of snapshots (headers.kept_on_snapshot), and a variable name for each.
 _FIELDS = {"content-language": "Content-Language", "link": "Link", "x-robots-tag": "X-Robots-Tag"}
 
-# nginx knows no way to write a dollar in a value but this.
+# The only way to write a dollar sign in a value of nginx.
 _DOLLAR = "$prerender_dollar"
 _HTTP = """\
 # Which file is the snapshot of which ugly URL. Include it in the http block.
@@ -74,9 +74,9 @@ map $prerender_page $prerender_status {{
 {statuses}}}
 {fields}"""
 
-# Most pages have an escape or two; what has more is left to the site. nginx follows 100 maps of maps.
+# Most pages have an escape or two; requests with more go to the site. nginx nests up to 100 maps.
 STEPS = 80
-# What stays: all but what location.hash has escapes for, and escapes of what it has none for.
+# Unchanged: all characters that location.hash does not escape, and escapes of those that it does.
 _KEPT = r"(?:[^%\"<>`]|%(?![0-9A-Fa-f]{{2}})|%(?:[01][0-9A-F]|20|22|3C|3E|60|7F|[89A-F][0-9A-F]))"
 _STEP = """\
 map $prerender_{before} $prerender_{after} {{
@@ -122,7 +122,7 @@ location @prerender_missing {{
 
 
 def configuration(pages: Iterable[Archived], folder: str) -> dict[str, str]:
-    """The files of the configuration by name, for the pages of an export in ``folder``."""
+    """The configuration files by name, for the pages of an export in ``folder``."""
     entries = list(pages)
     keys: dict[str, list[Archived]] = defaultdict(list)
     for entry in entries:
@@ -158,7 +158,7 @@ def configuration(pages: Iterable[Archived], folder: str) -> dict[str, str]:
 
 
 def _octets() -> Iterator[str]:
-    """What an escape, or a character that has to be one, is in location.hash."""
+    """The form of an escape, or of a character that must be escaped, in location.hash."""
     for octet in range(0x100):
         text = PrettyURL("", chr(octet)).location_hash.removeprefix("#!")
         if octet > 0x7F:
@@ -213,12 +213,12 @@ def _lines(values: Mapping[str, str]) -> str:
 
 
 def _string(text: str) -> str:
-    """A text as nginx has it between quotes."""
+    """A quoted string of nginx."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _value(text: str) -> str:
-    """A text where nginx would put in the values of variables."""
+    """A string in which nginx would expand variables."""
     return _string(text).replace("$", f"${{{_DOLLAR[1:]}}}")
 
 
