@@ -11,6 +11,7 @@ import aiohappyeyeballs
 from yarl import URL
 
 from prerender.errors import OriginError, OriginTimeout
+from prerender.gateway.failures import reason_of
 from prerender.http.connection import Connection, Sweeper
 
 # Shorter than the keep-alive timeout of Node (5 s), which is the shortest of common servers.
@@ -80,7 +81,9 @@ class OriginConnections:
         except TimeoutError as error:
             raise OriginTimeout(f"{self._host}:{self._port}: no connection in time") from error
         except (OSError, UnicodeError) as error:
-            raise OriginError(f"{self._host}:{self._port}: {error}") from error
+            raise OriginError(
+                f"no connection to {self._host}:{self._port}: {reason_of(error)}"
+            ) from error
 
     async def _connect(self) -> OriginConnection:
         # Resolved each time: reuse makes that rare, and changed addresses are noticed.

@@ -6,8 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
+from yarl import URL
 
+from prerender.errors import OriginError
 from prerender.gateway.failures import reason_of
+from prerender.http.connection import Sweeper
+from prerender.proxy.origin_connections import OriginConnections
+from tests.support import raw
 
 
 @asynccontextmanager
@@ -48,3 +53,12 @@ def test_what_has_no_text_has_a_name() -> None:
     assert reason_of(TimeoutError()) == "timeout"
     assert reason_of(ValueError()) == "ValueError"
     assert reason_of(OSError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
+
+
+async def test_an_origin_that_is_not_there_is_named_in_plain_words() -> None:
+    port = raw.free_port()
+    with Sweeper() as sweeper:
+        origin = OriginConnections(URL(f"http://127.0.0.1:{port}"), raw.SECONDS, sweeper)
+        with pytest.raises(OriginError) as failed:
+            await origin.connect()
+    assert str(failed.value) == f"no connection to 127.0.0.1:{port}: Connection refused"
