@@ -95,7 +95,7 @@ _Line = tuple[str, str, bytes | None, int]
 _Block = tuple[Fields, bytes | None, int | None, bool]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ResponseHead:
     """A response head. ``reason``: bytes with the space before it; may be empty.
 
@@ -143,6 +143,11 @@ def check_request(
 
 def parse_response(head: bytes, method: str) -> ResponseHead:
     """Parse the head of the response to a request with ``method``. Raises BadMessage."""
+    read = _remembered_response if len(head) <= _LONGEST_REMEMBERED_HEAD else _response
+    return read(head, method == "HEAD")
+
+
+def _response(head: bytes, to_head: bool) -> ResponseHead:
     first, *lines = head.split(b"\r\n")
     match = _STATUS_LINE.fullmatch(first)
     if match is None:
@@ -153,7 +158,7 @@ def parse_response(head: bytes, method: str) -> ResponseHead:
     fields = Fields(_field_lines(lines))
     length, chunked, until_close = _framing(fields)
     keep_alive = _keep_alive(fields, int(match[1]))
-    if method == "HEAD" or status < 200 or status in (204, 304):
+    if to_head or status < 200 or status in (204, 304):
         # No body, whatever the headers say (RFC 9112 section 6.3).
         length, chunked = 0, False
     elif length is None and not chunked:
@@ -270,6 +275,8 @@ _LONGEST_REMEMBERED_HEAD = 1024
 _remembered_line = lru_cache(maxsize=4096)(_field_line)
 _remembered_field = lru_cache(maxsize=4096)(_field)
 _remembered_block_of = lru_cache(maxsize=1024)(_block_of)
+# A hot file has the same head as long as its Date is that of the same second.
+_remembered_response = lru_cache(maxsize=256)(_response)
 _remembered_line_of = lru_cache(maxsize=1024)(_line_of)
 
 
