@@ -1,7 +1,7 @@
-"""What assistive technology is told of a page, such as a screen reader. Pure.
+"""The accessibility tree of a page, as used by screen readers. Pure.
 
-Chromium's accessibility tree as a list: each element with a meaning of its own, its name and its
-state. Text is left out; it is compared as text.
+Chromium's accessibility tree as a list of elements with a role, a name and states. Plain text is left
+out; it is compared separately.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# They say nothing but the text in them, or nothing that can be lost without it.
+# Roles that add nothing to their text, or nothing that can be lost separately.
 _SILENT = frozenset(
     {
         "InlineTextBox",
@@ -24,7 +24,7 @@ _SILENT = frozenset(
         "paragraph",
     }
 )
-# States that are told when they are there, in words of their own or with their value.
+# States that are announced when they are set, with a text of their own or with their value.
 _STATES = ("level", "checked", "pressed", "expanded", "selected", "disabled", "required", "modal")
 _UNSET = (False, "false", None)
 _LONGEST_NAME = 100
@@ -41,9 +41,9 @@ class Announcement:
 
     @property
     def meaning(self) -> "Announcement":
-        """What stays the same when a time or a counter in its name goes on.
+        """A form that does not change with a time or a counter in the name.
 
-        Whether there is white space between two texts depends on how many nodes a text has.
+        White space is removed, too: it depends on the number of text nodes.
         """
         name = _DIGITS.sub("0", "".join(self.name.split()))
         return Announcement(self.role, name, self.states)
@@ -53,7 +53,7 @@ class Announcement:
 
 
 def announced(nodes: Iterable[Mapping[str, Any]]) -> tuple[Announcement, ...]:
-    """What the nodes of a tree amount to (Chrome DevTools Protocol, Accessibility.AXNode)."""
+    """The elements of the nodes of a tree (Chrome DevTools Protocol, Accessibility.AXNode)."""
     return tuple(
         _announcement(node, role)
         for node in nodes
@@ -62,7 +62,7 @@ def announced(nodes: Iterable[Mapping[str, Any]]) -> tuple[Announcement, ...]:
 
 
 def lost(page: Iterable[Announcement], snapshot: Iterable[Announcement]) -> list[str]:
-    """What is announced of a page, but not of its snapshot, or less often there."""
+    """The elements that are announced on a page, but not (or less often) in its snapshot."""
     left = Counter(one.meaning for one in snapshot)
     missing = []
     for one in page:

@@ -1,6 +1,6 @@
-"""What a page takes itself for: the kind of device, its window, and the languages of its user.
+"""Emulated properties of a page: device, window and languages.
 
-The page's number travels in the user agent.
+The user agent carries the page's number.
 """
 
 import re
@@ -14,7 +14,7 @@ from prerender.snapshots.variants import ORDINARY, Variant
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window, in CSS pixels, ``scale`` of the screen's to each of them."""
+    """A window in CSS pixels; ``scale``: device pixels per CSS pixel."""
 
     width: int
     height: int
@@ -32,7 +32,7 @@ class Window:
 
 
 DESKTOP = Window(1280, 1024)
-# The phone of Lighthouse, and about that of Googlebot.
+# The phone of Lighthouse; Googlebot's is similar.
 MOBILE = Window(412, 823, 1.75, mobile=True)
 
 
@@ -42,7 +42,7 @@ def window_of(variant: Variant) -> Window:
 
 
 async def become(session: Session, variant: Variant) -> None:
-    """Make a new page the one for a variant, but for its user agent."""
+    """Set up a new page for a variant, except for its user agent."""
     # Dates and numbers in the language too; none is the browser's own.
     await session.call("Emulation.setLocaleOverride", locale=variant.language)
     if variant.device == "mobile":
@@ -74,13 +74,13 @@ def user_agent_override(
     if mobile:
         override["platform"] = "Linux armv81"
     if variant.languages:
-        # The weights in the field are Chromium's.
+        # The weights in the header are Chromium's.
         override["acceptLanguage"] = ",".join(variant.languages)
     return override
 
 
 def _reduced(user_agent: str) -> str:
-    """The browser's own user agent as an ordinary Chrome's, which tells the major version only."""
+    """The browser's user agent as that of an ordinary Chrome, with the major version only."""
     honest = user_agent.replace("HeadlessChrome", "Chrome")
     version = honest.partition("Chrome/")[2].partition(" ")[0]
     return honest.replace(version, f"{version.partition('.')[0]}.0.0.0")

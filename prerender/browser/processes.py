@@ -1,4 +1,4 @@
-"""The processes of a browser, as the kernel sees them: what each is for, its memory, its state."""
+"""The processes of a browser as reported by the kernel: kind, memory and state."""
 
 import asyncio
 import os
@@ -12,12 +12,12 @@ import structlog
 from prerender.browser import guardian
 from prerender.browser.guardian import Memory, total_bytes
 
-# Chromium starts the first two again when they die, but what pages asked of them is lost: a page
-# without its answers looks finished. Without a zygote there are no new renderers. So a browser that
-# lost one of them is not trusted with its renders.
+# Chromium restarts the first two when they die, but pending requests of pages are lost, and a page
+# without its responses looks finished. Without a zygote there are no new renderers. So the renders of a
+# browser that lost one of them are discarded.
 _VITAL = ("network", "zygote")
 _LOOK_EVERY_SECONDS = 0.5
-# A process on its way out, in the flags of proc_pid_stat(5).
+# The flag of an exiting process in proc_pid_stat(5).
 _PF_EXITING = 4
 
 log = structlog.get_logger(__name__)
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, and its memory by what it is: its own, shared with other processes, or of files."""
+    """A process and its memory: private, shared with other processes, and of files."""
 
     pid: int
     parent: int
@@ -53,14 +53,14 @@ def survey(guardian_pid: int) -> list[Process]:
 
 
 def memory_of(processes: list[Process]) -> int:
-    """About the bytes of memory that these processes take together (guardian.total_bytes)."""
+    """The approximate total memory of the processes in bytes (guardian.total_bytes)."""
     return total_bytes(process.memory for process in processes)
 
 
 def kind_of(command: list[str]) -> str:
-    """What a process of a browser is for, by its command line: "browser", "renderer", "network", ...
+    """The kind of a browser process, by its command line: "browser", "renderer", "network", ...
 
-    A zombie, which has none, is "unknown".
+    A zombie has no command line and is "unknown".
     """
     if not command:
         return "unknown"
@@ -77,14 +77,14 @@ def kind_of(command: list[str]) -> str:
 
 
 class Watch:
-    """Looks after the processes of one browser, from the start of its guardian on.
+    """Watches the processes of one browser from the start of its guardian.
 
-    ``died`` is done when a process is lost that the browser cannot be trusted without, and says which.
+    ``died`` completes with the name of an essential process when it is lost.
     """
 
     def __init__(self, guardian_pid: int) -> None:
         self._guardian_pid = guardian_pid
-        self._vital: dict[int, int] = {}  # process id -> descriptor that tells of its end
+        self._vital: dict[int, int] = {}  # process id -> pidfd, readable when the process exits
         self._stopped: set[int] = set()
         self.memory_bytes = 0
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -101,7 +101,7 @@ class Watch:
         self.memory_bytes = memory_of(found)
         zygotes = {process.pid for process in found if process.kind == "zygote"}
         for process in found:
-            # What a zygote has just made looks like another one, before it gets a name of its own.
+            # A process that a zygote has just forked looks like another zygote until it is renamed.
             copy = process.pid in zygotes and process.parent in zygotes
             if process.kind in _VITAL and not copy and process.pid not in self._vital:
                 self._keep(process)
@@ -117,7 +117,7 @@ class Watch:
         try:
             descriptor = os.pidfd_open(process.pid)
         except OSError:
-            return  # it has ended already; the browser will soon have another one
+            return  # it has already exited; the browser will soon start another one
         loop = asyncio.get_running_loop()
 
         def ended() -> None:
@@ -129,17 +129,17 @@ class Watch:
         loop.add_reader(descriptor, ended)
 
     def dying(self) -> str:
-        """Which of the processes that matter is ending or has ended, or ''.
+        """The essential process that is exiting or has exited, or ''.
 
-        The kernel closes what a process had open before it says that the process has ended: for some
-        milliseconds pages see requests that failed, and ``died`` is not done yet.
+        The kernel closes the files of a process before it reports its exit: for some milliseconds pages
+        see failed requests, and ``died`` is not done yet.
         """
         if self.died.done():
             return "the browser is closed" if self.died.cancelled() else self.died.result()
         return next((f"process {pid} died" for pid in self._vital if _is_exiting(pid)), "")
 
     async def stop(self) -> None:
-        """Look no more. Safe to call twice."""
+        """Stop watching. Safe to call twice."""
         self._task.cancel()
         await asyncio.wait([self._task])
         self.died.cancel()

@@ -1,10 +1,10 @@
-"""Who gets the next page: a bounded queue in which no section of the site starves the others.
+"""The queue for pages: bounded, and fair among the sections of the site.
 
-The sections take turns; within one, whoever has waited longest is next. When the queue is full, the
-section with the most places gives up its newest one for a section that has fewer, so a flood of
-requests for one section finds the queue full while the others still get in.
+The sections take turns; within a section the order is first in, first out. When the queue is full, the
+section with the most places gives up its newest one for a section that has fewer. So a flood of
+requests for one section finds the queue full, while other sections are still admitted.
 
-Nothing here waits: who has a place awaits ``Place.turn``.
+Nothing here waits: the holder of a place awaits ``Place.turn``.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def section_of(url: str) -> str:
     """The part of a site that a URL belongs to: the first segments of its path and of its fragment.
 
-    Queries do not count: ``/search?q=1`` and ``/search?q=2`` are of one section.
+    Queries are ignored: ``/search?q=1`` and ``/search?q=2`` belong to the same section.
     """
     parts = urlsplit(url)
     return f"{_first_segment(parts.path)}#{_first_segment(parts.fragment.removeprefix('!'))}"
@@ -32,9 +32,9 @@ def _first_segment(path: str) -> str:
 
 
 class Place:
-    """One render's place, from its admission until it has a page. ``turn`` is set while it waits.
+    """The place of a render, from its admission until it has a page. ``turn`` is set while it waits.
 
-    ``limit`` ends what its holder does when the place is given up for somebody else.
+    ``limit`` cancels its holder when the place is given to another section.
     """
 
     __slots__ = ("given_up", "limit", "section", "turn")
@@ -47,21 +47,21 @@ class Place:
 
 
 class FairQueue:
-    """Has ``size`` places. ``len()`` is how many of those in it wait for a page at this moment."""
+    """Has ``size`` places. ``len()`` is the number of places that currently wait for a page."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         # In the order in which they were taken.
         self._places: OrderedDict[Place, None] = OrderedDict()
         self._held: Counter[str] = Counter()
-        # Sections whose turn comes first stand first.
+        # In the order of their turns.
         self._waiting: OrderedDict[str, deque[Place]] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
     def enter(self, section: str, room: int = 0) -> Place:
-        """A place for a render of this section, ``room`` of them above the size.
+        """A place for a render of a section. ``room``: the number of places allowed above the size.
 
         Raises PoolBusy when the queue is full and no other section has more places.
         """
@@ -72,7 +72,7 @@ class FairQueue:
         return place
 
     def leave(self, place: Place) -> None:
-        """Give a place back, whatever it was doing. Safe to call twice."""
+        """Release a place in any state. Safe to call twice."""
         line = self._waiting.get(place.section)
         if line is not None and place in line:
             line.remove(place)
@@ -85,9 +85,9 @@ class FairQueue:
                 del self._held[place.section]
 
     def wait(self, place: Place) -> "asyncio.Future[Page]":
-        """Line up for a page, whose coming the future tells.
+        """Wait for a page: the future completes when there is one.
 
-        A place that has had one already, with which nothing came of it, is first in its section.
+        A place whose page was lost comes first in its section.
         """
         place.turn = asyncio.get_running_loop().create_future()
         line = self._waiting.setdefault(place.section, deque())
@@ -99,7 +99,7 @@ class FairQueue:
         return place.turn
 
     def next(self) -> Place | None:
-        """Take the one whose turn it is out of the queue."""
+        """Remove the next place from the queue."""
         while self._waiting:
             section, line = next(iter(self._waiting.items()))
             place = line[0]
@@ -116,7 +116,7 @@ class FairQueue:
         self._held[place.section] += 1
 
     def _give_up_for(self, section: str) -> bool:
-        """Take its newest place from the section with most, if that has more than this one will."""
+        """Take the newest place of the largest section, if it has more than this section will have."""
         largest, held = max(self._held.items(), key=lambda item: item[1], default=("", 0))
         if held <= self._held[section] + 1:
             return False

@@ -1,9 +1,9 @@
-"""The serialiser: a script that reads a page that has settled, as HTML and with what it says of itself.
+"""The serializer: a script that reads a settled page as HTML, with its metadata.
 
-It is evaluated in an isolated world, whose built-ins the page cannot have replaced. Its parts
-(scripts/serialize/) are pieces of one function, in this order, which takes ``SerializeOptions`` and
-the style sheets that scripts have touched (probe/sheets.js). A long text comes in pieces: the
-first in the answer, the others in ``globalThis.moreHtml``.
+It runs in an isolated world, where the page cannot replace built-ins. Its parts (scripts/serialize/)
+are pieces of one function, in this order, with the parameters ``SerializeOptions`` and the style sheets
+that scripts have modified (probe/sheets.js). A long text is transferred in chunks: the first in the
+result, the others in ``globalThis.moreHtml``.
 """
 
 from importlib.resources import files

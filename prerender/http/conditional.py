@@ -61,7 +61,7 @@ def evaluate(
 ) -> Outcome:
     """Evaluate a request's conditions against a snapshot, in the order of section 13.2.2.
 
-    ``etag`` is the snapshot's entity-tag as it stands in the header (``"abc"`` or ``W/"abc"``),
+    ``etag`` is the snapshot's ETag in the form of the header (``"abc"`` or ``W/"abc"``),
     ``last_modified`` and ``now`` are Unix seconds. Conditions count for GET and HEAD only: no other
     method gets a snapshot. Call this only if the response without conditions would be a 200:
     errors and redirects are sent regardless of conditions (section 13.2.1). Never raises.
