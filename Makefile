@@ -30,7 +30,7 @@ PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal \
 	--durations 5 --durations-min 10
 TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
-COMPILE := pip compile pyproject.toml --extra otel --universal --python-version 3.11 --generate-hashes \
+COMPILE := pip compile pyproject.toml --extra otel --extra s3 --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command 'make lock' --no-annotate
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
@@ -78,10 +78,10 @@ lock: .venv/dev.stamp
 # The lowest versions that pyproject.toml allows, in an environment of their own.
 test-lowest: test-programs
 	.venv/bin/python -m venv --clear build/lowest
-	.venv/bin/uv pip compile pyproject.toml --extra otel --python .venv/bin/python --quiet \
+	.venv/bin/uv pip compile pyproject.toml --extra otel --extra s3 --python .venv/bin/python --quiet \
 		--resolution lowest-direct --output-file build/lowest.txt
 	.venv/bin/uv pip install --python build/lowest/bin/python --quiet --group dev --constraint build/lowest.txt \
-		--editable '.[otel]'
+		--editable '.[otel,s3]'
 	build/lowest/bin/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
 
 pin-base:

@@ -6,20 +6,16 @@ Each check raises ValueError with what is allowed.
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated
-from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from yarl import URL
 
+from prerender.config import store_urls
 from prerender.config.lists import items_of, strings_of
 from prerender.urls import hosts
 from prerender.urls.hosts import Network, address_and_port
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII | re.IGNORECASE)
-# Options of redis-py. Others would break assumptions of the code, or expose a password.
-_TLS_OPTIONS = frozenset(
-    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
-)
 
 
 def _hosts(value: object) -> tuple[str, ...]:
@@ -93,46 +89,6 @@ def _site_url_or_nothing(value: str) -> str:
     return _site_url(value) if value else ""
 
 
-def _store_url(value: str) -> str:
-    """The URL of a store."""
-    try:
-        url = urlsplit(value)
-        known = value.isprintable() and " " not in value and _is_store(url)
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(
-            'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", '
-            '"rediss://...", "unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
-            "percent-encode special characters in a password"
-        )
-    return value
-
-
-def _is_store(url: SplitResult) -> bool:
-    options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
-    if url.fragment:
-        return False
-    match url.scheme:
-        case "memory":
-            return url.geturl() in ("memory:", "memory://")
-        case "file":
-            return not url.netloc and len(url.path) > 1 and not options
-        case "redis" | "rediss":
-            allowed = _TLS_OPTIONS if url.scheme == "rediss" else frozenset()
-            database = re.fullmatch(r"/?|/[0-9]{1,5}", url.path, re.ASCII)
-            return bool(url.hostname and url.port != 0 and database) and options.keys() <= allowed
-        case "unix":
-            database = re.fullmatch(r"[0-9]{1,5}", options.get("db", "0"), re.ASCII)
-            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
-        case "aiocache":
-            return (
-                not url.path
-                and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", url.netloc, re.ASCII) is not None
-            )
-    return False
-
-
 def _endpoint(value: str) -> str:
     """An absolute http(s) URL of an API."""
     text = value.strip()
@@ -159,4 +115,5 @@ Endpoint = Annotated[str, AfterValidator(_endpoint)]
 EndpointOrNothing = Annotated[str, AfterValidator(_endpoint_or_nothing)]
 SiteURL = Annotated[str, AfterValidator(_site_url)]
 SiteURLOrNothing = Annotated[str, AfterValidator(_site_url_or_nothing)]
-StoreURL = Annotated[str, AfterValidator(_store_url)]
+StoreURL = Annotated[str, AfterValidator(store_urls.checked)]
+RedisURLOrNothing = Annotated[str, AfterValidator(store_urls.redis_or_nothing)]

@@ -17,10 +17,12 @@ from prerender.config.places import (
     HostNames,
     Nameservers,
     Networks,
+    RedisURLOrNothing,
     SiteURL,
     SiteURLOrNothing,
     StoreURL,
 )
+from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import (
     CrawlerNames,
     CrawlerRanges,
@@ -269,8 +271,16 @@ class Cache(_Section):
         "memory://",
         repr=False,
         description='"memory://", "file:///var/cache/prerender", '
-        '"redis://user:password@host:6379/0", "rediss://...", "unix:///run/redis.sock?db=0", or '
+        '"redis://user:password@host:6379/0", "rediss://...", "unix:///run/redis.sock?db=0", '
+        '"redis+cluster://host:6379,host:6379", "redis+sentinel://host:26379,host:26379/primary", '
+        '"s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix?account_name=NAME", or '
         'any other aiocache backend: "aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1".',
+    )
+    hot_url: RedisURLOrNothing = Field(
+        "",
+        repr=False,
+        description="A Redis in front of the object store: it has the snapshots that are asked for, "
+        "and the leases by which replicas render each page once.",
     )
     ttl: Duration = Field(3600, description="Time to live of a snapshot; 0 disables caching.")
     error_ttl: Duration = Field(
@@ -327,6 +337,14 @@ class Cache(_Section):
     timeout: PositiveDuration = Field(
         0.5, description="Maximum time to wait for Redis; then the page is rendered."
     )
+
+    @field_validator("hot_url")
+    @classmethod
+    def _in_front_of_an_object_store(cls, hot_url: str, info: ValidationInfo) -> str:
+        scheme = info.data.get("url", "").partition(":")[0]
+        if hot_url and "url" in info.data and scheme not in OBJECT_STORES:
+            raise ValueError("it counts only if url is an object store, such as s3://bucket/prefix")
+        return hot_url
 
     @field_validator("languages")
     @classmethod

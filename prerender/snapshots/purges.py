@@ -90,6 +90,13 @@ class Purges:
         number = max(int(now * 1_000_000), self.generation + 1)
         return Purges(self.records | {purge: number}).merged()
 
+    def united(self, others: "Purges") -> "Purges":
+        """These and others, of each purge the last."""
+        records = dict(self.records)
+        for purge, number in others.records.items():
+            records[purge] = max(number, records.get(purge, 0))
+        return Purges(records).merged()
+
     def merged(self) -> "Purges":
         """Equivalent or wider purges in at most MOST_RECORDS records."""
         if len(self.records) <= MOST_RECORDS:

@@ -25,14 +25,15 @@ from yarl import URL
 
 from prerender.browser import chromium
 from prerender.config import Settings
-from prerender.errors import NotRenderable, OriginError, PrerenderError, StoreError
+from prerender.config.store_urls import OBJECT_STORES
+from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.http import headers
 from prerender.rendering import opening
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.named import LACKS, named
-from prerender.snapshots.stores.opening import namespace
+from prerender.snapshots.stores.opening import namespace, object_store
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.urls.ajax_crawling import PrettyURL
 
@@ -158,20 +159,48 @@ async def _store(settings: Settings) -> Line:
         return _folder(Path(unquote(urlsplit(url).path)))
     if scheme == "aiocache":
         return _backend(settings)
+    if scheme in OBJECT_STORES:
+        return await _objects(settings, scheme)
+    return await _redis(settings, url, "url")
+
+
+async def _objects(settings: Settings, scheme: str) -> Line:
+    """The object store, then the Redis in front of it."""
+    try:
+        cold = object_store(settings)
+    except ConfigError as error:
+        return Line("store", "problem", f"{scheme}: {error}", "correct [cache] url")
+    try:
+        await cold.open()
+    except (StoreError, TimeoutError) as error:
+        return _no_store(scheme, error, "url")
+    if settings.cache.hot_url:
+        return await _redis(settings, settings.cache.hot_url, "hot_url")
+    text = f"{scheme}: responds; each replica renders for itself"
+    return Line("store", "ok", text)
+
+
+async def _redis(settings: Settings, url: str, setting: str) -> Line:
+    scheme = url.partition(":")[0]
     redis = RedisCache(url, namespace(settings), max(settings.cache.timeout, 2.0))
     try:
         await redis.open()
         policy = await redis.eviction()
     except (StoreError, TimeoutError) as error:
-        remedy = "start it, or correct [cache] url; until then snapshots are stored in memory only"
-        reason = str(error) or "timeout"
-        return Line("store", "problem", f"{scheme}: {reason}", remedy)
+        return _no_store(scheme, error, setting)
     finally:
         await redis.close()
     if policy not in ("", "volatile-lru"):
         text = f"{scheme}: responds; maxmemory-policy is {policy}"
         return Line("store", "warning", text, "set maxmemory-policy to volatile-lru")
     return Line("store", "ok", f"{scheme}: responds")
+
+
+def _no_store(scheme: str, error: Exception, setting: str) -> Line:
+    remedy = (
+        f"start it, or correct [cache] {setting}; until then snapshots are stored in memory only"
+    )
+    return Line("store", "problem", f"{scheme}: {str(error) or 'timeout'}", remedy)
 
 
 def _backend(settings: Settings) -> Line:

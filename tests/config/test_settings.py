@@ -22,6 +22,7 @@ ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
 # Whoever lists them here says that empty means something.
 MAY_BE_EMPTY = {
     ("site", "url"),
+    ("cache", "hot_url"),
     ("browser", "path"),
     ("admin", "token"),
     ("tracing", "endpoint"),
@@ -134,7 +135,9 @@ AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
     'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://...", '
-    '"unix:///a/socket?db=0" or "aiocache://package.Class?option=value"; '
+    '"unix:///a/socket?db=0", "redis+cluster://host:6379,host:6379", '
+    '"redis+sentinel://host:26379,host:26379/service", "s3://bucket/prefix", "gs://bucket/prefix", '
+    '"az://container/prefix?account_name=NAME" or "aiocache://package.Class?option=value"; '
     "percent-encode special characters in a password"
 )
 AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"'
@@ -190,6 +193,15 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[cache] url", "'redis://h:x'", "***", A_STORE),
         ("[cache] url", "'redis://h?password=s3cret'", "***", A_STORE),
         ("[cache] url", "'redis://h#!'", "***", A_STORE),
+        ("[cache] url", "'s3://b'", "***", A_STORE),
+        ("[cache] url", "'s3://user:s3cret@bucket'", "***", A_STORE),
+        ("[cache] url", "'s3://bucket?secret_access_key=s3cret'", "***", A_STORE),
+        ("[cache] url", "'redis://h,i'", "***", A_STORE),
+        ("[cache] url", "'redis+cluster://h/1'", "***", A_STORE),
+        ("[cache] url", "'redis+cluster://h,'", "***", A_STORE),
+        ("[cache] url", "'redis+sentinel://h'", "***", A_STORE),
+        ("[cache] url", "'redis+sentinel://h/a/b'", "***", A_STORE),
+        ("[cache] url", "'redis+valkey://h'", "***", A_STORE),
         ("[cache] url", "'unix:///s?db=x'", "***", A_STORE),
         ("[cache] url", "'memcached://h'", "***", A_STORE),
         ("[cache] tracking_parameters", "1", "1", PARAMETERS),
@@ -576,6 +588,14 @@ def test_patterns(tmp_path: Path) -> None:
         "redis://user:p%40ss%2F@redis.internal:6380/15",
         "redis://[::1]:6379/0",
         "rediss://:secret@redis:6379/0?ssl_ca_certs=/ca.pem",
+        "redis+cluster://user:p%40ss@a:7000,b,[::1]:7001",
+        "rediss+cluster://a?ssl_ca_certs=/ca.pem",
+        "redis+sentinel://:p%40ss@a,b:26380/primary",
+        "rediss+sentinel://a/primary/2?ssl_ca_certs=/ca.pem",
+        "s3://bucket",
+        "s3://bucket/a/prefix?endpoint=http://minio:9000&region=us-east-1",
+        "gs://bucket/prefix",
+        "az://container/prefix?account_name=name",
         "unix:///run/redis.sock",
         "unix://user:secret@/run/redis.sock?db=2",
     ],

@@ -227,7 +227,11 @@ def test_what_is_locked_is_what_is_asked_for() -> None:
     """The locks have every dependency in a version of its range, with hashes: else make lock."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project = content["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["otel"]]
+    asked = [
+        *project["dependencies"],
+        *project["optional-dependencies"]["otel"],
+        *project["optional-dependencies"]["s3"],
+    ]
     _check_lock("requirements.lock", asked)
     _check_lock("requirements-dev.lock", [*asked, *content["dependency-groups"]["dev"]])
     assert "--require-hashes --requirement requirements.lock" in (ROOT / "Dockerfile").read_text()
@@ -251,7 +255,7 @@ def test_all_dependencies_work_with_the_pins_of_pyppeteer() -> None:
     """
     for pin in map(Requirement, ("websockets<11", "urllib3<2")):
         assert pin.specifier.contains(version(pin.name))
-    left, seen = [Requirement("prerender-proxy[otel]")], set[str]()
+    left, seen = [Requirement("prerender-proxy[otel,s3]")], set[str]()
     while left:
         needed = left.pop()
         assert needed.specifier.contains(version(needed.name)), needed

@@ -20,10 +20,11 @@ SECONDS = 20.0
 class RedisServer:
     """``client`` talks to it without what is under test."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, file: Path | None = None) -> None:
         self.port = raw.free_port()
         self.socket = folder / "redis.sock"
         self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._file = [] if file is None else [str(file)]
         self._options = options
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
@@ -31,7 +32,16 @@ class RedisServer:
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            *("redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""),
+            *(
+                "redis-server",
+                *self._file,
+                "--port",
+                str(self.port),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+            ),
             *("--unixsocket", str(self.socket), "--dir", str(self._folder), *self._options),
             stdout=subprocess.DEVNULL,
         )
@@ -57,9 +67,11 @@ class RedisServer:
 
 
 @asynccontextmanager
-async def redis_server(folder: Path, *options: str) -> AsyncIterator[RedisServer]:
-    """A running server; it is killed at the end."""
-    server = RedisServer(folder, *options)
+async def redis_server(
+    folder: Path, *options: str, file: Path | None = None
+) -> AsyncIterator[RedisServer]:
+    """A running server, with the options of a ``file`` and others; it is killed at the end."""
+    server = RedisServer(folder, *options, file=file)
     await server.start()
     try:
         yield server

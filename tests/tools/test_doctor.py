@@ -14,6 +14,7 @@ from tests.conftest import StartOrigin, pages, settings_for
 from tests.support.origins import only_for_its_own_host
 from tests.support.programs import run
 from tests.support.redis_server import redis_server
+from tests.support.s3_server import s3_server
 
 PAGE = "<!DOCTYPE html><title>Lamp</title><p>A lamp."
 NO_BROWSER = {"browser": {"path": "/nonexistent/chromium"}}
@@ -118,6 +119,22 @@ async def test_redis(tmp_path: Path) -> None:
         assert (line.state, "allkeys-lru" in line.text) == ("warning", True)
         await redis.client.config_set("maxmemory-policy", "volatile-lru")
         assert (await looked(origin, overrides))["store"].state == "ok"
+
+
+async def test_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = "http://127.0.0.1:9"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    async with s3_server() as s3, redis_server(tmp_path) as redis:
+        cache = {"url": s3.url}
+        line = (await looked(origin, NO_BROWSER | {"cache": cache}))["store"]
+        assert (line.state, line.text) == ("ok", "s3: responds; each replica renders for itself")
+        both = cache | {"hot_url": redis.url}
+        await redis.client.config_set("maxmemory-policy", "volatile-lru")
+        assert (await looked(origin, NO_BROWSER | {"cache": both}))["store"].state == "ok"
+        elsewhere = {"url": s3.url.replace("//snapshots", "//another")}
+        line = (await looked(origin, NO_BROWSER | {"cache": elsewhere}))["store"]
+        assert (line.state, line.text) == ("problem", "s3: there is no such bucket")
 
 
 async def test_a_folder(tmp_path: Path) -> None:

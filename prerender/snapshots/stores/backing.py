@@ -1,5 +1,6 @@
 """The interface of backing stores behind memory: aiocache's commands, purges, leases and lists."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -7,6 +8,8 @@ from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.commands import Commands
 from prerender.snapshots.stores.serializer import EntrySerializer
 
+# How long a copy in memory of a shared store is used without reading the store again.
+TRUST_SECONDS = 0.5
 # Maximum TTL of any value.
 LONGEST_SECONDS = 365 * 86400.0
 
@@ -19,14 +22,28 @@ class BackingCache(Commands):
 
     ``shared``: other processes write to it, so copies in memory may be outdated.
     ``reads_at_once``: the useful number of concurrent reads. ``lists``: it stores a line per snapshot.
+    ``notes``: it stores notes, such as histories. ``trust_seconds``: how long a copy in memory is used
+    without reading the store again.
     """
 
     shared = True
     reads_at_once = 2
     lists = True
+    notes = True
+    trust_seconds = TRUST_SECONDS
 
     def __init__(self, **options: Any) -> None:
         super().__init__(serializer=EntrySerializer(), **options)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all its parts are available, as far as is known. It may work without some."""
+        return True
+
+    @property
+    def faults(self) -> Counter[str]:
+        """Faults of its parts, by operation."""
+        return Counter()
 
     async def open(self) -> None:
         """Prepare for use."""
@@ -38,6 +55,10 @@ class BackingCache(Commands):
 
     async def purge(self, purge: Purge) -> Purges:
         """Add a purge, with the highest number. Returns all purges."""
+        raise NotImplementedError
+
+    async def restore(self, purges: Purges) -> Purges:
+        """Add purges that a shared store has lost, with their numbers. Returns all purges."""
         raise NotImplementedError
 
     async def purges(self, generation: int) -> Purges | None:

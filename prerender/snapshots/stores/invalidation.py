@@ -6,10 +6,8 @@ from math import inf
 
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.backing import TRUST_SECONDS
 from prerender.snapshots.stores.guarded import Failed, Guarded
-
-# How long a copy in memory of a shared store is used without reading the store again.
-TRUST_SECONDS = 0.5
 
 
 class Invalidation:
@@ -18,13 +16,17 @@ class Invalidation:
     def __init__(self, store: Guarded | None, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._read_again = -inf
+        self._read_again = inf if store is None else -inf
         self.purges = Purges()
 
     @property
     def generation(self) -> int:
         """The number of the last known purge."""
         return self.purges.generation
+
+    def known(self, now: float) -> bool:
+        """Whether the purges of other replicas were read just now."""
+        return now < self._read_again
 
     async def refresh(self) -> None:
         """Read the purges of other replicas, unless they were read just now."""
@@ -35,9 +37,16 @@ class Invalidation:
         before, self._read_again = self._read_again, now + TRUST_SECONDS if cache.shared else inf
         found = await store.ask("purges", lambda: cache.purges(self.generation))
         if isinstance(found, Purges):
-            self.purges = found
+            self.purges = await self._completed(found, store) if cache.shared else found
         elif isinstance(found, Failed) and not cache.shared:
             self._read_again = before
+
+    async def _completed(self, found: Purges, store: Guarded) -> Purges:
+        """The purges of a store, including those that it has lost, as in a failover."""
+        if found.generation >= self.generation:
+            return found
+        told = await store.ask("purge", lambda: store.cache.restore(self.purges))
+        return self.purges.united(found) if isinstance(told, Failed) else told
 
     async def purge(self, purge: Purge) -> bool:
         """Add a purge. Returns False if other replicas could not be informed."""
@@ -48,7 +57,7 @@ class Invalidation:
             if not isinstance(found, Failed):
                 self.purges = found
                 return True
-        # In this process at least, until the purges of the store are read again.
+        # In this process; other replicas are informed when the store is available again.
         self.purges = self.purges.with_(purge, self._clock())
         return store is None
 

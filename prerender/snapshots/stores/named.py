@@ -32,8 +32,14 @@ class NamedCache(BackingCache):
     async def purge(self, purge: Purge) -> Purges:
         """Add a purge, with the highest number. Returns all purges."""
         purges = (await self._purges()).with_(purge, time.time())
-        await self.set(_PURGES, purges, _LONGEST_SECONDS, dumps_fn=_dump)
+        await self.set(_PURGES, purges, _LONGEST_SECONDS, dumps_fn=dump_purges)
         return purges
+
+    async def restore(self, purges: Purges) -> Purges:
+        """Remember purges that were lost, each with its number; all that are remembered."""
+        together = (await self._purges()).united(purges)
+        await self.set(_PURGES, together, _LONGEST_SECONDS, dumps_fn=dump_purges)
+        return together
 
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last of them has the number ``generation``."""
@@ -46,7 +52,7 @@ class NamedCache(BackingCache):
         return ceil(min(_LONGEST_SECONDS if seconds is None else seconds, _LONGEST_SECONDS))
 
     async def _purges(self) -> Purges:
-        return cast("Purges", await self.get(_PURGES, loads_fn=_parse))
+        return cast("Purges", await self.get(_PURGES, loads_fn=parse_purges))
 
 
 def named(url: str, namespace: str, timeout_seconds: float) -> NamedCache:
@@ -72,11 +78,13 @@ def _class(path: str) -> type[Any]:
     return found
 
 
-def _dump(purges: Purges) -> bytes:
+def dump_purges(purges: Purges) -> bytes:
+    """Purges with their numbers, as one value."""
     return b"\n".join(b"%d %s" % (number, purge.dump()) for purge, number in purges.records.items())
 
 
-def _parse(data: Any) -> Purges:
+def parse_purges(data: Any) -> Purges:
+    """The purges of a value that dump_purges() has made."""
     lines = data.split(b"\n") if isinstance(data, bytes) else []
     pairs = (line.partition(b" ") for line in lines)
     records = [(dump, int(number)) for number, _, dump in pairs if number.isdigit()]

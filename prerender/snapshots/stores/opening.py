@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 
 from prerender.config import Settings
+from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError
 from prerender.http import headers
 from prerender.snapshots.entry import FORMAT
@@ -16,8 +17,10 @@ from prerender.snapshots.stores.backing import BackingCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.named import LACKS, named
+from prerender.snapshots.stores.objects import TIMEOUT_SECONDS, ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.stores.tiers import TieredCache
 
 log = structlog.get_logger(__name__)
 
@@ -36,11 +39,36 @@ async def open_store(settings: Settings) -> Store:
         slow = FileCache(folder, namespace(settings), cache.file_max_bytes)
     elif scheme == "aiocache":
         slow = _named(settings)
+    elif scheme in OBJECT_STORES:
+        slow = _tiers(settings)
     elif scheme != "memory":
         slow = RedisCache(cache.url, namespace(settings), cache.timeout)
     store = Store(BoundedMemoryCache(cache.max_bytes), slow)
     await store.open()
     return store
+
+
+def _tiers(settings: Settings) -> BackingCache:
+    """An object store, behind a Redis if there is one."""
+    cache, name = settings.cache, namespace(settings)
+    cold = object_store(settings)
+    if not cache.hot_url:
+        return cold
+    return TieredCache(RedisCache(cache.hot_url, name, cache.timeout), cold, name)
+
+
+def object_store(settings: Settings) -> ObjectCache:
+    """The object store of the settings. Raises ConfigError for one that cannot be."""
+    try:
+        from prerender.snapshots.stores.bucket import Bucket  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise ConfigError(
+            [f"[cache] url: {error}: install it with pip install 'prerender-proxy[s3]'"]
+        ) from error
+    try:
+        return ObjectCache(Bucket(settings.cache.url, TIMEOUT_SECONDS), namespace(settings))
+    except ValueError as error:
+        raise ConfigError([f"[cache] url: {error}"]) from error
 
 
 def _named(settings: Settings) -> BackingCache:

@@ -1,7 +1,7 @@
 """The store: entries in memory, in front of a backing store that may fail.
 
 A failed read is a miss, and an entry that cannot be written is not stored (guarded.py). A copy in
-memory of a shared store is used for TRUST_SECONDS, or for as long as the backing store is unavailable.
+memory of a shared store is used for its ``trust_seconds``, or while the backing store is unavailable.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from prerender.snapshots.entry import Entry, not_ahead_of
 from prerender.snapshots.stores.backing import BackingCache
 from prerender.snapshots.stores.batched import BatchedReads
 from prerender.snapshots.stores.guarded import Failed, Guarded
-from prerender.snapshots.stores.invalidation import TRUST_SECONDS, Invalidation
+from prerender.snapshots.stores.invalidation import Invalidation
 from prerender.snapshots.stores.leases import Leases
 from prerender.snapshots.stores.lists import Lists
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -90,6 +90,7 @@ class Store:
         self._clock = clock
         self._slow = None if slow is None else Guarded(slow)
         self._shared = slow is not None and slow.shared
+        self._trust = 0.0 if slow is None else slow.trust_seconds
         self._reads = None if slow is None else BatchedReads(self._read, slow.reads_at_once)
         self._leases = None if self._slow is None else Leases(self._slow, clock)
         self._lookups = Lookups()
@@ -97,8 +98,9 @@ class Store:
             slow.plugins = [*slow.plugins, self._lookups]
         self.purges = Invalidation(self._slow, clock)
         self.lists = Lists(memory, self._slow, self.purges, clock)
-        # In memory only without a backing store: they would evict snapshots otherwise.
-        self.notes = Notes(self._slow, BoundedMemoryCache(memory.values.max_bytes // _NOTES_PART))
+        # In memory they have limits of their own: they would evict snapshots otherwise.
+        keeper = self._slow if slow is not None and slow.notes else None
+        self.notes = Notes(keeper, BoundedMemoryCache(memory.values.max_bytes // _NOTES_PART))
         self.memory_hits = 0
         self._memory_lookups: Counter[tuple[str, str]] = Counter()
 
@@ -123,6 +125,8 @@ class Store:
         """The current state."""
         slow = self._slow
         faults = Counter() if slow is None else slow.counts.copy()
+        if slow is not None:
+            faults += slow.cache.faults
         if slow is not None and (bad := slow.cache.serializer.bad_entries):
             faults["bad entries"] = bad
         lookups = self._memory_lookups + Counter(
@@ -134,7 +138,7 @@ class Store:
         )
         return StoreState(
             kind="memory" if slow is None else slow.cache.NAME,
-            available=slow is None or slow.available,
+            available=slow is None or (slow.available and slow.cache.whole),
             memory_bytes=self._memory.values.used_bytes,
             memory_entries=len(self._memory.values),
             lookups=lookups,
@@ -144,7 +148,7 @@ class Store:
     def peek(self, key: str, now: float) -> Entry | None:
         """The entry in memory if it can be used without reading the store. Takes microseconds."""
         entry = self._copy(key)
-        if entry is None or entry.trusted <= now:
+        if entry is None or entry.trusted <= now or not self.purges.known(now):
             return None
         return entry if entry.generation >= self.purges.purges.generation else None
 
@@ -156,7 +160,10 @@ class Store:
         await self.purges.refresh()
         now = inf if again and self._shared else self._clock()
         entry = self._copy(key)
-        usable = entry is not None and (self._reads is None or entry.trusted > now)
+        # Another replica may have replaced what was purged.
+        usable = entry is not None and (
+            self._reads is None or (entry.trusted > now and self.purges.applied(entry) is not None)
+        )
         self._memory_lookups["memory", "hit" if usable else "miss"] += 1
         if self._reads is not None and not usable:
             entry = await self._reads.get(key, anew=again)
@@ -213,7 +220,7 @@ class Store:
 
     def _remember(self, entry: Entry, ttl: float | None) -> bool:
         if self._shared:
-            entry = replace(entry, trusted=self._clock() + TRUST_SECONDS)
+            entry = replace(entry, trusted=self._clock() + self._trust)
         return self._memory.put(entry.key, entry, ttl)
 
     def _forget(self, key: str) -> None:

@@ -22,7 +22,7 @@ from prerender.snapshots.entry import Entry, encode
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult
-from prerender.snapshots.stores.invalidation import TRUST_SECONDS
+from prerender.snapshots.stores.backing import TRUST_SECONDS
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
@@ -343,15 +343,19 @@ async def test_many_at_once_wait_for_a_connection(server: RedisServer) -> None:
 
 async def test_who_leaves_in_the_middle_takes_nobodys_answer(server: RedisServer) -> None:
     async with connected(server.url, raw=True) as cache:
-        for number in range(20):
-            await cache.set(f"{number}", f"{number}".encode() * 5000, 60)
-        for number in range(100):
-            leaving = asyncio.create_task(cache.get(f"{number % 20}"))
-            for _ in range(number % 5):
-                await asyncio.sleep(0)
-            leaving.cancel()
-            other = (number + 1) % 20
-            assert await cache.get(f"{other}") == f"{other}".encode() * 5000
+        await leave_in_the_middle(cache)
+
+
+async def leave_in_the_middle(cache: RedisCache) -> None:
+    for number in range(20):
+        await cache.set(f"{number}", f"{number}".encode() * 5000, 60)
+    for number in range(100):
+        leaving = asyncio.create_task(cache.get(f"{number % 20}"))
+        for _ in range(number % 5):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        other = (number + 1) % 20
+        assert await cache.get(f"{other}") == f"{other}".encode() * 5000
 
 
 # ---- replicas
@@ -385,12 +389,35 @@ async def test_a_purge_is_seen_by_all_within_a_second(server: RedisServer) -> No
         assert one.renders.count == 2
 
 
+async def test_a_purge_that_redis_has_lost_is_told_again(server: RedisServer) -> None:
+    async with replica(server.url, 10**6) as one, replica(server.url, 10**6) as other:
+        await one.get("/a")
+        assert await one.store.purges.purge(Purge("tag", "first"))
+        assert await one.store.purges.purge(Purge("url", "/a"))
+        # A failover may forget the last writes.
+        assert await server.client.delete(f"{NAMESPACE}purges")
+        async with asyncio.timeout(SECONDS):
+            while not await server.client.hlen(f"{NAMESPACE}purges"):
+                await one.get("/b")
+                await asyncio.sleep(0.01)
+        assert (await other.get("/a")).how == "miss"
+        assert other.store.purges.purges.records == one.store.purges.purges.records
+        assert len(other.store.purges.purges) == 2
+
+
 async def test_a_purge_that_nobody_hears_says_so(server: RedisServer) -> None:
     async with replica(server.url, 10**6, timeout=TIMEOUT) as one:
         await one.get()
         await server.kill()
         assert not await one.store.purges.purge(Purge("all"))
         assert (await one.get()).how == "miss"
+        # The others hear of it when Redis is back.
+        await server.start()
+        await back(one)
+        async with asyncio.timeout(SECONDS):
+            while not await server.client.hlen(f"{NAMESPACE}purges"):
+                await one.get("/b")
+                await asyncio.sleep(0.01)
 
 
 async def test_purges_are_bounded(server: RedisServer) -> None:

@@ -38,7 +38,7 @@ from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.stores.backing import BackingCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.snapshots.stores.named import _dump, _parse, named
+from prerender.snapshots.stores.named import dump_purges, named, parse_purges
 from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
@@ -408,9 +408,9 @@ async def test_wrong_lines_are_left_out(tmp_path: Path) -> None:
 
 def test_wrong_purges_of_another_backend() -> None:
     purges = Purges().with_(Purge("tag", "lamps"), time.time())
-    assert _parse(_dump(purges)).records == purges.records
+    assert parse_purges(dump_purges(purges)).records == purges.records
     for wrong in (None, "x", b"", b"\n\n", b"x all:hard:", b"5", b"%d all:hard:" % 2**70, b"1 x"):
-        assert not _parse(wrong).records
+        assert not parse_purges(wrong).records
 
 
 # ---- aiocache's own

@@ -1,0 +1,101 @@
+"""The Lua scripts of the store in Redis (redis.py).
+
+All keys of a script are in KEYS and in one hash slot, as Redis Cluster requires. Numbers are
+microseconds of Redis's clock, the only one that all replicas share. A counter would not do: it may be
+evicted, and would then start again.
+"""
+
+import hashlib
+from functools import cache
+from typing import Final
+
+_NOW = """
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+"""
+# A snapshot does not replace one that was rendered under a later lease. The first twelve bytes are the
+# format and the fence (entry.py); what is of another format or another type is replaced, and so is what
+# has a fence of the future, which nobody was given.
+SET: Final = f"""{_NOW}
+local old = redis.pcall('GETRANGE', KEYS[1], 0, 11)
+if type(old) == 'string' and #old == 12 and old:sub(1, 4) == ARGV[1]:sub(1, 4)
+    and old:sub(5, 12) > ARGV[1]:sub(5, 12)
+    and struct.unpack('>I8', old:sub(5, 12)) <= tonumber(now) then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+# The lines of lists are in a hash; next to it the time until each is kept, by which old ones are found.
+# Neither is bound to the snapshots, which Redis may evict, so there are bounds of their own.
+LIST: Final = """
+local lines, times = KEYS[1], KEYS[2]
+if redis.call('TYPE', lines).ok ~= 'hash' then redis.call('DEL', lines) end
+if redis.call('TYPE', times).ok ~= 'zset' then redis.call('DEL', times) end
+redis.call('HSET', lines, ARGV[1], ARGV[2])
+redis.call('ZADD', times, ARGV[3], ARGV[1])
+local old = redis.call('ZRANGEBYSCORE', times, '-inf', ARGV[4], 'LIMIT', 0, 20)
+local above = redis.call('ZCARD', times) - 200000
+if #old == 0 and above > 0 then old = redis.call('ZRANGE', times, 0, math.min(above, 20) - 1) end
+if #old > 0 then
+    redis.call('HDEL', lines, unpack(old))
+    redis.call('ZREM', times, unpack(old))
+end
+redis.call('EXPIRE', lines, 31536000)
+redis.call('EXPIRE', times, 31536000)
+"""
+UNLIST: Final = """
+redis.pcall('HDEL', KEYS[1], ARGV[1])
+redis.pcall('ZREM', KEYS[2], ARGV[1])
+"""
+# Joined to one: a client takes long for many small ones.
+LINES: Final = """
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {'0', ''} end
+local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', 1000)
+local lines = {}
+for i = 2, #found[2], 2 do lines[#lines + 1] = found[2][i] end
+return {found[1], table.concat(lines, '\\n')}
+"""
+# Something without an end, or with a late one, is no lease of anybody.
+ACQUIRE: Final = f"""{_NOW}
+local left = redis.call('PTTL', KEYS[1])
+if left >= 0 and left <= tonumber(ARGV[1]) then return false end
+redis.call('SET', KEYS[1], now, 'PX', ARGV[1])
+return now
+"""
+EXTEND: Final = """
+if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+"""
+RELEASE: Final = """
+if redis.pcall('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+"""
+# A last number that is none, or lies more than a day ahead, is not continued.
+PURGE: Final = f"""{_NOW}
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
+local last = tonumber(redis.call('HGET', KEYS[1], '') or '0') or 0
+if last >= tonumber(now) and last < tonumber(now) + 86400000000 then
+    now = string.format('%.0f', last + 1)
+end
+redis.call('HSET', KEYS[1], '', now, ARGV[1], now)
+return redis.call('HGETALL', KEYS[1])
+"""
+# Purges with their numbers. The name of the last number is '', as in PURGE.
+RESTORE: Final = """
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
+for i = 1, #ARGV, 2 do
+    for _, name in ipairs({'', ARGV[i]}) do
+        local known = tonumber(redis.call('HGET', KEYS[1], name) or '0') or 0
+        if known < tonumber(ARGV[i + 1]) then redis.call('HSET', KEYS[1], name, ARGV[i + 1]) end
+    end
+end
+return redis.call('HGETALL', KEYS[1])
+"""
+PURGES: Final = """
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {} end
+if redis.call('HGET', KEYS[1], '') == ARGV[1] then return false end
+return redis.call('HGETALL', KEYS[1])
+"""
+
+
+@cache
+def sha1(script: str) -> str:
+    """What EVALSHA names a script by."""
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()

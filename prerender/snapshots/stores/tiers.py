@@ -1,0 +1,202 @@
+"""Redis in front of an object store: what is asked for most often is in both.
+
+Redis has the leases, the lists and the histories as well. Purges are in both, because Redis may lose
+them, and the object store would then show what was purged. Each of the two may be away: then the other
+one is used alone. What is read from the object store is put into Redis.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from prerender.errors import StoreGone
+from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.stores.guarded import Failed, Guarded
+from prerender.snapshots.stores.objects import ObjectCache
+from prerender.snapshots.stores.redis import RedisCache
+from prerender.snapshots.stores.serializer import EncodedEntry
+
+# What was read from the object store stays in Redis for so long.
+_HOT_SECONDS = 3600.0
+# How often the purges of the object store are read while Redis answers.
+_PURGES_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class TieredCache(BackingCache):
+    """``hot`` in front of ``cold``. Raises StoreGone for what neither could do."""
+
+    NAME = "redis and object store"
+    shared = True
+    reads_at_once = 4
+
+    def __init__(self, hot: RedisCache, cold: ObjectCache, namespace: str) -> None:
+        super().__init__(namespace=namespace, timeout=None)
+        self._hot = Guarded(hot)
+        self._cold = Guarded(cold)
+        self._redis, self._objects = hot, cold
+        self._read_cold = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether both answer, as far as is known."""
+        return self._hot.available and self._cold.available
+
+    @property
+    def faults(self) -> Counter[str]:
+        """Of both, by operation."""
+        return self._hot.counts + self._cold.counts
+
+    async def open(self) -> None:
+        """Ask whether they are there and let us in."""
+        await asyncio.gather(
+            self._hot.ask("open", self._redis.open), self._cold.ask("open", self._objects.open)
+        )
+
+    async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
+        """Of what is in Redis only: histories."""
+        found = await self._ask(self._hot, "get", lambda: self._redis._get(key))
+        return None if isinstance(found, Failed) else found
+
+    async def _multi_get(
+        self, keys: list[str], encoding: str | None = None, _conn: Any = None
+    ) -> list[bytes | None]:
+        hot = await self._ask(self._hot, "get", lambda: self._redis._multi_get(keys))
+        found = (
+            dict.fromkeys(keys) if isinstance(hot, Failed) else dict(zip(keys, hot, strict=True))
+        )
+        missing = [key for key in keys if found[key] is None]
+        if missing:
+            cold = await self._ask(self._cold, "get", lambda: self._objects._multi_get(missing))
+            if not isinstance(cold, Failed):
+                found.update(zip(missing, cold, strict=True))
+                await self._warm({key: found[key] for key in missing})
+            elif isinstance(hot, Failed):
+                raise StoreGone("neither Redis nor the object store answers")
+        return [found[key] for key in keys]
+
+    async def _warm(self, found: dict[str, bytes | None]) -> None:
+        """Put what was read from the object store into Redis, if nothing newer is there."""
+        writes = (
+            self._ask(self._hot, "set", partial(self._redis._set, key, value, _HOT_SECONDS))
+            for key, value in found.items()
+            if value is not None
+        )
+        await asyncio.gather(*writes)
+
+    async def _set(
+        self,
+        key: str,
+        value: bytes,
+        ttl: float | None = None,
+        _cas_token: Any = None,
+        _conn: Any = None,
+    ) -> bool:
+        hot = await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl))
+        if hot is False or not isinstance(value, EncodedEntry):
+            return hot is True
+        cold = await self._ask(self._cold, "set", lambda: self._objects._set(key, value, ttl))
+        if cold is False:
+            # Somebody with a later fence was sooner, and Redis did not know of it.
+            await self._ask(self._hot, "delete", lambda: self._redis._delete(key))
+            return False
+        if isinstance(hot, Failed) and isinstance(cold, Failed):
+            raise StoreGone("neither Redis nor the object store takes it")
+        return True
+
+    async def _exists(self, key: str, _conn: Any = None) -> bool:
+        return (await self._multi_get([key]))[0] is not None
+
+    async def _delete(self, key: str, _conn: Any = None) -> int:
+        return await self._both(
+            "delete", lambda: self._redis._delete(key), lambda: self._objects._delete(key)
+        )
+
+    async def lines(self) -> AsyncGenerator[list[bytes]]:
+        """The lines that Redis has: those of the last snapshots."""
+        async for piece in self._redis.lines():
+            yield piece
+
+    async def purge(self, purge: Purge) -> Purges:
+        """Tell all replicas of a purge; all that are remembered."""
+        hot = await self._hot.ask("purge", lambda: self._redis.purge(purge))
+        if isinstance(hot, Failed):
+            return self._told(await self._cold.ask("purge", lambda: self._objects.purge(purge)))
+        cold = await self._cold.ask("purge", lambda: self._objects.restore(hot))
+        return hot if isinstance(cold, Failed) else cold
+
+    async def restore(self, purges: Purges) -> Purges:
+        """Remember purges that were lost, each with its number; all that are remembered."""
+        return await self._both(
+            "purge", lambda: self._redis.restore(purges), lambda: self._objects.restore(purges)
+        )
+
+    async def purges(self, generation: int) -> Purges | None:
+        """All purges; None if the last one has this number."""
+        now = time.monotonic()
+        hot = await self._hot.ask("purges", lambda: self._redis.purges(generation))
+        if not isinstance(hot, Failed) and now < self._read_cold:
+            return hot
+        self._read_cold = now + _PURGES_SECONDS
+        cold = await self._cold.ask("purges", lambda: self._objects.purges(-1))
+        if isinstance(cold, Failed) or cold is None:
+            return None if hot is None else self._told(hot)
+        if isinstance(hot, Failed):
+            return cold
+        return await self._complete(cold)
+
+    async def _complete(self, cold: Purges) -> Purges:
+        """The purges of both, which are told to that which lacks some."""
+        hot = self._told(await self._hot.ask("purges", lambda: self._redis.purges(-1)))
+        together = hot.united(cold)
+        if hot.generation < together.generation:
+            await self._hot.ask("purge", lambda: self._redis.restore(together))
+        if cold.generation < together.generation:
+            await self._cold.ask("purge", lambda: self._objects.restore(together))
+        return together
+
+    async def acquire(self, key: str) -> int | None:
+        """A fence if nobody else holds the lease of a key; None if somebody does."""
+        fence = await self._hot.ask("lease", lambda: self._redis.acquire(key))
+        return await self._objects.acquire(key) if isinstance(fence, Failed) else fence
+
+    async def extend(self, key: str, fence: int) -> None:
+        """Hold a lease for some seconds more."""
+        await self._hot.ask("lease", lambda: self._redis.extend(key, fence))
+
+    async def release(self, key: str, fence: int) -> None:
+        """Give a lease back, if it is still held."""
+        await self._hot.ask("release", lambda: self._redis.release(key, fence))
+
+    async def _close(self, *_: Any, **__: Any) -> None:
+        await self._redis.close()
+
+    async def _both(
+        self, what: str, hot: Callable[[], Awaitable[T]], cold: Callable[[], Awaitable[T]]
+    ) -> T:
+        """What the object store gives, or Redis if that cannot be asked."""
+        first, second = await asyncio.gather(
+            self._ask(self._hot, what, hot), self._ask(self._cold, what, cold)
+        )
+        return self._told(first if isinstance(second, Failed) else second)
+
+    @staticmethod
+    def _told(result: T | Failed | None) -> T:
+        if isinstance(result, Failed) or result is None:
+            raise StoreGone("neither Redis nor the object store answers")
+        return result
+
+    @staticmethod
+    async def _ask(store: Guarded, what: str, call: Callable[[], Awaitable[T]]) -> T | Failed:
+        """A call below aiocache's commands, with the timeout that they have."""
+
+        async def within() -> T:
+            async with asyncio.timeout(store.cache.timeout):
+                return await call()
+
+        return await store.ask(what, within)

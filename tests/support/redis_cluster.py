@@ -1,0 +1,196 @@
+"""A Redis Cluster of the test's own, and a primary with a replica and Sentinels; all real processes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.crc import key_slot
+from redis.exceptions import ResponseError
+
+from tests.support import raw
+from tests.support.redis_server import RedisServer, redis_server
+
+SECONDS = 60.0
+_SLOTS = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``primaries`` with the slots in equal parts, and for each the replica of the same place."""
+
+    primaries: Sequence[RedisServer]
+    replicas: Sequence[RedisServer]
+
+    @property
+    def nodes(self) -> list[RedisServer]:
+        return [*self.primaries, *self.replicas]
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def place(self, key: str) -> int:
+        """The place of the primary that has a key, unless its slot was moved."""
+        return min(key_slot(key.encode()) * len(self.primaries) // _SLOTS, len(self.primaries) - 1)
+
+    async def fail_over(self, place: int) -> None:
+        """Kill a primary, and make its replica the primary at once."""
+        await self.primaries[place].kill()
+        await self.replicas[place].client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
+
+    async def begin_to_move(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        """From now on new keys of a slot belong to ``target``, and old ones go there one by one."""
+        ids = [(await node.client.execute_command("CLUSTER MYID")) for node in (source, target)]
+        await target.client.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
+        await source.client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
+
+    async def finish_moving(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        """Move the keys of a slot, then the slot."""
+        while keys := await source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, 100):
+            for key in keys:
+                await source.client.migrate("127.0.0.1", target.port, key, 0, 10_000, replace=True)
+        identity = await target.client.execute_command("CLUSTER MYID")
+        for node in (target, source):
+            await node.client.execute_command("CLUSTER SETSLOT", slot, "NODE", identity)
+
+
+@asynccontextmanager
+async def redis_cluster(folder: Path, *options: str) -> AsyncIterator[Cluster]:
+    """Three primaries and three replicas; they are killed at the end."""
+    async with AsyncExitStack() as stack:
+        folders = _folders(folder, *(f"node{n}" for n in range(6)))
+        running = (stack.enter_async_context(_node(path, options)) for path in folders)
+        nodes = await asyncio.gather(*running)
+        cluster = Cluster(nodes[:3], nodes[3:])
+        await _introduce(nodes)
+        await asyncio.gather(*(_give_slots(cluster, place) for place in range(3)))
+        await _until_all(nodes, "cluster_state", "ok")
+        yield cluster
+
+
+@asynccontextmanager
+async def _node(folder: Path, options: Sequence[str]) -> AsyncIterator[RedisServer]:
+    bus = raw.free_port()
+    async with redis_server(
+        folder, "--cluster-enabled", "yes", "--cluster-port", str(bus),
+        "--cluster-require-full-coverage", "no", *options,
+    ) as server:  # fmt: skip
+        yield server
+
+
+async def _introduce(nodes: Sequence[RedisServer]) -> None:
+    for node in nodes[1:]:
+        bus = (await node.client.config_get("cluster-port"))["cluster-port"]
+        await nodes[0].client.execute_command("CLUSTER MEET", "127.0.0.1", node.port, bus)
+    await _until_all(nodes, "cluster_known_nodes", str(len(nodes)))
+
+
+async def _give_slots(cluster: Cluster, place: int) -> None:
+    primary, count = cluster.primaries[place], len(cluster.primaries)
+    first, last = -(-_SLOTS * place // count), -(-_SLOTS * (place + 1) // count) - 1
+    await primary.client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
+    identity = await primary.client.execute_command("CLUSTER MYID")
+    await cluster.replicas[place].client.execute_command("CLUSTER REPLICATE", identity)
+    await until_linked(cluster.replicas[place])
+
+
+async def until_linked(server: RedisServer) -> None:
+    """Wait until it is a replica that has what its primary has."""
+    await _until_replication(server, "master_link_status", "up")
+
+
+async def until_primary(server: RedisServer) -> None:
+    """Wait until it is a primary."""
+    await _until_replication(server, "role", "master")
+
+
+async def _until_replication(server: RedisServer, name: str, value: str) -> None:
+    async with asyncio.timeout(SECONDS):
+        while (await server.client.info("replication")).get(name) != value:
+            await asyncio.sleep(0.02)
+
+
+async def _until_all(nodes: Sequence[RedisServer], name: str, value: str) -> None:
+    async with asyncio.timeout(SECONDS):
+        for node in nodes:
+            while (await node.client.execute_command("CLUSTER INFO"))[name] != value:
+                await asyncio.sleep(0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A ``primary`` with a ``replica``, and ``sentinels`` that agree on which of them it is."""
+
+    primary: RedisServer
+    replica: RedisServer
+    sentinels: Sequence[RedisServer]
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/the-primary/0"
+
+
+@asynccontextmanager
+async def redis_with_sentinels(folder: Path, count: int = 3) -> AsyncIterator[Watched]:
+    """All running, and the Sentinels knowing each other; they are killed at the end."""
+    names = ("primary", "replica", *(f"sentinel{n}" for n in range(count)))
+    first, second, *others = _folders(folder, *names)
+    async with AsyncExitStack() as stack:
+        primary = await stack.enter_async_context(redis_server(first))
+        replica = await stack.enter_async_context(
+            redis_server(second, "--replicaof", "127.0.0.1", str(primary.port))
+        )
+        sentinels = [
+            await stack.enter_async_context(_sentinel(path, primary, count)) for path in others
+        ]
+        watched = Watched(primary, replica, sentinels)
+        await _until_known(watched)
+        yield watched
+
+
+@asynccontextmanager
+async def _sentinel(folder: Path, primary: RedisServer, count: int) -> AsyncIterator[RedisServer]:
+    file = folder / "sentinel.conf"
+    file.write_text(
+        f"sentinel monitor the-primary 127.0.0.1 {primary.port} {count // 2 + 1}\n"
+        "sentinel down-after-milliseconds the-primary 500\n"
+        "sentinel failover-timeout the-primary 2000\n"
+    )
+    async with redis_server(folder, "--sentinel", file=file) as server:
+        yield server
+
+
+async def _until_known(watched: Watched) -> None:
+    expected = {b"num-slaves": b"1", b"num-other-sentinels": b"%d" % (len(watched.sentinels) - 1)}
+    async with asyncio.timeout(SECONDS):
+        for sentinel in watched.sentinels:
+            while True:
+                try:
+                    told = await sentinel.client.execute_command("SENTINEL MASTER", "the-primary")
+                except ResponseError:
+                    told = {}
+                if _pairs(told).items() >= expected.items():
+                    break
+                await asyncio.sleep(0.02)
+
+
+def _pairs(told: object) -> dict[bytes, bytes]:
+    """What Sentinel tells, which redis-py may have made a dictionary of."""
+    if isinstance(told, dict):
+        return {_bytes(name): _bytes(value) for name, value in told.items()}
+    assert isinstance(told, list)
+    return dict(zip(told[::2], told[1::2], strict=True))
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _folders(folder: Path, *names: str) -> list[Path]:
+    folders = [folder / name for name in names]
+    for path in folders:
+        path.mkdir()
+    return folders

@@ -1,0 +1,114 @@
+"""An S3-compatible server of the test's own: moto, which honours If-Match and If-None-Match."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from obstore.store import S3Store
+from yarl import URL
+
+from tests.support import raw
+
+SECONDS = 60.0
+BUCKET = "snapshots"
+PREFIX = "site"
+_FORWARDED = ("Authorization", "If-Match", "If-None-Match", "Range", "x-amz-content-sha256")
+_KEPT = ("Content-Range", "Content-Type", "ETag", "Last-Modified")
+
+
+class S3Server:
+    """A server on a free port."""
+
+    def __init__(self) -> None:
+        self.port = raw.free_port()
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.url = url_of(self.endpoint)
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"MOTO_S3_CUSTOM_ENDPOINTS": self.endpoint},
+        )
+        async with asyncio.timeout(SECONDS), aiohttp.ClientSession() as client:
+            while True:
+                try:
+                    async with client.put(f"{self.endpoint}/{BUCKET}") as answer:
+                        assert answer.status in (200, 409)
+                        return
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.02)
+
+    def names(self) -> list[str]:
+        """The names of all objects behind the prefix."""
+        return [found["path"] for found in self._store().list().collect()]
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put an object there, whatever is there."""
+        self._store().put(name, data)
+
+    def _store(self) -> S3Store:
+        return S3Store(
+            BUCKET,
+            prefix=PREFIX,
+            endpoint=self.endpoint,
+            region="us-east-1",
+            access_key_id="test",
+            secret_access_key="test",
+            client_options={"allow_http": True},
+        )
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    async def kill(self) -> None:
+        """kill -9, and wait until it is gone; its objects are gone, too."""
+        if self._process is not None and self._process.returncode is None:
+            self.signal(signal.SIGKILL)
+            await self._process.wait()
+
+
+def url_of(endpoint: str) -> str:
+    """``[cache] url`` for the bucket of a server; credentials are in the environment."""
+    return f"s3://{BUCKET}/{PREFIX}?endpoint={endpoint}&region=us-east-1"
+
+
+@asynccontextmanager
+async def counted(server: S3Server) -> AsyncIterator[tuple[str, list[tuple[str, str]]]]:
+    """The URL of a server behind one that notes what is asked: methods, and paths with queries."""
+    asked: list[tuple[str, str]] = []
+
+    async def forward(request: web.Request) -> web.Response:
+        asked.append((request.method, request.path_qs))
+        to = URL(f"{server.endpoint}{request.raw_path}", encoded=True)
+        headers = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
+        body = await request.read()
+        async with client.request(request.method, to, headers=headers, data=body) as answer:
+            kept = {name: answer.headers[name] for name in _KEPT if name in answer.headers}
+            return web.Response(status=answer.status, headers=kept, body=await answer.read())
+
+    application = web.Application(client_max_size=2**24)
+    application.router.add_route("*", "/{path:.*}", forward)
+    async with aiohttp.ClientSession() as client, TestServer(application) as front:
+        yield url_of(str(front.make_url("")).rstrip("/")), asked
+
+
+@asynccontextmanager
+async def s3_server() -> AsyncIterator[S3Server]:
+    """A running server with a bucket; it is killed at the end."""
+    server = S3Server()
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.kill()
