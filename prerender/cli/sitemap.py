@@ -85,13 +85,16 @@ async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], 
             found=progress.found,
         )
         listed = await states.find([options.url])
-        for url, reason in states.left_out.items():
-            progress.line(f"skipped: {url}: {reason}")
+        # Where nothing was found the error says why.
+        for url, reason in states.left_out.items() if listed else ():
+            progress.line(f"skipped: {url}: {reason.removeprefix(f'{url}: ')}")
         return listed, states
 
 
 def _why(states: States) -> str:
-    return next(iter(states.left_out.values()), "nothing was found")
+    for url, reason in states.left_out.items():
+        return reason.removeprefix(f"{url}: ")
+    return "nothing was found"
 
 
 def _date(entry: Listed) -> str | None:

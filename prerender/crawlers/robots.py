@@ -15,6 +15,7 @@ from protego import Protego
 from yarl import URL
 
 from prerender.errors import OriginError
+from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import headers as fields
 from prerender.urls.ajax_crawling import UGLY_TOKEN
@@ -71,7 +72,7 @@ class OptOut:
                 text = await self._fetch()
         except (OriginError, ClientError, OSError) as error:
             # Keep the previous rules.
-            log.info("robots_txt_unavailable", reason=repr(error))
+            log.info("robots_txt_unavailable", reason=reason_of(error))
             self._reload_at = self._clock() + RETRY_SECONDS
             return
         self._rules = opt_out_of(text)

@@ -20,6 +20,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from cachetools import LRUCache
 from yarl import URL
 
+from prerender.gateway.failures import reason_of
 from prerender.http import headers
 from prerender.proxy.request import Request
 from prerender.proxy.responses import WholeResponse
@@ -172,7 +173,7 @@ class IndexNow:
             ) as answer:
                 status, after = answer.status, answer.headers.get("Retry-After", "")
         except (ClientError, OSError, TimeoutError, ValueError) as error:
-            return self._again(repr(error), "")
+            return self._again(reason_of(error), "")
         if status == 429 or status >= 500:
             return self._again(f"status {status}", after)
         self._failures = 0

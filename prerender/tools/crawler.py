@@ -19,6 +19,7 @@ from yarl import URL
 
 from prerender import __version__
 from prerender.errors import FetchFailed
+from prerender.gateway.failures import reason_of
 from prerender.http import headers
 from prerender.urls.addresses import after_host
 
@@ -134,6 +135,6 @@ class Crawler:
         except TimeoutError:
             raise FetchFailed(f"{url}: no answer within {self._timeout:g} s") from None
         except (ClientError, OSError, ValueError, zlib.error) as error:
-            raise FetchFailed(f"{url}: {error or type(error).__name__}") from error
+            raise FetchFailed(f"{url}: {reason_of(error)}") from error
         seconds = time.monotonic() - started
         return Fetched(url, response.status, response.headers, bytes(body), seconds)

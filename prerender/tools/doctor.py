@@ -28,6 +28,7 @@ from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
 from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.http import headers
 from prerender.rendering import opening
@@ -227,7 +228,7 @@ async def _origin(settings: Settings) -> Line:
     try:
         status, kind = await _first_response(settings, settings.public_url)
     except (OriginError, TimeoutError) as error:
-        reason = str(error.__cause__ or error) or "no response in time"
+        reason = reason_of(error.__cause__ or error)
         remedy = "start the origin, or correct [origin] url"
         return Line("origin", "problem", f"{where}: {reason}", remedy)
     text = f"{where}/: status {status}, {kind}, {_milliseconds(started)}"
