@@ -1,7 +1,8 @@
-"""The floor: the same Chromium, driven by a bare loop with no proxy around it.
+"""The floors: the same Chromium, driven by a bare loop with no proxy around it.
 
 Its pages are reused as they are, nothing is cleaned, guarded, judged or kept, and the page itself says
-when it has finished. Nobody could serve crawlers so, but nobody can be faster either.
+when it has finished. Nobody could serve crawlers so, but nobody can be faster either. One floor draws
+frames as browsers do, the other draws none.
 """
 
 import asyncio
@@ -33,8 +34,11 @@ _WHEN_FINISHED = """new Promise((resolve) => {
 class BareLoop:
     """A pool of pages of one Chromium, and the DevTools protocol by hand."""
 
-    def __init__(self, socket: ClientWebSocketResponse, site: str, pid: int) -> None:
+    def __init__(
+        self, socket: ClientWebSocketResponse, site: str, pid: int, *, frames: bool
+    ) -> None:
         self.pid = pid
+        self._frames = frames
         self._socket = socket
         self._site = site
         self._numbers = itertools.count(1)
@@ -44,11 +48,14 @@ class BareLoop:
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, site: str, pages: int) -> AsyncIterator["BareLoop"]:
-        """Chromium with so many pages, started and ended."""
+    async def running(
+        cls, site: str, pages: int, *, frames: bool = True
+    ) -> AsyncIterator["BareLoop"]:
+        """Chromium with so many pages, started and ended. ``frames``: it draws them as it likes."""
         profile = Path(tempfile.mkdtemp())
-        # The same, but for the way in.
-        flags = [flag for flag in chromium._FLAGS if not flag.startswith("--remote-debugging")]
+        # The same, but for the way in, and for what belongs to frames on demand.
+        other = ("--remote-debugging", *(chromium.FRAME_FLAGS if frames else ()))
+        flags = [flag for flag in chromium._FLAGS if not flag.startswith(other)]
         flags.append("--remote-debugging-port=0")
         if os.geteuid() == 0:
             flags.append("--no-sandbox")
@@ -63,7 +70,7 @@ class BareLoop:
                 socket = await stack.enter_async_context(
                     client.ws_connect(await _address(profile), max_msg_size=0)
                 )
-                loop = cls(socket, site, process.pid)
+                loop = cls(socket, site, process.pid, frames=frames)
                 reader = asyncio.create_task(loop._read())
                 stack.callback(reader.cancel)
                 for _ in range(pages):
@@ -93,7 +100,10 @@ class BareLoop:
     async def _open_page(self) -> None:
         context = (await self._call("Target.createBrowserContext"))["browserContextId"]
         target = await self._call(
-            "Target.createTarget", url="about:blank", browserContextId=context
+            "Target.createTarget",
+            url="about:blank",
+            browserContextId=context,
+            enableBeginFrameControl=not self._frames,
         )
         attached = await self._call(
             "Target.attachToTarget", targetId=target["targetId"], flatten=True

@@ -1,7 +1,7 @@
 """What renders, and is measured beside each other: this proxy, Prerender, Rendertron, and a bare loop.
 
 The rivals are those of npm (rivals/package.json), with their defaults and the same Chromium. The
-bare loop (bare_loop.py) is the floor: Chromium and nothing around it.
+bare loops (bare_loop.py) are the floors: Chromium and nothing around it.
 """
 
 import asyncio
@@ -308,7 +308,7 @@ Start = Callable[[], AbstractAsyncContextManager[Renderer]]
 
 
 def all_of(client: ClientSession, site: str, pages: int, modules: Path | None) -> dict[str, Start]:
-    """How each side is started, ours first, the floor last."""
+    """How each side is started, ours first, the floors last."""
     sides: dict[str, Start] = {
         "prerender-proxy": lambda: ours(client, site, PRERENDER_BROWSER_PAGES=str(pages))
     }
@@ -316,6 +316,7 @@ def all_of(client: ClientSession, site: str, pages: int, modules: Path | None) -
         sides["Prerender"] = lambda: prerender(client, site, modules)
         sides["Rendertron"] = lambda: rendertron(client, site, modules)
     sides["bare loop"] = lambda: BareLoop.running(site, pages)
+    sides["bare loop without frames"] = lambda: BareLoop.running(site, pages, frames=False)
     return sides
 
 

@@ -57,6 +57,14 @@ _DISABLED_FEATURES = (
     "AutofillServerCommunication",
     "CertificateTransparencyComponentUpdater",
 )
+FRAME_FLAGS = (
+    # A frame is complete when it has been made: what the page's scripts are told of is done.
+    "--run-all-compositor-stages-before-draw",
+    # Animations and scrolling go by the frames too, and images are decoded before they are drawn.
+    "--disable-threaded-animation",
+    "--disable-threaded-scrolling",
+    "--disable-checker-imaging",
+)
 _FLAGS = (
     "--headless",
     # Not by a port: whoever reaches it has the browser. And Chromium exits when the pipe closes.
@@ -91,12 +99,7 @@ _FLAGS = (
     "--no-pings",
     "--no-proxy-server",
     "--password-store=basic",
-    # A frame is complete when it has been made: what the page's scripts are told of is done.
-    "--run-all-compositor-stages-before-draw",
-    # Animations and scrolling go by the frames too, and images are decoded before they are drawn.
-    "--disable-threaded-animation",
-    "--disable-threaded-scrolling",
-    "--disable-checker-imaging",
+    *FRAME_FLAGS,
     # A new tab is in the process that its context has already.
     "--renderer-process-limit=1",
     # WebRTC would open sockets of its own, past the gateway.

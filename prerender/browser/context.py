@@ -93,8 +93,11 @@ class Context:
         self._targets.pop(target_id, None)
         return session, target_id
 
-    async def clear(self) -> None:
-        """Clear what outlives a tab, after the tab. Raises RenderError when something may be left."""
+    async def clear(self, *, large: bool) -> None:
+        """Clear what outlives a tab, after the tab. Raises RenderError when something may be left.
+
+        ``large``: it was a page that should not be in memory together with the next one.
+        """
         if unfit := self._unfit or next(iter(self._targets.values()), ""):
             raise RenderError(f"a {unfit} may go on")
         await asyncio.gather(
@@ -104,7 +107,7 @@ class Context:
         left = await self.devtools.call("Storage.getCookies", browserContextId=self._id)
         if left["cookies"]:
             raise RenderError("cookies come back")
-        if self.tabs % _COLLECT_EVERY_TABS == 0:
+        if large or self.tabs % _COLLECT_EVERY_TABS == 0:
             await self._keeper.call("HeapProfiler.collectGarbage")
 
     async def close(self) -> None:

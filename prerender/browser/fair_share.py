@@ -50,6 +50,10 @@ class PageProcess:
         """A render begins."""
         self._used_before = self._usage()[0]
 
+    def cpu_seconds(self) -> float:
+        """What it has used so far, in steps of 10 ms; 0 when it has ended."""
+        return self._usage()[0]
+
     def weigh(self) -> None:
         """Lower the priority of a process that has taken much since the render began."""
         seconds, threads = self._usage()

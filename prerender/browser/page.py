@@ -42,6 +42,8 @@ LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
 # Of a picture, in CSS pixels.
 HIGHEST_PICTURE = 6000
+# Of a snapshot, in characters: such a page takes hundreds of megabytes until garbage is collected.
+_LARGE_LENGTH = 1_000_000
 _STATUS_AND_TEXT = """[
   performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
   document.body ? document.body.innerText.slice(0, 200000) : "",
@@ -76,6 +78,7 @@ class Page:
         self._free_at = 0.0
         self._inner_frames = 0
         self._over_limit = ""
+        self._length = 0
         self.number = next(_numbers)
         self.broken = False
 
@@ -286,7 +289,16 @@ class Page:
         return frame_id
 
     def _settler(self, visit: Visit, budget: float, patience: float, window: Window) -> Settler:
-        return Settler(self._session, self._frames, visit, budget, patience, window=window)
+        process = self.context.process
+        return Settler(
+            self._session,
+            self._frames,
+            visit,
+            budget,
+            patience,
+            window=window,
+            cpu_seconds=process.cpu_seconds if process else time.monotonic,
+        )
 
     async def _settle(self, settler: Settler) -> Settled:
         """Wait until the page has settled or has left for another document."""
@@ -339,6 +351,7 @@ class Page:
             for number in range(found["more"])
         ]
         found["html"] = "".join([found["html"], *more])
+        self._length = len(found["html"])
         return found
 
     async def _errors(self) -> tuple[str, ...]:
@@ -376,7 +389,7 @@ class Page:
                 await self._leave()
                 if self._visit and (reason := self._visit.remembered):
                     raise RenderError(reason)
-                await self.context.clear()
+                await self.context.clear(large=self._length > _LARGE_LENGTH)
                 return await self._open(self.context)
         except (TimeoutError, RenderError) as error:
             self.broken = True

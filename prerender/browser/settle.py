@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prerender.browser import probe
-from prerender.browser.device import DESKTOP, Window
+from prerender.browser.device import Window
 from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.frames import Frames
 from prerender.browser.probe import State
@@ -58,12 +58,10 @@ HIGHEST_WINDOW = 20_000
 MOST_SHOWINGS = 4
 # What is shown may need time of its own: a page's loops may have used up the budget by then.
 SHOWN_MS = 2000.0
-# Intervals and animation loops may cost this much real time: so much if they change nothing, so much
-# if they go on changing the page. Cheap ones run to the end of the virtual budget, where a page that
-# changes for ever is the same each time. What a slice may take on a busy machine, whatever it does, is
-# not counted against loops that change nothing.
-IDLE_LOOP_SECONDS = 0.3
-FREE_SLICE_SECONDS = 0.1
+# Intervals and animation loops may cost this much CPU time of the page's process: so much if they
+# change nothing, so much if they go on changing the page. Cheap ones run to the end of the virtual
+# budget, where a page that changes for ever is the same each time.
+IDLE_LOOP_SECONDS = 0.5
 BUSY_LOOP_SECONDS = 1.5
 COSTLY_SLICE_SECONDS = 0.2
 # How long a slice may take before it is asked what holds it.
@@ -101,6 +99,7 @@ class _Patience:
 class Settler:
     """Settles one page once. The caller sets the wall-clock limit around ``settle``.
 
+    ``cpu_seconds``: what the page's process has used so far.
     ``complaints``: the page's scripts have complained of something, or nobody knows.
     ``touched_sheets``: they have touched style sheets.
     """
@@ -113,7 +112,8 @@ class Settler:
         budget_seconds: float,
         patience_seconds: float,
         *,
-        window: Window = DESKTOP,
+        window: Window,
+        cpu_seconds: Callable[[], float],
     ) -> None:
         self._session = session
         self._clock = frames.clock
@@ -127,14 +127,14 @@ class Settler:
         self._waits_for_network = True
         self._turn_seconds = TURN_SECONDS
         self._lost_seconds = 0.0
-        self._dear_seconds = 0.0
+        self._cpu_seconds = cpu_seconds
         self._fruitless = _Patience(self._waited)
         self._working_since = 0.0
         self._work = _Patience(self._waited)
         self._delivery = _Patience(self._waited)
-        self._loops = _Patience(lambda: self._dear_seconds)
-        self._looping_since = 0.0
-        self._last_slice_seconds = 0.0
+        self._loops = _Patience(cpu_seconds)
+        self._looping_since: float | None = None
+        self._last_slice_cpu_seconds = 0.0
         self._mutations = 0
         self._unchanged_slices = 0
         self._window = window
@@ -257,7 +257,7 @@ class Settler:
     def _next_slice(self, last_ms: float, state: State | None) -> float:
         """Twice the last slice, but not further than the last timer: what is not needed of virtual
         time would only set the page's clock ahead. A page that polls would take long that way."""
-        costly = self._last_slice_seconds > COSTLY_SLICE_SECONDS
+        costly = self._last_slice_cpu_seconds > COSTLY_SLICE_SECONDS
         longest = min(last_ms if costly else last_ms * 2, LONGEST_SLICE_MS)
         if state is None or state.intervals or state.frames or state.foreign:
             return longest
@@ -330,10 +330,10 @@ class Settler:
             return NOTHING_PENDING
         if self._loops.idle_seconds(state.mutations) > IDLE_LOOP_SECONDS:
             return "only loops without effect"
-        self._looping_since = self._looping_since or time.monotonic()
-        if time.monotonic() - self._looping_since > BUSY_LOOP_SECONDS:
-            return "only loops"
-        return ""
+        used = self._cpu_seconds()
+        if self._looping_since is None:
+            self._looping_since = used
+        return "only loops" if used - self._looping_since > BUSY_LOOP_SECONDS else ""
 
     async def _see(self, call: str) -> object:
         try:
@@ -354,14 +354,13 @@ class Settler:
         """Let the page have ``slice_ms`` of virtual time, however long that really takes."""
         self._virtual_ms += slice_ms
         self._slices += 1
-        started = time.monotonic()
+        started, used = time.monotonic(), self._cpu_seconds()
         used_up = await self._clock.start(slice_ms, wait_for_network=self._waits_for_network)
         while not used_up.done():
             await asyncio.wait({used_up}, timeout=STALL_SECONDS)
             if not used_up.done():
                 await self._unstall(time.monotonic() - started)
-        self._last_slice_seconds = time.monotonic() - started
-        self._dear_seconds += max(0.0, self._last_slice_seconds - FREE_SLICE_SECONDS)
+        self._last_slice_cpu_seconds = self._cpu_seconds() - used
 
     async def _unstall(self, stalled_seconds: float) -> None:
         """Look at what holds the clock, and let it go on if that is nothing worth waiting for."""

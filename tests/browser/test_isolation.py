@@ -11,8 +11,7 @@ import itertools
 import json
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Visit
 from prerender.http import caching
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
+from tests.support import processes
 
 _FOLDER = Path(__file__).parent / "isolation"
 MOMENTS = (
@@ -270,7 +270,7 @@ def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
         await page.devtools.call("Target.closeTarget", targetId=page._target_id)
         await page._session.ended.wait()
 
-    async def clear(_: Context) -> None: ...
+    async def clear(_: Context, *, large: bool) -> None: ...
 
     def whose(gateway: Gateway, request: web.BaseRequest) -> tuple[Visit, str]:
         visit, name = found(gateway, request)
@@ -360,23 +360,9 @@ async def test_a_thousand_pairs(start_pair: StartPair, beside: int) -> None:
                 leaks.append(_difference(new, seen))
 
     workers = beside or 1
-    async with _busy_loops(2 if beside else 0):
+    async with processes.busy_loops(2 if beside else 0):
         await asyncio.gather(*(work(1000 // workers) for _ in range(workers)))
     assert not leaks, (len(leaks), leaks[:3])
-
-
-@asynccontextmanager
-async def _busy_loops(count: int) -> AsyncIterator[None]:
-    loops = [
-        await asyncio.create_subprocess_exec("sh", "-c", "while :; do :; done")
-        for _ in range(count)
-    ]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            await loop.wait()
 
 
 def _difference(new: str, seen: str) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -111,3 +111,18 @@ def _command(process: psutil.Process) -> list[str]:
     with suppress(psutil.Error):
         return process.cmdline()
     return []
+
+
+@asynccontextmanager
+async def busy_loops(count: int) -> AsyncIterator[None]:
+    """Processes that keep a CPU busy each."""
+    loops = [
+        await asyncio.create_subprocess_exec("sh", "-c", "while :; do :; done")
+        for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            await loop.wait()

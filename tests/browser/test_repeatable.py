@@ -1,0 +1,60 @@
+"""What a page has become by a given virtual time does not depend on the machine.
+
+Frames, timers and animations go by the virtual clock. So the snapshot of a page is the same, byte
+for byte, whenever it is rendered: alone, and eight at once beside processes that keep the CPUs busy.
+"""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from tests.conftest import Proxy, StartOrigin, StartProxy
+from tests.sites.corpus import origin as corpus
+from tests.support.processes import busy_loops
+
+# What these pages show is not the page's own doing.
+NOT_REPEATABLE = {
+    "endless-clock": "the time of day",
+}
+PAGES = [name for name in corpus.page_names() if name not in NOT_REPEATABLE]
+AT_ONCE = 8
+SETTINGS: dict[str, dict[str, object]] = {
+    "site": {"url": "https://www.example.com"},
+    "browser": {"pages": 4},
+    "cache": {"ttl": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "renders"),
+    [
+        pytest.param(PAGES[::12], 3, id="some"),
+        pytest.param(PAGES, 50, id="all", marks=[pytest.mark.long, pytest.mark.timeout(4 * 3600)]),
+    ],
+)
+async def test_snapshots_are_the_same(
+    names: list[str], renders: int, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(corpus.application())
+    proxy = await start_proxy(origin.url, SETTINGS)
+    snapshots: dict[str, set[bytes]] = defaultdict(set)
+    await _render(proxy, names, renders, snapshots, at_once=1)
+    async with busy_loops(2):
+        await _render(proxy, names, renders, snapshots, at_once=AT_ONCE)
+    different = {name: found for name, found in snapshots.items() if len(found) > 1}
+    assert not different, different
+
+
+async def _render(
+    proxy: Proxy, names: list[str], renders: int, snapshots: dict[str, set[bytes]], at_once: int
+) -> None:
+    left = iter(names * renders)
+
+    async def crawler() -> None:
+        for name in left:
+            reply = await proxy.crawl(f"/{name}.html")
+            assert reply.status == 200, (name, reply.text)
+            snapshots[name].add(reply.body)
+
+    await asyncio.gather(*(crawler() for _ in range(at_once)))
