@@ -11,7 +11,7 @@ const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);
 const report = globalThis.reportError?.bind(globalThis) ?? (() => {});
 const listen = EventTarget.prototype.addEventListener;
 const then = Promise.prototype.then;
-const FRAME_MS = 1000 / 60;
+const FRAME_MS = 16; // a whole number: setTimeout() knows no other
 
 // ---- What is going on. Only counts and times, so that asking is cheap.
 // What these are asked to do is theirs, whatever a page makes of the prototypes.

@@ -15,12 +15,18 @@ const prototypeOf = (type) => globalThis[type]?.prototype;
 
 // Requests are waited for by the browser and by the gateway. That one begins shows that the page goes on,
 // sooner than it comes there.
-for (const [owner, method] of [[globalThis, "fetch"], [prototypeOf("XMLHttpRequest"), "send"]]) {
-  patch(owner, method, (original) => function (...given) {
-    activity++;
-    return original.apply(this, given);
-  });
-}
+// While a visitor waits for an answer, styles are computed.
+patch(globalThis, "fetch", (original) => function (...given) {
+  activity++;
+  const promise = original.apply(this, given);
+  then.call(promise, computeStyle, computeStyle);
+  return promise;
+});
+patch(prototypeOf("XMLHttpRequest"), "send", (original) => function (...given) {
+  activity++;
+  listen.call(this, "readystatechange", computeStyle);
+  return original.apply(this, given);
+});
 
 watchPromise(prototypeOf("Response"), "arrayBuffer", "blob", "bytes", "formData", "json", "text");
 watchPromise(prototypeOf("Blob"), "arrayBuffer", "bytes", "text");

@@ -49,7 +49,7 @@ let nextFrame = 0;
 const flushFrames = () => {
   const due = frames;
   frames = newMap();
-  const time = now() - started;
+  const time = pageTime();
   computeStyle();
   due.forEach((callback) => {
     try { call(callback, globalThis, [time]); } catch (error) { report(error); }
@@ -59,7 +59,7 @@ const flushFrames = () => {
 if (globalThis.requestAnimationFrame) {
   patch(globalThis, "requestAnimationFrame", () => function (callback) {
     if (typeof callback !== "function") throw new TypeError("parameter 1 is not of type 'Function'.");
-    if (frames.size === 0) setTimeout.call(globalThis, flushFrames, FRAME_MS - ((now() - started) % FRAME_MS));
+    if (frames.size === 0) setTimeout.call(globalThis, flushFrames, FRAME_MS - (pageTime() % FRAME_MS));
     frames.set(++nextFrame, callback);
     return nextFrame;
   });
