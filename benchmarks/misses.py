@@ -1,4 +1,4 @@
-"""What a render costs from outside: ours beside Prerender, Rendertron and the bare loop, in one run.
+"""What a render costs from outside: ours beside Prerender, Rendertron and the bare loops, in one run.
 
     .venv/bin/python benchmarks/misses.py [--quick] [--node-modules FOLDER]
 
@@ -23,7 +23,7 @@ from renderers import APPLICATION, STATIC, Renderer, Start
 PAGES = 3 * CPUS
 PATHS = {"static page": STATIC, "application": APPLICATION}
 AT_ONCE = (1, 8, 32)
-OURS, FLOOR = "prerender-proxy", "bare loop"
+OURS, FLOOR, NO_FRAMES = "prerender-proxy", "bare loop", "bare loop without frames"
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ def tables(results: Results) -> list[str]:
         "",
         "Renders per second, and the median time of one, in milliseconds.",
         "",
-        f"| | {sides} | ratio to Prerender | to the floor |",
-        "|---|" + "---:|" * (2 * len(results.sides) + 2),
+        f"| | {sides} | ratio to Prerender | to the floor | without frames |",
+        "|---|" + "---:|" * (2 * len(results.sides) + 3),
     ]
     for title in PATHS:
         for at_once in AT_ONCE:
@@ -182,7 +182,9 @@ def tables(results: Results) -> list[str]:
                 f"{one.per_second:.1f} | {one.p50_ms:.0f}{'' if one.complete == 1 else ' (!)'}"
                 for one in row.values()
             ]
-            ratios = [ratio(results, title, at_once, other) for other in ("Prerender", FLOOR)]
+            ratios = [
+                ratio(results, title, at_once, other) for other in ("Prerender", FLOOR, NO_FRAMES)
+            ]
             lines.append(
                 f"| {title}, {at_once} at once | {' | '.join(cells)} | {' | '.join(ratios)} |"
             )
