@@ -66,9 +66,8 @@ class ObjectCache(BackingCache):
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
     ) -> list[bytes | None]:
-        async with asyncio.TaskGroup() as group:
-            reads = [group.create_task(self._get(key)) for key in keys]
-        return [read.result() for read in reads]
+        # Not a TaskGroup: its errors are not those of the bucket.
+        return await asyncio.gather(*map(self._get, keys))
 
     async def _set(
         self,

@@ -231,6 +231,9 @@ async def test_a_bucket_that_forbids_or_is_full(status: int) -> None:
             assert not await one.store.purges.purge(Purge("all"))
             assert (await one.get("/a")).how == "miss"
             assert one.store.state().faults
+        if status != 200:
+            with pytest.raises(StoreGone):
+                await bucket(url, NAMESPACE).multi_get(["a", "b"])
 
 
 async def test_a_bucket_that_is_slow_then_away() -> None:
