@@ -48,12 +48,14 @@ SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One answer of the probe. Counts, but ``timers``: milliseconds until each is due."""
+    """One answer of the probe. Counts, but ``timers``: milliseconds until each is due, and
+    ``elapsed``: milliseconds of the page's clock since its document began."""
 
     complete: bool
     parsed: bool
     ready: bool | None
     timers: list[float]
+    elapsed: float
     intervals: int
     frames: int
     working: int

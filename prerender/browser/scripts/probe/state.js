@@ -23,6 +23,7 @@ const state = () => {
   const own = {
     complete: document.readyState === "complete",
     parsed,
+    elapsed: pageTime(),
     ready: typeof ready === "boolean" ? ready : null,
     timers: due,
     intervals: intervals.size,
