@@ -451,6 +451,8 @@ async def test_contract_frames_of_several_pages(browser: Chromium, gateway: Gate
     await hanging.session.evaluate("new ResizeObserver(() => { for (;;); }).observe(document.body)")
     frame = asyncio.create_task(hanging.frames.make())
     async with asyncio.timeout(30):
+        while not browser.devtools.drawing.locked():
+            await asyncio.sleep(0)
         await other.frames.make()
     assert not frame.done()
     frame.cancel()
