@@ -5,18 +5,27 @@ Its time is that of the page's virtual clock.
 """
 
 import asyncio
+import time
 from base64 import b64decode
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from prerender.browser.clock import VirtualClock
 from prerender.browser.devtools import Session
 from prerender.errors import RenderError
 
+if TYPE_CHECKING:
+    from prerender.browser.context import Context
+
 # The caller's deadline bounds it.
 _NO_DEADLINE_SECONDS = 3600.0
-# A page whose scripts hang in its frame keeps the others from theirs no longer than this. It is not
-# drawn while it hangs, so theirs do no harm then.
-_HANGING_SECONDS = 5.0
+# A page whose scripts hang in its frame keeps the others from theirs: it may use so much CPU time, or
+# so much time in all.
+_HANGING_CPU_SECONDS = 3.0
+_HANGING_SECONDS = 10.0
+_CHECK_SECONDS = 0.25
+# Each attempt ends one script; a frame can run several.
+_ATTEMPTS = 3
+_ATTEMPT_SECONDS = 0.5
 # A frame at the time of the last one would never end.
 _LATER_MS = 0.01
 # The first frames of a window have nothing to show.
@@ -28,16 +37,18 @@ class Frames:
     """Makes the frames of one page. In a browser they are drawn one at a time: two at once crash
     Chromium 156, even if they are of two pages."""
 
-    def __init__(self, session: Session, clock: VirtualClock, drawing: asyncio.Lock) -> None:
-        """``drawing``: the browser's."""
-        self.clock = clock
+    def __init__(self, session: Session, context: "Context") -> None:
+        self.clock = context.clock
         self._session = session
-        self._drawing = drawing
+        self._context = context
+        self._drawing = context.devtools.drawing
         self._last_ticks = 0.0
         self._making: asyncio.Future[dict[str, Any]] | None = None
 
     async def make(self, *, drawn: bool = False, **more: Any) -> dict[str, Any]:
-        """Make one; it runs scripts of the page. ``drawn``: also its picture. Raises RenderError.
+        """Make one; it runs scripts of the page. ``drawn``: also its picture.
+
+        Raises RenderError, and TimeoutError for a page that hangs in its frame: what runs is ended.
 
         A caller who is cancelled does not end it: that would harm the next one.
         """
@@ -57,8 +68,35 @@ class Frames:
                     **options,
                 )
             )
-            await asyncio.wait({made}, timeout=_HANGING_SECONDS)
+            if not await self._comes(made):
+                await self._end_scripts(made)
+                raise TimeoutError("the page hangs in its frame")
         return await made
+
+    async def _comes(self, made: asyncio.Future[dict[str, Any]]) -> bool:
+        """Wait for a frame, but not for one that hangs; whether it was made."""
+        begun = time.monotonic()
+        process, used = self._context.process, 0.0
+        while not (await asyncio.wait({made}, timeout=_CHECK_SECONDS))[0]:
+            if process is not None:
+                used = used or process.cpu_seconds()
+                if process.cpu_seconds() - used > _HANGING_CPU_SECONDS:
+                    return False
+            if time.monotonic() - begun > _HANGING_SECONDS:
+                return False
+        return True
+
+    async def _end_scripts(self, made: asyncio.Future[dict[str, Any]]) -> None:
+        """End the frame, if need be with the page's process: a second one would crash the browser."""
+        made.add_done_callback(lambda done: done.cancelled() or done.exception())
+        for _ in range(_ATTEMPTS):
+            with suppress(RenderError):
+                await self._session.call("Runtime.terminateExecution", _ATTEMPT_SECONDS)
+            if (await asyncio.wait({made}, timeout=_ATTEMPT_SECONDS))[0]:
+                return
+        if self._context.process is not None:
+            self._context.process.kill()
+        await asyncio.wait({made}, timeout=_CLOSE_SECONDS)
 
     async def picture(self) -> bytes:
         """What is in the window, as PNG. Raises RenderError."""

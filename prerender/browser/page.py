@@ -70,7 +70,7 @@ class Page:
         self._session = session
         self._target_id = target_id
         self._clock = context.clock
-        self._frames = Frames(session, context.clock, context.devtools.drawing)
+        self._frames = Frames(session, context)
         self._departure: asyncio.Future[str] | None = None
         self._url = ""
         self._reloads = 0

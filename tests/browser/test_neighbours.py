@@ -9,11 +9,12 @@ from tests.conftest import StartOrigin, StartProxy
 from tests.sites.hostile import GREEDY
 
 # One for each thing that pages share. make test-long has all of them.
-SHORT = ("hash-loop", "frames-5000", "workers-200", "requests-10000", "console", "dialogs")
+SHORT = ("hash-loop", "frames-5000", "workers-200", "requests-10000", "resize-observer", "dialogs")
 NEIGHBOUR = """<p id="out">waiting</p><script>
   fetch("/data").then((answer) => answer.text()).then((text) => {
     setTimeout(() => { out.textContent = `complete ${text}${location.search}`; }, 100);
   });
+  new ResizeObserver(() => {}).observe(out);  // its frames and the hostile page's take turns
 </script>"""
 
 
@@ -34,6 +35,8 @@ async def neighbours(
     origin = await start_origin(application)
     proxy = await start_proxy(origin.url, {"browser": {"pages": 4}})
 
+    lost = proxy.running.pool.replacements["lost"]
+
     async def again_and_again() -> None:
         number = 0
         while True:
@@ -53,6 +56,7 @@ async def neighbours(
     finally:
         hostile.cancel()
         await asyncio.wait([hostile])
+    assert proxy.running.pool.replacements["lost"] == lost
 
 
 @pytest.mark.parametrize("name", SHORT)

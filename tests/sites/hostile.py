@@ -95,6 +95,13 @@ GREEDY = {
         "new MutationObserver(() => document.body.append('x')).observe(document.body,"
         " { childList: true }); document.body.append('x')"
     ),
+    "resize-observer": _page(
+        "let n = 0; new ResizeObserver(() => { if (n++ > 2) for (;;); }).observe(document.body);"
+        " setInterval(() => document.body.append('x'), 50)"
+    ),
+    "animation-frame": _page(
+        "let n = 0; (function next() { if (n++ > 5) for (;;); requestAnimationFrame(next) })()"
+    ),
     "messages": _page(
         "onmessage = () => { postMessage('x'.repeat(1e4), '*') };"
         " for (let i = 0; i < 1000; i++) postMessage(1, '*')"
