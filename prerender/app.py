@@ -29,12 +29,12 @@ from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
 from prerender.config.types import AUTO
-from prerender.crawlers.opening import triggers_of, verification
+from prerender.crawlers.from_settings import triggers_of, verification
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.errors import ConfigError
+from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
-from prerender.http.forwarded import Clients
 from prerender.http.headers import Forwarding, authority
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.drop_in import DropIn
@@ -45,12 +45,12 @@ from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Server
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.rendering.opening import Rendering, page_count, rendering, viewer_of
-from prerender.snapshots.cached import CachedSnapshots
+from prerender.rendering.from_settings import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
-from prerender.snapshots.stores.opening import open_store
+from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.variants import Vary
 from prerender.telemetry import logs
@@ -58,9 +58,9 @@ from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.histories import Histories
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.popularity import Popularity
+from prerender.telemetry.recorded_snapshots import RecordedSnapshots
 from prerender.telemetry.records import Telemetry
 from prerender.telemetry.redaction import Redaction
-from prerender.telemetry.renders import RecordedSnapshots
 from prerender.telemetry.state_metrics import StateMetrics
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking

@@ -15,17 +15,17 @@ from prerender import __version__
 from prerender.admin import shapes
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
 from prerender.admin.crawlers import Crawlers, Tally
-from prerender.admin.figures import STEP_SECONDS, Figures
+from prerender.admin.last_hour import STEP_SECONDS, Figures
 from prerender.admin.problem import problem
 from prerender.admin.purge import Purging
 from prerender.admin.recent import Recent
 from prerender.browser.pool import Pool
 from prerender.config.types import CLASSES
-from prerender.snapshots.cached import CachedSnapshots
-from prerender.snapshots.listing import SORTS, STATES, Query
+from prerender.snapshots.list_rows import SORTS, STATES, Query
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
-from prerender.telemetry.notices import Notices
+from prerender.telemetry.config_notices import Notices
 from prerender.telemetry.records import CacheWord, RequestRecord
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking

@@ -25,8 +25,8 @@ from prerender.http.headers import authority
 from prerender.proxy.decision import Refuse, Render
 from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request
-from prerender.snapshots.cached import CachedSnapshots, Outlook
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.snapshot_cache import CachedSnapshots, Outlook
 from prerender.telemetry.records import RequestContext
 from prerender.urls.addresses import after_host
 from prerender.urls.ajax_crawling import pretty_to_ugly

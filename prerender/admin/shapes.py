@@ -10,10 +10,10 @@ from prerender.admin.recent import PageRenders
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import History, Render, Version
-from prerender.snapshots.listing import Row
-from prerender.snapshots.reading import Reading
+from prerender.snapshots.list_rows import Row
+from prerender.snapshots.page_metadata import Reading
 from prerender.snapshots.snapshot import Timings
-from prerender.telemetry.notices import Notice
+from prerender.telemetry.config_notices import Notice
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import pretty_to_ugly
 

@@ -16,11 +16,11 @@ from prerender.admin.api import number
 from prerender.admin.differences import compare
 from prerender.browser.accessibility import lost
 from prerender.browser.rendered import Screenshot
-from prerender.rendering.viewer import Viewer
+from prerender.rendering.screenshots import Viewer
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import text_of
-from prerender.snapshots.listing import Row
-from prerender.snapshots.reading import read
+from prerender.snapshots.list_rows import Row
+from prerender.snapshots.page_metadata import read
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.histories import Histories

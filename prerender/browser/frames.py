@@ -14,7 +14,7 @@ from prerender.browser.devtools import Session
 from prerender.errors import RenderError
 
 if TYPE_CHECKING:
-    from prerender.browser.context import Context
+    from prerender.browser.browser_context import Context
 
 # The caller's deadline bounds it.
 _NO_DEADLINE_SECONDS = 3600.0

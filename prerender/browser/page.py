@@ -1,7 +1,7 @@
 """A page: a tab of the browser for one render, which navigates, settles and serialises.
 
 Its browser context and process are used again for the next page, once nothing of this one is left in
-them (context.py). After a timeout or a crash they are not, nor when something may be left.
+them (browser_context.py). After a timeout or a crash they are not, nor when something may be left.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import structlog
 
 from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
-from prerender.browser.context import BLANK, Context
+from prerender.browser.browser_context import BLANK, Context
 from prerender.browser.device import DESKTOP, Window, become, user_agent_override, window_of
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
 from prerender.browser.fair_share import FLOOD, MOST_FRAMES

@@ -19,7 +19,7 @@ from prerender.browser.fair_share import PageProcess
 from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
 from prerender.browser.supervisor import Limits, Supervisor
-from prerender.browser.trial import Trial
+from prerender.browser.warm_up import Trial
 from prerender.errors import BrowserGone, PageOverLimit, PoolBusy, RenderError
 
 # A page's process can die while it starts, as at any other time.

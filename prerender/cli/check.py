@@ -12,10 +12,10 @@ from prerender.cli import terminal
 from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.rendering import opening
+from prerender.rendering import from_settings
 from prerender.tools.check.findings import Finding, Report
-from prerender.tools.check.person import Person
 from prerender.tools.check.site import Result, SiteCheck
+from prerender.tools.check.visitor_view import Person
 from prerender.tools.crawler import USER_AGENT, Crawler
 
 
@@ -76,7 +76,9 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             urls = [entry.url for entry in await sources.listed(urls)]
         person = None
         if not options.no_browser:
-            rendering = await stack.enter_async_context(opening.rendering(settings, marked=False))
+            rendering = await stack.enter_async_context(
+                from_settings.rendering(settings, marked=False)
+            )
             person = Person(rendering.gateway, rendering.pool, settings.render)
 
         def told(report: Report) -> None:

@@ -14,7 +14,7 @@ from prerender.cli import terminal
 from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
 from prerender.errors import ConfigError
-from prerender.rendering import opening
+from prerender.rendering import from_settings
 from prerender.snapshots.archive import Archive
 from prerender.tools.crawler import Crawler
 from prerender.tools.export import nginx
@@ -62,14 +62,14 @@ async def _export(options: argparse.Namespace) -> Exported:
         progress.found(len(urls))
         archive = Archive.create(options.to, site)
 
-        rendering = await stack.enter_async_context(opening.rendering(settings))
+        rendering = await stack.enter_async_context(from_settings.rendering(settings))
         export = Export(
             rendering.renderer,
             archive,
             obey_origin=settings.cache.obey_origin,
             told=lambda _: progress.done(),
         )
-        concurrency = opening.page_count(settings) + _AHEAD
+        concurrency = from_settings.page_count(settings) + _AHEAD
         try:
             return await export.run(urls, concurrency)
         except BaseException:

@@ -11,7 +11,7 @@ from prerender.cli import terminal
 from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED
 from prerender.errors import PrerenderError
-from prerender.rendering import opening
+from prerender.rendering import from_settings
 from prerender.tools import llms
 from prerender.tools.crawler import Crawler
 from prerender.urls.addresses import site_of
@@ -54,6 +54,6 @@ async def _collected(options: argparse.Namespace) -> llms.Pages:
         common.quiet_logs(settings.log)
         urls = [entry.url for entry in listed if site_of(entry.url) == site_of(site)]
         progress.found(len(urls))
-        parts = await stack.enter_async_context(opening.rendering(settings))
-        concurrency = opening.page_count(settings) + 1
+        parts = await stack.enter_async_context(from_settings.rendering(settings))
+        concurrency = from_settings.page_count(settings) + 1
         return await llms.collect(parts.renderer, site, urls, concurrency, progress.done)

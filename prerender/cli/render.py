@@ -9,7 +9,7 @@ from prerender.cli import terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
-from prerender.rendering import opening
+from prerender.rendering import from_settings
 from prerender.snapshots.markdown.convert import markdown_of
 from prerender.snapshots.snapshot import SnapshotResult, Target
 from prerender.urls.addresses import pretty_of
@@ -71,11 +71,11 @@ def _write(file: Path, data: bytes) -> None:
 async def _rendered(
     settings: Settings, target: Target, *, pictured: bool
 ) -> tuple[SnapshotResult, bytes]:
-    async with opening.rendering(settings) as parts:
+    async with from_settings.rendering(settings) as parts:
         result = await parts.renderer.snapshot(target)
         picture = b""
         if pictured:
-            viewer = opening.viewer_of(settings, parts)
+            viewer = from_settings.viewer_of(settings, parts)
             picture = (await viewer.user(target, result.snapshot.etag)).png
         return result, picture
 

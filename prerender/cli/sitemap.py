@@ -13,8 +13,8 @@ from prerender.cli.terminal import FAILED
 from prerender.errors import SitemapError
 from prerender.tools import sitemap_writing
 from prerender.tools.crawler import USER_AGENT, Crawler
+from prerender.tools.link_following import States
 from prerender.tools.sitemaps import MOST_URLS, Listed
-from prerender.tools.visiting import States
 
 
 def add(parser: argparse.ArgumentParser) -> None:

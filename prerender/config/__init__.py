@@ -1,4 +1,4 @@
-"""Settings: declarations (settings.py), types (types.py, places.py), loading (load.py)."""
+"""Settings: declarations (settings.py), types (types.py, network_types.py), loading (load.py)."""
 
 from prerender.config.load import load
 from prerender.config.settings import Settings

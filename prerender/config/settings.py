@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from yarl import URL
 
-from prerender.config.places import (
+from prerender.config.network_types import (
     Address,
     Endpoint,
     EndpointOrNothing,

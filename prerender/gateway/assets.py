@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from prerender.errors import OriginError
 from prerender.gateway.egress import Ask, Egress
 from prerender.gateway.failures import reason_of
-from prerender.gateway.plain import Plain
+from prerender.gateway.plain_response import Plain
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
 from prerender.http import caching, conditional

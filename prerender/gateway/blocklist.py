@@ -6,7 +6,7 @@ address_policy.py decides which addresses may be reached at all.
 from collections.abc import Iterable
 from importlib.resources import files
 
-from prerender.gateway.destination import TYPES
+from prerender.gateway.resource_kind import TYPES
 from prerender.urls.hosts import Hosts
 
 

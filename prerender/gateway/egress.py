@@ -14,7 +14,7 @@ from aiohttp.web import BaseRequest, StreamResponse
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.gateway import websocket
+from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.upstream import Upstream, send
 from prerender.gateway.visit import Exchange, Visit
@@ -103,7 +103,7 @@ class Egress:
             fields.add_trace(headers, ask.visit.trace)
             return await self._upstream.relay_websocket(ask.request, target, headers, received)
         url = self._checked(ask, target)
-        return await websocket.relay(ask.request, self._third_parties, url, headers, received)
+        return await page_websocket.relay(ask.request, self._third_parties, url, headers, received)
 
     def publish(self, ask: Ask, headers: CIMultiDict[str]) -> None:
         """Replace the origin's internal host in headers that contain URLs."""

@@ -22,17 +22,17 @@ from aiohttp.web import BaseRequest, ServerRunner, StreamResponse, TCPSite
 from yarl import URL
 
 from prerender.errors import OriginError
-from prerender.gateway import websocket
+from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.assets import Assets
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.certificate import Certificate
-from prerender.gateway.destination import destination
 from prerender.gateway.egress import Ask, Egress, host_and_port
 from prerender.gateway.listener import http_server
-from prerender.gateway.needed import Needed
+from prerender.gateway.needed_requests import Needed
 from prerender.gateway.peer import Owner, Peers
-from prerender.gateway.plain import Plain
+from prerender.gateway.plain_response import Plain
+from prerender.gateway.resource_kind import destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
@@ -217,7 +217,7 @@ class Gateway:
             # Chromium applies the language to frames, but not to their workers.
             headers.setdefault("Accept-Language", visit.accept_language)
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
-        if websocket.is_upgrade(request):
+        if page_websocket.is_upgrade(request):
             exchange.expect_no_end()
             return await self._egress.relay_websocket(ask)
         return await self.assets.answer(ask)
@@ -278,7 +278,9 @@ def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = True
     exchange.reason = reason
     log.debug("request_blocked", url=exchange.url, reason=reason)
-    answer = _refusal() if websocket.is_upgrade(request) else stub(request, exchange.destination)
+    answer = (
+        _refusal() if page_websocket.is_upgrade(request) else stub(request, exchange.destination)
+    )
     exchange.status = answer.status
     return answer
 

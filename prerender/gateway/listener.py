@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from prerender.gateway.plain import Plain
+from prerender.gateway.plain_response import Plain
 
 # Limit of a header line and of the request target. Browsers percent-encode, so a target of the public
 # listener may be three times as long here. They also send up to 180 cookies of 4 KiB in one line.

@@ -8,7 +8,7 @@ import struct
 
 from aiohttp.web import BaseRequest
 
-from prerender.gateway.plain import Plain
+from prerender.gateway.plain_response import Plain
 
 # One transparent pixel: the smallest GIF.
 _PIXEL = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")

@@ -29,7 +29,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.errors import OriginError, OriginTimeout
-from prerender.gateway import websocket
+from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connector import CheckedConnector
 from prerender.gateway.failures import reason_of
@@ -107,11 +107,11 @@ class Upstream:
         request: BaseRequest,
         target: str,
         headers: CIMultiDict[str],
-        on_message: websocket.OnMessage | None = None,
+        on_message: page_websocket.OnMessage | None = None,
     ) -> StreamResponse:
         """Relay a client's WebSocket to the origin. Raises OriginError."""
         url = URL(f"{self._base}/#{target}", encoded=True)
-        return await websocket.relay(request, self._session, url, headers, on_message)
+        return await page_websocket.relay(request, self._session, url, headers, on_message)
 
 
 def open_session(

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.gateway.destination import MEDIA, PROGRAMS
-from prerender.gateway.needed import DATA, without_query
+from prerender.gateway.needed_requests import DATA, without_query
+from prerender.gateway.resource_kind import MEDIA, PROGRAMS
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
 
@@ -65,7 +65,8 @@ class LimitReached(OSError):
 class Exchange:
     """A request of the page and its response. Times are ``time.monotonic()`` seconds.
 
-    ``needed``: the page's content depends on it (needed.py). ``cached``: served from the asset cache.
+    ``needed``: the page's content depends on it (needed_requests.py). ``cached``: it comes from the
+    asset cache.
     ``reason``: why it was blocked. ``limited``: ended by a limit. ``fault``: why the page cannot
     use a response that looks successful.
     """

@@ -18,7 +18,7 @@ from prerender.http.headers import Forwarding, end_to_end_lines
 from prerender.proxy.origin_connections import OriginConnection, OriginConnections
 from prerender.proxy.request import Request
 from prerender.proxy.responses import date_line
-from prerender.proxy.tunnel import is_upgrade, tunnel
+from prerender.proxy.websocket_tunnel import is_upgrade, tunnel
 
 # RFC 9110 section 9.2.2, and the registry's other methods that read.
 _IDEMPOTENT = frozenset(

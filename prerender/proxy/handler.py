@@ -13,7 +13,7 @@ from prerender.crawlers.triggers import Triggers
 from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Refused
 from prerender.http import headers as fields
 from prerender.http.body import CutShort
-from prerender.http.forwarded import Clients
+from prerender.http.client_address import Clients
 from prerender.http.head import BadMessage, Fields, value_of
 from prerender.http.negotiation import prefers_markdown
 from prerender.http.trace_context import CURRENT, TraceContext, trace_of
@@ -31,11 +31,11 @@ from prerender.proxy.forward import Forwarder
 from prerender.proxy.request import Request
 from prerender.proxy.responses import error_response, snapshot_response, vary_line
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.variants import Vary
-from prerender.telemetry.notices import Notices
+from prerender.telemetry.config_notices import Notices
 from prerender.telemetry.records import Channel, RequestContext, RequestRecord
 
 _REMEMBERED_TARGETS = 1024

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from prerender.browser.rendered import Rendered
-from prerender.gateway.destination import PROGRAMS
-from prerender.gateway.needed import DATA
+from prerender.gateway.needed_requests import DATA
+from prerender.gateway.resource_kind import PROGRAMS
 from prerender.gateway.visit import Document, Exchange, Visit
 from prerender.snapshots.snapshot import RenderVerdict
 

@@ -12,7 +12,7 @@ from lxml import etree
 
 from prerender.errors import BadEntry
 from prerender.snapshots import strict_json
-from prerender.snapshots.reading import parse
+from prerender.snapshots.page_metadata import parse
 from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 
 # Redis compares the first twelve bytes, format and fence. The last written history wins.

@@ -21,7 +21,7 @@ from prerender.snapshots.snapshot import (
     Target,
     Timings,
 )
-from prerender.telemetry.notices import Notices
+from prerender.telemetry.config_notices import Notices
 
 # The client disconnected before the response, as in nginx.
 CLIENT_LEFT = 499

@@ -13,8 +13,8 @@ from itertools import accumulate
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from prerender.telemetry.families import Distribution, Labels, counter, histogram
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
+from prerender.telemetry.scraped_metrics import Distribution, Labels, counter, histogram
 
 BUCKETS_SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 60.0

@@ -8,9 +8,9 @@ from prometheus_client.registry import Collector
 
 from prerender.browser.pool import Pool
 from prerender.gateway.gateway import Gateway
-from prerender.snapshots.cached import CachedSnapshots
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
-from prerender.telemetry.families import counter, gauge
+from prerender.telemetry.scraped_metrics import counter, gauge
 
 
 class ClientConnection(Protocol):

@@ -31,10 +31,10 @@ from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.http import headers
-from prerender.rendering import opening
+from prerender.rendering import from_settings
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.stores.from_settings import namespace, object_store
 from prerender.snapshots.stores.named import LACKS, named
-from prerender.snapshots.stores.opening import namespace, object_store
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.urls.ajax_crawling import PrettyURL
 
@@ -76,7 +76,7 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
 
 
 def _machine(settings: Settings) -> Iterator[Line]:
-    needed, free = opening.memory_needed(settings), _free_bytes()
+    needed, free = from_settings.memory_needed(settings), _free_bytes()
     text = f"{free // _MIB} MiB free, the browser may use {needed // _MIB} MiB"
     if needed and free < needed:
         remedy = "add memory, or lower [browser] pages or max_memory"
@@ -290,7 +290,9 @@ async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator
     started = time.monotonic()
     remedy = 'see the log above, or try [log] level = "debug"'
     try:
-        async with opening.rendering(settings.model_copy(update={"browser": one})) as rendering:
+        async with from_settings.rendering(
+            settings.model_copy(update={"browser": one})
+        ) as rendering:
             pool = rendering.pool
             async with pool.place() as place, pool.page(place, settings.render.timeout):
                 yield Line("rendering", "ok", f"test page, {_milliseconds(started)}")

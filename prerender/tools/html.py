@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 from lxml import etree
 
-from prerender.snapshots.reading import parse
+from prerender.snapshots.page_metadata import parse
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 
 _SPACE = re.compile(r"\s+")

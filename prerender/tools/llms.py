@@ -9,7 +9,7 @@ from yarl import URL
 
 from prerender.errors import NotRenderable, OriginError, RenderError
 from prerender.snapshots.markdown.convert import markdown_of
-from prerender.snapshots.reading import read
+from prerender.snapshots.page_metadata import read
 from prerender.snapshots.snapshot import Snapshot, Snapshots, Target
 from prerender.tools.work import work_through
 from prerender.urls.addresses import pretty_of

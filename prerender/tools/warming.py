@@ -18,7 +18,7 @@ from prerender.errors import FetchFailed
 from prerender.proxy.responses import CACHE_NAME
 from prerender.tools.crawler import Crawler, Fetched
 from prerender.tools.html import read_page
-from prerender.tools.visiting import led_to
+from prerender.tools.link_following import led_to
 from prerender.tools.work import Frontier, work_through
 from prerender.urls.addresses import is_ugly
 from prerender.urls.ajax_crawling import pretty_to_ugly

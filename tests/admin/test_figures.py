@@ -1,6 +1,6 @@
 """The figures of the last hour, by a clock of the test."""
 
-from prerender.admin.figures import STEP_SECONDS, Figures
+from prerender.admin.last_hour import STEP_SECONDS, Figures
 from prerender.snapshots.snapshot import Timings
 from prerender.telemetry.records import RenderRecord
 from tests.support.renders import Clock, target

@@ -16,7 +16,7 @@ from prerender.browser.chromium import Chromium
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
-from prerender.rendering import opening
+from prerender.rendering import from_settings
 from prerender.snapshots.snapshot import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import StartOrigin, settings_for
@@ -76,7 +76,7 @@ async def test_a_render(start_origin: StartOrigin) -> None:
     application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])
     origin = await start_origin(application)
     settings = settings_for(origin.url, {"browser": {"pages": 1}})
-    async with opening.rendering(settings) as (_, _, pool, renderer):
+    async with from_settings.rendering(settings) as (_, _, pool, renderer):
         await state(pool, "1 idle, 0 busy, 0 waiting")
         points, more = 0, True
         while more:

@@ -27,9 +27,9 @@ from yarl import URL
 
 from prerender import rendering
 from prerender.browser import chromium, guardian
+from prerender.browser.browser_context import BLANK, NOWHERE, STORAGE, Context
 from prerender.browser.chromium import CannotStart, Chromium
 from prerender.browser.clock import VirtualClock
-from prerender.browser.context import BLANK, NOWHERE, STORAGE, Context
 from prerender.browser.device import user_agent_override
 from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.frames import Frames

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from prerender.browser.context import Context
+from prerender.browser.browser_context import Context
 from prerender.browser.page import Page
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Visit

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 
 from prerender.config import load
-from prerender.crawlers.opening import triggers_of
+from prerender.crawlers.from_settings import triggers_of
 from prerender.errors import ConfigError
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 

@@ -4,7 +4,7 @@ import pytest
 from multidict import CIMultiDict
 
 from prerender.gateway.blocklist import Blocklist, trackers
-from prerender.gateway.destination import destination
+from prerender.gateway.resource_kind import destination
 from prerender.urls.hosts import Hosts
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderError, RenderError
 from prerender.proxy.responses import cache_status
-from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Facts, SnapshotResult, Target
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.popularity import Popularity

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from prerender.config import Settings
-from prerender.rendering.opening import Browsing, Rendering, browsing, rendering_with
+from prerender.rendering.from_settings import Browsing, Rendering, browsing, rendering_with
 
 # Most tests need one of a few kinds.
 _KEPT = 3

@@ -12,7 +12,7 @@ from prerender.browser import chromium
 from prerender.browser.chromium import Chromium
 from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits
-from prerender.browser.trial import trial
+from prerender.browser.warm_up import trial
 from prerender.errors import BrowserGone
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway

@@ -7,12 +7,12 @@ import structlog
 
 from prerender.http.encodings import encoded
 from prerender.snapshots import clock
-from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.coalesced import Coalesced
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.markdown.convert import FORMAT
 from prerender.snapshots.markdown.worker import MarkdownWorker
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Target, etag_of
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 
 MARKDOWN = "text/markdown; charset=utf-8"

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from prerender.snapshots.listing import PIECE
+from prerender.snapshots.list_rows import PIECE
 from prerender.snapshots.purges import Purge, Purges
 
 _VERSION = 2

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import structlog
 
 from prerender.errors import StoreError, StoreGone
-from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.breaker import Breaker
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from math import inf
 
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.backing import TRUST_SECONDS
+from prerender.snapshots.stores.backing_store import TRUST_SECONDS
 from prerender.snapshots.stores.guarded import Failed, Guarded
 
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 from aiocache.base import BaseCache
 
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache
 
 # memcached interprets larger values as Unix times.
 _LONGEST_SECONDS = 30 * 86400

@@ -15,14 +15,14 @@ from aiocache.plugins import BasePlugin
 
 from prerender.snapshots import clock as steady
 from prerender.snapshots.entry import Entry, not_ahead_of
-from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.batched import BatchedReads
 from prerender.snapshots.stores.guarded import Failed, Guarded
 from prerender.snapshots.stores.invalidation import Invalidation
 from prerender.snapshots.stores.leases import Leases
-from prerender.snapshots.stores.lists import Lists
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.stores.snapshot_lists import Lists
 
 _CLOCK_SKEW_SECONDS = 60.0
 # Additional memory for notes, as a part of that for snapshots.

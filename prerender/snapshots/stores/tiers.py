@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from prerender.errors import StoreGone
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.guarded import Failed, Guarded
 from prerender.snapshots.stores.objects import ObjectCache
 from prerender.snapshots.stores.redis import RedisCache

@@ -7,14 +7,14 @@ from urllib.parse import urljoin
 from prerender.browser.accessibility import lost
 from prerender.browser.rendered import Seen
 from prerender.errors import FetchFailed, RenderError
-from prerender.tools.check import said
+from prerender.tools.check import metadata
 from prerender.tools.check.findings import Report
-from prerender.tools.check.person import Look, Person
 from prerender.tools.check.texts import Comparison, Passage, compare
 from prerender.tools.check.turns import Turns
+from prerender.tools.check.visitor_view import Look, Person
 from prerender.tools.crawler import SEARCH_ENGINE, Fetched
 from prerender.tools.html import Page, read_page
-from prerender.tools.visiting import Visit, Visitor, canonicals, led_to
+from prerender.tools.link_following import Visit, Visitor, canonicals, led_to
 from prerender.urls.addresses import is_ugly, same_page
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 
@@ -55,7 +55,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         report.add("robots", f"robots.txt disallows {report.asked}")
     if answer.seconds > SLOW_SECONDS:
         report.add("slow", f"took {answer.seconds:.1f} s; crawlers wait only a few seconds")
-    if verdict := said.verdict(answer.headers.get("Cache-Status", "")):
+    if verdict := metadata.verdict(answer.headers.get("Cache-Status", "")):
         report.add("verdict", f"the render was {verdict}: see the proxy's log or dashboard")
     if answer.status // 100 == 3:
         _redirect(visit, report)
@@ -73,11 +73,11 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         return report, None
     page = read_page(answer.body, url, answer.charset)
     report.kind = "snapshot" if UGLY_TOKEN in answer.url else "page"
-    said.said(page, answer, report)
-    said.opt_in(page, document, report)
+    metadata.said(page, answer, report)
+    metadata.opt_in(page, document, report)
     if answer.status == 200:
         async with pages.turns.crawling():
-            await said.canonical(canonicals(answer, page), pages.visitor, report)
+            await metadata.canonical(canonicals(answer, page), pages.visitor, report)
         async with pages.turns.looking():
             look = await _compared(url, page, document, pages, report)
             if look is not None and (report.kind == "snapshot" or page.scripts):
@@ -141,11 +141,11 @@ async def _compared(
 
 def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
     """Check the links of the live page, which the prerender server may have fixed in the snapshot."""
-    known = said.ugly((*page.ugly, *page.canonicals), report.url)
-    for link in sorted(said.ugly(seen.links, report.url) - known):
+    known = metadata.ugly((*page.ugly, *page.canonicals), report.url)
+    for link in sorted(metadata.ugly(seen.links, report.url) - known):
         report.add("link-ugly", f"visitors get a link or canonical with an ugly URL: {link}")
     if not any(finding.code == "link-hash" for finding in report.findings):
-        said.routes(seen.links, report)
+        metadata.routes(seen.links, report)
 
 
 async def _listened(url: str, answer: Fetched, look: Look, pages: Pages, report: Report) -> None:
@@ -172,7 +172,7 @@ def _needless(document: Page | None, look: Look, report: Report) -> None:
     assert look.seen is not None
     shown = [text for text, is_shown in look.seen.texts if is_shown]
     if shown and compare(document.texts, shown).similarity == 1.0:
-        report.add("opt-in-needless", said.NEEDLESS)
+        report.add("opt-in-needless", metadata.NEEDLESS)
 
 
 async def _by_user_agent(url: str, page: Page, pages: Pages) -> str:

@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from prerender.errors import ConfigError, StoreError
-from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.listing import Query
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.file import FILE_NAME, FileCache
+from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.store import Store
 from tests.conftest import StartOrigin, StartProxy, pages, settings_for
 from tests.support.renders import Clock, Renders, target

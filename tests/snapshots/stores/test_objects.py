@@ -14,16 +14,16 @@ from aiohttp.test_utils import TestServer
 
 from prerender.config import Settings, load
 from prerender.errors import ConfigError, StoreGone
-from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.listing import Query
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import SnapshotResult
-from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.bucket import Bucket
+from prerender.snapshots.stores.from_settings import object_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.objects import ObjectCache
-from prerender.snapshots.stores.opening import object_store
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.stores.tiers import TieredCache

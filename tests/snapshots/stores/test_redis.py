@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from prerender.errors import StoreError, StoreGone
-from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.entry import Entry, encode
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult
-from prerender.snapshots.stores.backing import TRUST_SECONDS
+from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.stores.backing_store import TRUST_SECONDS
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store

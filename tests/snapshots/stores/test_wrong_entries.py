@@ -28,18 +28,18 @@ from structlog.testing import capture_logs
 from prerender.errors import BadEntry, ConfigError
 from prerender.http.encodings import encoded
 from prerender.snapshots import history
-from prerender.snapshots.cached import CachedSnapshots
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.listing import Query, Row, parse
+from prerender.snapshots.list_rows import Query, Row, parse
 from prerender.snapshots.markdown.snapshots import MARKDOWN, MarkdownSnapshots, _key
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
-from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.file import FileCache
+from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.named import dump_purges, named, parse_purges
-from prerender.snapshots.stores.opening import open_store
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.histories import Histories

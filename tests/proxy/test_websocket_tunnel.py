@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prerender import app
-from prerender.proxy.tunnel import Frames
+from prerender.proxy.websocket_tunnel import Frames
 from tests.conftest import Site, StartForwarding, StartOrigin, settings_for
 from tests.support import raw
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from yarl import URL
 
-from prerender.gateway.destination import PROGRAMS
+from prerender.gateway.resource_kind import PROGRAMS
 from prerender.http.headers import Headers
 from prerender.urls.hosts import Hosts, normalized
 from prerender.urls.patterns import matches

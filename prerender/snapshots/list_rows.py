@@ -1,7 +1,7 @@
 """The dashboard's list of snapshots: a row per snapshot, filtered and sorted in pieces. Pure.
 
 A row has the fields of the list, so that lists do not read snapshots. Stores keep rows next to the
-snapshots (``dump``), and return them in pieces of a thousand; they do not search.
+snapshots (``dump``), and return them in pieces of 500; they do not search.
 """
 
 import heapq

@@ -8,7 +8,7 @@ from prerender.errors import FetchFailed
 from prerender.tools.check.findings import Report
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page
-from prerender.tools.visiting import Visitor, canonicals
+from prerender.tools.link_following import Visitor, canonicals
 from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
 

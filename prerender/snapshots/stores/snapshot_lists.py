@@ -1,4 +1,4 @@
-"""Lists of snapshots (listing.py): rows of entries in memory, or lines in the store."""
+"""Lists of snapshots (list_rows.py): rows of entries in memory, or lines in the store."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.listing import PIECE, Found, Query, Row, Selection
+from prerender.snapshots.list_rows import PIECE, Found, Query, Row, Selection
 from prerender.snapshots.stores.guarded import Guarded
 from prerender.snapshots.stores.invalidation import Invalidation
 from prerender.snapshots.stores.memory import BoundedMemoryCache

@@ -14,7 +14,7 @@ from prerender.errors import BadEntry
 from prerender.gateway.visit import Visit
 from prerender.rendering.waterfall import MOST_FETCHES, waterfall
 from prerender.snapshots.history import History, Render, Version, decode, encode, text_of
-from prerender.snapshots.reading import LinkPreview, read
+from prerender.snapshots.page_metadata import LinkPreview, read
 from prerender.snapshots.snapshot import Facts, Fetch, Snapshot, Timings
 from tests.support.renders import PUBLIC
 

@@ -15,7 +15,7 @@ from prerender.browser.chromium import Chromium
 from prerender.browser.pool import Pool
 from prerender.browser.rendered import SerializeOptions
 from prerender.browser.supervisor import Limits as BrowserLimits
-from prerender.browser.trial import trial
+from prerender.browser.warm_up import trial
 from prerender.config import Settings
 from prerender.errors import ConfigError
 from prerender.gateway.address_policy import AddressPolicy
@@ -25,7 +25,7 @@ from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import VisitLimits
 from prerender.http import headers as fields
 from prerender.rendering.renderer import Renderer, RenderSettings
-from prerender.rendering.viewer import Viewer, ViewLimits
+from prerender.rendering.screenshots import Viewer, ViewLimits
 from prerender.urls.hosts import Hosts
 
 _PAGES_PER_CPU = 3

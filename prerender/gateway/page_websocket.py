@@ -1,4 +1,4 @@
-"""Relays WebSockets of the browser message by message. Clients' WebSockets: proxy/tunnel.py.
+"""Relays WebSockets of the browser message by message. Clients' WebSockets: proxy/websocket_tunnel.py.
 
 The server's handshake comes first, so subprotocol, cookies and refusals are the server's
 (RFC 6455 section 4.2).

@@ -14,7 +14,7 @@ from prerender.crawlers.triggers import Paths, Triggers
 from prerender.crawlers.user_agents import known_domains
 from prerender.crawlers.verification import Identity, Names, Verifier
 from prerender.errors import ConfigError
-from prerender.http.forwarded import Received, client_address
+from prerender.http.client_address import Received, client_address
 from prerender.urls.hosts import address_and_port
 
 

@@ -13,7 +13,7 @@ from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError
 from prerender.http import headers
 from prerender.snapshots.entry import FORMAT
-from prerender.snapshots.stores.backing import BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.named import LACKS, named

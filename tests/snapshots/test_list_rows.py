@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from prerender.errors import StoreError
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.listing import SORTS, Query, Row, Selection, parse
+from prerender.snapshots.list_rows import SORTS, Query, Row, Selection, parse
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot
 from prerender.snapshots.stores.file import FileCache
