@@ -245,9 +245,12 @@ class Chromium:
         if reason := self._watch.dying():
             raise BrowserGone(reason)
 
-    async def ended_for_memory(self, pid: int) -> bool:
-        """Whether the guardian ended this process, whose end was just seen, for its memory."""
-        return await self._tail.tells_of(pid)
+    async def ended_for_memory(self, others: set[int]) -> bool:
+        """Whether the guardian ended a page that is just gone for its memory.
+
+        ``others``: the processes of the other pages. That of a page is not always known.
+        """
+        return await self._tail.tells_of_any_but(others)
 
     async def gone(self) -> str:
         """Wait until the browser is of no use any more, and say why.
@@ -423,11 +426,12 @@ class _Tail:
     _LAST_SECONDS = 1.0
     # What is written before a process ends may be read a little later than its end is noticed.
     _TOLD_SECONDS = 0.1
+    _RECENT_SECONDS = 2.0
     _TOO_LARGE = re.compile(rf"{guardian.TOO_LARGE}: process (\d+)")
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._text = ""
-        self._too_large: set[int] = set()
+        self._too_large: dict[int, float] = {}  # process id -> when it was told
         self._told = asyncio.Event()
         self._task = asyncio.create_task(self._read(process), name="browser stderr")
 
@@ -438,20 +442,27 @@ class _Tail:
             log.debug("chromium_output", text=text)
             if guardian.TOO_LARGE in text:
                 log.warning("page_too_large", reason=text.strip())
-                self._too_large |= {int(pid) for pid in self._TOO_LARGE.findall(text)}
+                now = time.monotonic()
+                self._too_large |= {int(pid): now for pid in self._TOO_LARGE.findall(text)}
                 self._told.set()
             self._text = (self._text + text)[-self._KEPT_CHARACTERS :]
 
-    async def tells_of(self, pid: int) -> bool:
-        """Whether the guardian says that it ended this process for its memory; true once only."""
+    async def tells_of_any_but(self, others: set[int]) -> bool:
+        """Whether the guardian says that it ended a process for its memory; true once for each."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._TOLD_SECONDS):
-                while pid not in self._too_large:
+                while not (told := self._just_told() - others):
                     self._told.clear()
                     await self._told.wait()
-        told = pid in self._too_large
-        self._too_large.discard(pid)
-        return told
+                for pid in told:
+                    del self._too_large[pid]
+                return True
+        return False
+
+    def _just_told(self) -> set[int]:
+        latest = time.monotonic() - self._RECENT_SECONDS
+        self._too_large = {pid: at for pid, at in self._too_large.items() if at > latest}
+        return set(self._too_large)
 
     async def text(self) -> str:
         """What a browser that has ended wrote last."""

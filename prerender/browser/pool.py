@@ -160,8 +160,7 @@ class Pool:
             yield page
             browser.check()
         except BrowserGone:
-            process = page.context.process
-            if process is not None and await browser.ended_for_memory(process.pid):
+            if await browser.ended_for_memory(self._processes_but_of(page)):
                 raise PageOverLimit("its page took more memory than [browser] max_memory") from None
             raise
         finally:
@@ -240,6 +239,12 @@ class Pool:
                 await self._open_page(stock)
         finally:
             stock.replacing -= 1
+
+    def _processes_but_of(self, page: Page) -> set[int]:
+        """Those of the other pages, as far as they are known."""
+        idle = self._stock.idle if self._stock else ()
+        others = {*self._busy, *idle} - {page}
+        return {other.context.process.pid for other in others if other.context.process is not None}
 
     def _browser_of(self, page: Page) -> Chromium:
         if stock := self._busy.get(page):
