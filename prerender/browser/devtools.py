@@ -246,6 +246,11 @@ class _Flat:
         self._pipe.write(f'{wrapped["message"][:-1]}, "sessionId": {session_id}}}')
 
 
+def ignore_failure(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for this future any more: should it fail, that is not to be reported."""
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
 def _check_answer(message: Params) -> None:
     """Raises KeyError, TypeError, ValueError where a message is neither a result nor an error."""
     if "error" in message:

@@ -11,13 +11,15 @@ from contextlib import suppress
 
 import structlog
 
+from prerender.browser.processes import stat_of
+
 # CPU seconds of one render, and the niceness of the page's process from then on. Chromium has 5.
 _STEPS = ((2.0, 12), (5.0, 19))
 # Each worker is a thread, and each thread one more competitor for the CPUs. A page itself has up to 25.
 _MANY_THREADS = 60
 _LAST_NICENESS = 19
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Of what _stat() returns (proc_pid_stat(5), fields 14, 15, 20 and 22).
+# Of what stat_of() returns (proc_pid_stat(5), fields 14, 15, 20 and 22).
 _USER_TICKS, _SYSTEM_TICKS, _THREADS, _STARTED = 10, 11, 16, 18
 # An ordinary page has a few frames. Each costs the browser's own process a few milliseconds.
 MOST_FRAMES = 200
@@ -37,7 +39,7 @@ class PageProcess:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         # Tells this process from another one that has its number later.
-        self._started = _stat(pid)[_STARTED]
+        self._started = stat_of(pid)[_STARTED]
         self._used_before = 0.0
         self._niceness = 0
 
@@ -72,7 +74,7 @@ class PageProcess:
             handle = os.pidfd_open(self.pid)
             try:
                 # The handle is that of the process with this number; it cannot become another one's.
-                if _stat(self.pid)[_STARTED] == self._started:
+                if stat_of(self.pid)[_STARTED] == self._started:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
             finally:
                 os.close(handle)
@@ -80,7 +82,7 @@ class PageProcess:
     def _usage(self) -> tuple[float, int]:
         """CPU seconds so far, and threads; none of either if the process has ended."""
         with suppress(OSError):
-            fields = _stat(self.pid)
+            fields = stat_of(self.pid)
             if fields[_STARTED] == self._started:
                 return (fields[_USER_TICKS] + fields[_SYSTEM_TICKS]) / _TICKS, fields[_THREADS]
         return 0.0, 0
@@ -92,16 +94,6 @@ class PageProcess:
                 os.setpriority(os.PRIO_PROCESS, thread, niceness)
                 if niceness == _LAST_NICENESS:
                     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-
-
-def _stat(pid: int) -> list[int]:
-    """The fields of /proc/PID/stat from the fourth on. Raises ProcessLookupError."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
-            # Behind a name that can be anything, and the state, which is a letter.
-            return [int(field) for field in stat.read().rpartition(")")[2].split()[1:]]
-    except FileNotFoundError as error:
-        raise ProcessLookupError(pid) from error
 
 
 def _threads(pid: int) -> list[int]:

@@ -10,7 +10,7 @@ from base64 import b64decode
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from prerender.browser.devtools import Session
+from prerender.browser.devtools import Session, ignore_failure
 from prerender.errors import RenderError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Frames:
         """
         making = self._make(noDisplayUpdates=not drawn, **more)
         self._making = asyncio.create_task(making, name="frame")
-        self._making.add_done_callback(lambda done: done.cancelled() or done.exception())
+        ignore_failure(self._making)
         return await asyncio.shield(self._making)
 
     async def _make(self, **options: Any) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Frames:
 
     async def _end_scripts(self, made: asyncio.Future[dict[str, Any]]) -> None:
         """End the frame, if need be with the page's process: a second one would crash the browser."""
-        made.add_done_callback(lambda done: done.cancelled() or done.exception())
+        ignore_failure(made)
         for _ in range(_ATTEMPTS):
             with suppress(RenderError):
                 await self._session.call("Runtime.terminateExecution", _ATTEMPT_SECONDS)

@@ -17,7 +17,13 @@ from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.browser_context import BLANK, Context
 from prerender.browser.device import DESKTOP, Window, become, user_agent_override, window_of
-from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools, Session
+from prerender.browser.devtools import (
+    COMMAND_SECONDS,
+    CommandFailed,
+    DevTools,
+    Session,
+    ignore_failure,
+)
 from prerender.browser.fair_share import FLOOD, MOST_FRAMES
 from prerender.browser.frames import Frames
 from prerender.browser.rendered import (
@@ -444,8 +450,7 @@ class Page:
     def _dismiss(self, params: dict[str, Any]) -> None:
         """Answer a dialog at once: the page stands still until somebody does."""
         accept = params["type"] == "beforeunload"
-        answer = self._session.send("Page.handleJavaScriptDialog", {"accept": accept})
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        ignore_failure(self._session.send("Page.handleJavaScriptDialog", {"accept": accept}))
 
     def _navigation_requested(self, params: dict[str, Any]) -> None:
         """The page itself goes somewhere. A changed fragment alone is not told here."""

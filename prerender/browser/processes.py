@@ -5,7 +5,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import structlog
 
@@ -19,6 +19,8 @@ _VITAL = ("network", "zygote")
 _LOOK_EVERY_SECONDS = 0.5
 # The flag of an exiting process in proc_pid_stat(5).
 _PF_EXITING = 4
+# The place of the flags in what stat_of() returns.
+_FLAGS = 5
 
 log = structlog.get_logger(__name__)
 
@@ -151,8 +153,16 @@ class Watch:
 
 def _is_exiting(pid: int) -> bool:
     try:
-        stat = Path("/proc", str(pid), "stat").read_text(errors="replace")
+        return bool(stat_of(pid)[_FLAGS] & _PF_EXITING)
     except OSError:
         return True
-    _, _, after_name = stat.rpartition(")")
-    return bool(int(after_name.split()[6]) & _PF_EXITING)
+
+
+def stat_of(pid: int) -> list[int]:
+    """The fields of /proc/PID/stat from the fourth on. Raises ProcessLookupError."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
+            # Behind a name that can be anything, and the state, which is a letter.
+            return [int(field) for field in stat.read().rpartition(")")[2].split()[1:]]
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error

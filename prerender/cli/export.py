@@ -7,16 +7,13 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from yarl import URL
-
 from prerender.cli import options as common
 from prerender.cli import terminal
-from prerender.cli.sources import Sources
+from prerender.cli.sources import read_listing
 from prerender.cli.terminal import FAILED, Progress
 from prerender.errors import ConfigError
 from prerender.rendering import from_settings
 from prerender.snapshots.archive import Archive
-from prerender.tools.crawler import Crawler
 from prerender.tools.export import nginx
 from prerender.tools.export.export import Export, Exported
 from prerender.urls.addresses import site_of
@@ -52,12 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _export(options: argparse.Namespace) -> Exported:
     async with AsyncExitStack() as stack:
-        progress = stack.enter_context(terminal.progress("page"))
-        crawler = await stack.enter_async_context(Crawler.open())
-        listed = await Sources(crawler, progress).read(options.sources)
-        site = str(URL(listed[0].url, encoded=True).origin())
-        settings = common.settings_for_site(site, options.config)
-        common.quiet_logs(settings.log)
+        site, settings, listed, progress = await read_listing(options, stack)
         urls = _own((entry.url for entry in listed), site, progress)
         progress.found(len(urls))
         archive = Archive.create(options.to, site)

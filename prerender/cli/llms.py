@@ -4,16 +4,13 @@ import argparse
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from yarl import URL
-
 from prerender.cli import options as common
 from prerender.cli import terminal
-from prerender.cli.sources import Sources
+from prerender.cli.sources import read_listing
 from prerender.cli.terminal import FAILED
 from prerender.errors import PrerenderError
 from prerender.rendering import from_settings
 from prerender.tools import llms
-from prerender.tools.crawler import Crawler
 from prerender.urls.addresses import site_of
 
 
@@ -46,12 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _collected(options: argparse.Namespace) -> llms.Pages:
     async with AsyncExitStack() as stack:
-        progress = stack.enter_context(terminal.progress("page"))
-        crawler = await stack.enter_async_context(Crawler.open())
-        listed = await Sources(crawler, progress).read(options.sources)
-        site = str(URL(listed[0].url, encoded=True).origin())
-        settings = common.settings_for_site(site, options.config)
-        common.quiet_logs(settings.log)
+        site, settings, listed, progress = await read_listing(options, stack)
         urls = [entry.url for entry in listed if site_of(entry.url) == site_of(site)]
         progress.found(len(urls))
         parts = await stack.enter_async_context(from_settings.rendering(settings))

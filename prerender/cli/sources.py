@@ -1,11 +1,43 @@
 """Sources of pages for commands: sitemaps, files, standard input, or pages whose links are followed."""
 
+import argparse
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from yarl import URL
+
+from prerender.cli import options as common
+from prerender.cli import terminal
 from prerender.cli.terminal import Progress
+from prerender.config import Settings
 from prerender.errors import FetchFailed, SitemapError
 from prerender.tools import sitemaps
 from prerender.tools.crawler import Crawler
 from prerender.tools.sitemaps import Listed
 from prerender.urls.addresses import page_of, site_of
+
+
+class Listing(NamedTuple):
+    """The site of the first page of some sources, its settings, and all pages of the sources."""
+
+    site: str
+    settings: Settings
+    pages: list[Listed]
+    progress: Progress
+
+
+async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Listing:
+    """Read the sources of a command that renders their pages by itself. Raises SitemapError.
+
+    The progress is shown, and the crawler is open, until ``stack`` is closed.
+    """
+    progress = stack.enter_context(terminal.progress("page"))
+    crawler = await stack.enter_async_context(Crawler.open())
+    pages = await Sources(crawler, progress).read(options.sources)
+    site = str(URL(pages[0].url, encoded=True).origin())
+    settings = common.settings_for_site(site, options.config)
+    common.quiet_logs(settings.log)
+    return Listing(site, settings, pages, progress)
 
 
 class Sources:

@@ -72,6 +72,22 @@ def waited_seconds() -> float:
     return waited / 1e9
 
 
+class ServerProcess:
+    """A server of the test's own; ``start`` of its kind sets the process."""
+
+    _process: asyncio.subprocess.Process | None = None
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    async def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        if self._process is not None and self._process.returncode is None:
+            self.signal(signal.SIGKILL)
+            await self._process.wait()
+
+
 class Stopwatch:
     """Seconds since its start, without those in which this process waited for a CPU."""
 

@@ -1,8 +1,6 @@
 """A Redis of the test's own, on a free port and a socket, that can be stopped and started again."""
 
 import asyncio
-import os
-import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,11 +11,12 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tests.support import raw
+from tests.support.processes import ServerProcess
 
 SECONDS = 20.0
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """``client`` talks to it without what is under test."""
 
     def __init__(self, folder: Path, *options: str, file: Path | None = None) -> None:
@@ -27,7 +26,6 @@ class RedisServer:
         self._file = [] if file is None else [str(file)]
         self._options = options
         self._folder = folder
-        self._process: asyncio.subprocess.Process | None = None
         self.client: Any = Redis(unix_socket_path=str(self.socket))
 
     async def start(self) -> None:
@@ -54,15 +52,8 @@ class RedisServer:
                 else:
                     return
 
-    def signal(self, number: int) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, number)
-
     async def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        if self._process is not None and self._process.returncode is None:
-            self.signal(signal.SIGKILL)
-            await self._process.wait()
+        await super().kill()
         await self.client.connection_pool.disconnect()
 
 

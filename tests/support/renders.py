@@ -5,7 +5,12 @@ import asyncio
 from yarl import URL
 
 from prerender.errors import RenderError
+from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.snapshot import Facts, Snapshot, SnapshotResult, Target, etag_of
+from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.stores.backing_store import BackingCache
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.store import Store
 from prerender.urls.ajax_crawling import PrettyURL
 
 PUBLIC = URL("https://www.example.com")
@@ -77,3 +82,18 @@ async def until(condition: object, seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+class Replica:
+    """One proxy's layers on a shared store; without a memory worth the name unless it is asked for."""
+
+    def __init__(
+        self, cache: BackingCache, memory: int = 0, renders: Renders | None = None
+    ) -> None:
+        self.renders = renders or Renders("x" * 2000)
+        self.store = Store(BoundedMemoryCache(memory), cache)
+        freshness = Freshness(100.0, stale=50.0, stale_if_error=100.0)
+        self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0)
+
+    async def get(self, page: str = "/") -> SnapshotResult:
+        return await self.cached.snapshot(target(page))

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from obstore.store import S3Store
 from yarl import URL
 
 from tests.support import raw
+from tests.support.processes import ServerProcess
 
 SECONDS = 60.0
 BUCKET = "snapshots"
@@ -23,14 +23,13 @@ _FORWARDED = ("Authorization", "If-Match", "If-None-Match", "Range", "x-amz-cont
 _KEPT = ("Content-Range", "Content-Type", "ETag", "Last-Modified")
 
 
-class S3Server:
-    """A server on a free port."""
+class S3Server(ServerProcess):
+    """A server on a free port; its objects are gone with it."""
 
     def __init__(self) -> None:
         self.port = raw.free_port()
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self.url = url_of(self.endpoint)
-        self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -66,16 +65,6 @@ class S3Server:
             secret_access_key="test",
             client_options={"allow_http": True},
         )
-
-    def signal(self, number: int) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, number)
-
-    async def kill(self) -> None:
-        """kill -9, and wait until it is gone; its objects are gone, too."""
-        if self._process is not None and self._process.returncode is None:
-            self.signal(signal.SIGKILL)
-            await self._process.wait()
 
 
 def url_of(endpoint: str) -> str:

@@ -14,23 +14,18 @@ from aiohttp.test_utils import TestServer
 
 from prerender.config import Settings, load
 from prerender.errors import ConfigError, StoreGone
-from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.list_rows import Query
 from prerender.snapshots.purges import Purge
-from prerender.snapshots.snapshot import SnapshotResult
-from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.bucket import Bucket
 from prerender.snapshots.stores.from_settings import object_store
-from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.objects import ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
-from prerender.snapshots.stores.store import Store
 from prerender.snapshots.stores.tiers import TieredCache
 from tests.snapshots.stores.test_redis import NAMESPACE, PAGE, entry
 from tests.support.raw import SECONDS
 from tests.support.redis_server import RedisServer, redis_server
-from tests.support.renders import Renders, target
+from tests.support.renders import Replica, target
 from tests.support.s3_server import S3Server, counted, s3_server, url_of
 
 # What is answered by a server that is not well, and by one that is no object store.
@@ -57,19 +52,6 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 def bucket(url: str, namespace: str, timeout: float = SECONDS) -> ObjectCache:
     return ObjectCache(Bucket(url, timeout), namespace, timeout)
-
-
-class Replica:
-    """One proxy's layers on a store."""
-
-    def __init__(self, cache: BackingCache, memory: int) -> None:
-        self.renders = Renders("x" * 2000)
-        self.store = Store(BoundedMemoryCache(memory), cache)
-        freshness = Freshness(100.0, stale=50.0, stale_if_error=100.0)
-        self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0)
-
-    async def get(self, page: str = "/") -> SnapshotResult:
-        return await self.cached.snapshot(target(page))
 
 
 @asynccontextmanager

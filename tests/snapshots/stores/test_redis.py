@@ -20,7 +20,7 @@ from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry, encode
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
-from prerender.snapshots.snapshot import Snapshot, SnapshotResult
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import TRUST_SECONDS
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -29,7 +29,7 @@ from prerender.snapshots.stores.store import Store
 from tests.support.processes import Stopwatch
 from tests.support.raw import SECONDS
 from tests.support.redis_server import RedisServer, redis_server
-from tests.support.renders import Renders, target, until
+from tests.support.renders import Renders, Replica, target, until
 
 TIMEOUT = 0.5
 NAMESPACE = "prerender:www.example.com:1:"
@@ -53,19 +53,6 @@ async def connected(
         yield cache
     finally:
         await cache.close()
-
-
-class Replica:
-    """One proxy's layers on a Redis; without a memory worth the name unless it is asked for."""
-
-    def __init__(self, cache: RedisCache, memory: int = 0, renders: Renders | None = None) -> None:
-        self.renders = renders or Renders("x" * 2000)
-        self.store = Store(BoundedMemoryCache(memory), cache)
-        freshness = Freshness(100.0, stale=50.0, stale_if_error=100.0)
-        self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0)
-
-    async def get(self, page: str = "/") -> SnapshotResult:
-        return await self.cached.snapshot(target(page))
 
 
 @asynccontextmanager

@@ -17,7 +17,6 @@ from prerender.snapshots.stores.redis import RedisCache
 from tests.snapshots.stores.test_redis import (
     NAMESPACE,
     TIMEOUT,
-    Replica,
     back,
     connected,
     entry,
@@ -33,7 +32,7 @@ from tests.support.redis_cluster import (
     until_linked,
     until_primary,
 )
-from tests.support.renders import target, until
+from tests.support.renders import Replica, target, until
 
 PAGES = 60
 
