@@ -176,7 +176,8 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
-        stack.push_async_callback(public.close, settings.server.grace)
+        # Renders that are not finished by then get a 503: another replica can take them over.
+        stack.push_async_callback(public.close, settings.server.grace, snapshots.close)
         running.public_port = public.port
         _announce(settings, running, made)
         try:

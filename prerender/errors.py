@@ -28,6 +28,7 @@ PrerenderError               500
     ├── DocumentRefused      the origin responds to visitors, but not to the renderer
     ├── SnapshotTooLarge
     ├── PoolBusy
+    ├── ShuttingDown         the render could not finish before the proxy ends
     └── BrowserGone          the browser or the tab died; the render may be repeated once
 """
 
@@ -226,6 +227,10 @@ class SnapshotTooLarge(RenderError):
 
 class PoolBusy(RenderError):
     """All pages are busy and the queue is full, or the render waited in it for too long."""
+
+
+class ShuttingDown(RenderError):
+    """The proxy is shutting down, and [server] grace is over."""
 
 
 class BrowserGone(RenderError):

@@ -26,7 +26,7 @@ from prerender.urls.hosts import is_loopback
 COOKIE = "prerender_admin"
 SESSION_SECONDS = 12 * 3600
 # Paths without authentication: health checks and metrics.
-_OPEN = ("/healthz", "/readyz", "/metrics")
+_OPEN = ("/healthz", "/readyz", "/readyz/queue", "/metrics")
 _SAFE = ("GET", "HEAD")
 _SESSION = "/api/v1/session"
 

@@ -42,14 +42,26 @@ class _Stock:
 
 
 class PoolState(NamedTuple):
-    """Of the pages: how many there may be, can be had at once, and are lent or being cleaned; and how
-    many renders wait for one, of how many that may."""
+    """Pages: their maximum (``size``), those that are idle, and those that render or are being cleaned
+    (``busy``). Renders: those that wait for a page, those that are admitted to the queue, whether they
+    wait for a page or for their document, and the maximum of the latter."""
 
     size: int
     idle: int
     busy: int
     waiting: int
+    admitted: int
     queue_limit: int
+
+    @property
+    def wanted(self) -> int:
+        """Pages that would be in use if there were enough of them."""
+        return self.busy + self.waiting
+
+    @property
+    def queued(self) -> int:
+        """Renders that are admitted beyond the pages. New ones are refused at ``queue_limit``."""
+        return self.busy + self.admitted - self.size
 
 
 class Pool:
@@ -110,7 +122,8 @@ class Pool:
     def state(self) -> PoolState:
         """How it stands at this moment."""
         idle = len(self._stock.idle) if self._stock else 0
-        return PoolState(self._size, idle, len(self._busy), len(self._queue), self._queue.size)
+        queue = self._queue
+        return PoolState(self._size, idle, len(self._busy), len(queue), queue.admitted, queue.size)
 
     @property
     def memory_bytes(self) -> int:

@@ -60,6 +60,11 @@ class FairQueue:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
+    @property
+    def admitted(self) -> int:
+        """The number of places taken: those that wait for a page, and those that fetch a document."""
+        return len(self._places)
+
     def enter(self, section: str, room: int = 0) -> Place:
         """A place for a render of a section. ``room``: the number of places allowed above the size.
 

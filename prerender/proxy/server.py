@@ -15,6 +15,8 @@ from prerender.proxy.listening import Listening
 from prerender.proxy.request import Request
 
 _LAST_SECONDS = 2.0
+# To send the responses to requests that were given up.
+_GIVEN_UP_SECONDS = 1.0
 # After this many clients, memory is released once half of them have disconnected.
 _CROWD = 100
 _QUIET_SECONDS = 2.0
@@ -66,23 +68,33 @@ class Server(web.Server):
         """Start listening. Raises OSError."""
         self.port = await self._listening.open(host, port, backlog)
 
-    async def close(self, grace_seconds: float) -> None:
+    async def close(
+        self, grace_seconds: float, give_up: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Refuse new connections, let running requests finish, then abort the rest.
 
+        ``give_up``: called after the grace period, to respond with an error to what still can be.
         aiohttp's own shutdown would stop reading uploads in progress.
         """
         self.draining = True
         self._listening.close()
         for client in tuple(self.clients):
             client.drain_now()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace_seconds):
-                while self.clients:
-                    self._one_less.clear()
-                    await self._one_less.wait()
+        await self._finished(grace_seconds)
+        if self.clients and give_up is not None:
+            await give_up()
+            await self._finished(_GIVEN_UP_SECONDS)
         for client in tuple(self.clients):
             client.abort()
         await self.shutdown(_LAST_SECONDS)
+
+    async def _finished(self, seconds: float) -> None:
+        """Wait until there are no clients."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.clients:
+                    self._one_less.clear()
+                    await self._one_less.wait()
 
 
 def give_back() -> None:

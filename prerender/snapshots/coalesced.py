@@ -6,6 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from prerender.errors import ShuttingDown
+
 T = TypeVar("T")
 
 
@@ -44,6 +46,7 @@ class Coalesced(Generic[T]):
     def __init__(self) -> None:
         self._running: dict[str, _Shared[T]] = {}
         self._tasks: set[asyncio.Task[T]] = set()
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._running)
@@ -52,8 +55,10 @@ class Coalesced(Generic[T]):
         """The result of ``work()``, or of the running work with this key.
 
         The second value tells whether it was running already. A cancelled caller does not affect the
-        others; exceptions of the work are raised to all of them.
+        others; exceptions of the work are raised to all of them. Raises ShuttingDown after ``close()``.
         """
+        if self._closed:
+            raise ShuttingDown("the proxy is shutting down")
         shared = self._running.get(key)
         joined = shared is not None
         if shared is None:
@@ -62,6 +67,10 @@ class Coalesced(Generic[T]):
         stage.waiting += 1
         try:
             return await asyncio.shield(shared.task), joined
+        except asyncio.CancelledError:
+            if self._closed and not _is_cancelled():
+                raise ShuttingDown("the proxy is shutting down") from None
+            raise
         finally:
             stage.waiting -= 1
             if not stage.waiting and not stage.begun:
@@ -82,7 +91,8 @@ class Coalesced(Generic[T]):
         return shared.task
 
     async def close(self) -> None:
-        """Cancel all running work and wait for its end."""
+        """Cancel all running work and wait for its end. Callers get ShuttingDown."""
+        self._closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -109,3 +119,9 @@ class Coalesced(Generic[T]):
     def _forget(self, key: str, shared: _Shared[T]) -> None:
         if self._running.get(key) is shared:
             del self._running[key]
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task itself is cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

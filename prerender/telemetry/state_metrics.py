@@ -6,7 +6,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from prerender.browser.pool import Pool
+from prerender.browser.pool import Pool, PoolState
 from prerender.gateway.gateway import Gateway
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
@@ -81,25 +81,10 @@ class StateMetrics(Collector):
         )
 
     def _of_rendering(self) -> Iterable[Metric]:
-        pool = self._pool.state
         yield GaugeMetricFamily(
             "prerender_ready", "1 if a page of the browser can be had.", value=self._pool.ready
         )
-        yield GaugeMetricFamily(
-            "prerender_pool_size", "Pages that may render at once.", value=pool.size
-        )
-        yield gauge(
-            "prerender_pool_pages",
-            "Open pages: idle ones are available, busy ones render or are being cleaned.",
-            ("state",),
-            {("idle",): pool.idle, ("busy",): pool.busy},
-        )
-        yield GaugeMetricFamily(
-            "prerender_queue_length", "Renders that wait for a page.", value=pool.waiting
-        )
-        yield GaugeMetricFamily(
-            "prerender_queue_limit", "Renders that may wait for a page.", value=pool.queue_limit
-        )
+        yield from pool_metrics(self._pool.state)
         yield CounterMetricFamily(
             "prerender_browsers_started",
             "Started browsers.",
@@ -169,3 +154,27 @@ class StateMetrics(Collector):
         yield GaugeMetricFamily(
             "prerender_store_memory_entries", "Snapshots in memory.", value=store.memory_entries
         )
+
+
+def pool_metrics(pool: PoolState) -> Iterable[Metric]:
+    """How many pages there are, and how many are needed."""
+    yield GaugeMetricFamily(
+        "prerender_pool_size", "Pages that may render at once.", value=pool.size
+    )
+    yield gauge(
+        "prerender_pool_pages",
+        "Open pages: idle ones are available, busy ones render or are being cleaned.",
+        ("state",),
+        {("idle",): pool.idle, ("busy",): pool.busy},
+    )
+    yield GaugeMetricFamily(
+        "prerender_pages_wanted",
+        "Pages that would be in use if there were enough: busy ones, and renders that wait for one.",
+        value=pool.wanted,
+    )
+    yield GaugeMetricFamily(
+        "prerender_queue_length", "Renders that wait for a page.", value=pool.waiting
+    )
+    yield GaugeMetricFamily(
+        "prerender_queue_limit", "Renders that may wait for a page.", value=pool.queue_limit
+    )
