@@ -397,6 +397,15 @@ async def _answered(
         raise told(f"exit status {status}") from None
     if not version["product"].startswith(_PRODUCT):
         raise CannotStart(f"{version['product']} is a full Chrome, not a headless shell: {INSTALL}")
+    await _close_first_tab(devtools, seconds)
+
+
+async def _close_first_tab(devtools: DevTools, seconds: float) -> None:
+    """Close the tab that Chromium opens at startup. Unlike ours, it draws 60 frames a second."""
+    targets = await devtools.call("Target.getTargets", seconds)
+    for target in targets["targetInfos"]:
+        if target["type"] == "page":
+            await devtools.call("Target.closeTarget", seconds, targetId=target["targetId"])
 
 
 async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:

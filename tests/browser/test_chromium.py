@@ -98,6 +98,12 @@ async def launched(gateway: Gateway) -> AsyncIterator[tuple[Chromium, int]]:
         assert processes.members(session) == []
 
 
+async def test_no_tab_stays_open_after_the_start(gateway: Gateway) -> None:
+    async with launched(gateway) as (browser, _), asyncio.timeout(raw.SECONDS):
+        while (await browser.devtools.call("Target.getTargets"))["targetInfos"]:
+            await asyncio.sleep(0.01)
+
+
 async def test_launch_and_close_leave_nothing(gateway: Gateway, folder: Path) -> None:
     before = asyncio.all_tasks()
     async with launched(gateway) as (browser, session):
