@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -24,7 +23,6 @@ from prerender.crawlers.user_agents import known_names
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import nginx_server, raw
 from tests.support.commands import ROOT, SEARCHED, answered, in_, running
-from tests.support.redis_server import redis_server
 
 DEPLOY = ROOT / "deploy"
 NGINX_FILES = sorted((DEPLOY / "nginx").glob("*.conf"))
@@ -40,10 +38,12 @@ def text_of(file: Path) -> str:
     return file.read_text("utf-8")
 
 
-def compose() -> dict[str, Any]:
-    content = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-    services: dict[str, Any] = content["services"]
-    return services
+def compose(profile: str) -> dict[str, Any]:
+    """The services that Docker Compose starts with a profile."""
+    services = yaml.safe_load(text_of(ROOT / "docker-compose.yml"))["services"].items()
+    return {
+        name: service for name, service in services if profile in service.get("profiles", [profile])
+    }
 
 
 def dockerfile() -> str:
@@ -78,60 +78,10 @@ def test_public_ci_calls_targets_of_make() -> None:
     assert {"make lint", "make test", "make docs", "make dist", "make image"} <= set(called)
 
 
-def test_compose_has_nginx_the_proxy_a_store_and_an_origin() -> None:
-    services = compose()
-    assert set(services) == {"nginx", "prerender", "valkey", "origin"}
-    settings = load(None, set_in_the_image() | services["prerender"]["environment"])
-    assert settings.server.host == "0.0.0.0"
-    # The dashboard is for the host itself, with a token that the log tells.
-    assert (settings.admin.host, settings.admin.token) == ("0.0.0.0", "auto")
-    assert services["prerender"]["ports"] == ["127.0.0.1:8081:8081"]
-    assert [name for name, service in services.items() if "build" in service] == ["prerender"]
-    assert services["origin"]["image"] == services["prerender"]["image"]
-    for file in NGINX_FILES:
-        assert re.search(rf"server prerender(-1)?:{settings.server.port}\b", text_of(file))
-    assert settings.origin_url.host in services
-    assert settings.cache.url == "redis://valkey:6379/0"
-    for volume in (*services["nginx"]["volumes"], *services["origin"]["volumes"]):
-        assert (ROOT / volume.partition(":")[0]).exists()
-
-
-async def test_what_compose_starts(tmp_path: Path, start_origin: StartOrigin) -> None:
-    """The same settings and the store's own options, only at other addresses."""
-    services = compose()
-    program, *options = services["valkey"]["command"]
-    assert program == "valkey-server"
-    site = await pages(start_origin, {"/": PAGE})
-    public, admin, front = raw.free_ports(3)
-    async with redis_server(tmp_path, *options) as store, ClientSession() as client:
-        settings = services["prerender"]["environment"] | {
-            "PRERENDER_SERVER_PORT": str(public),
-            "PRERENDER_ADMIN_PORT": str(admin),
-        }
-        for name, address in (
-            ("http://origin:3000", site.url),
-            ("redis://valkey:6379/0", store.url),
-        ):
-            assert name in settings.values()
-            settings = {key: address if value == name else value for key, value in settings.items()}
-        command = (sys.executable, "-m", "prerender", "serve")
-        async with (
-            running(*command, env=os.environ | settings, stderr=asyncio.subprocess.DEVNULL),
-            nginx(tmp_path, DEPLOY / "nginx/everything.conf", front, public, 9),
-        ):
-            await answered(client, f"http://127.0.0.1:{public}/")
-            async with client.get(f"http://127.0.0.1:{front}/?_escaped_fragment_=/a") as answer:
-                assert "plain+" in await answer.text()
-            assert (await store.client.config_get("maxmemory-policy"))["maxmemory-policy"]
-            async with asyncio.timeout(10):
-                while not await store.client.dbsize():
-                    await asyncio.sleep(0.05)
-
-
 @pytest.mark.parametrize("file", NGINX_FILES, ids=lambda file: file.stem)
 def test_whoever_waits_waits_longer(file: Path) -> None:
     settings = load(None, {"PRERENDER_ORIGIN": "http://origin:3000"})
-    grace = int(compose()["prerender"]["stop_grace_period"].removesuffix("s"))
+    grace = int(compose("single")["prerender"]["stop_grace_period"].removesuffix("s"))
     assert grace > settings.server.grace
     (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", file.read_text("utf-8"))
     assert int(patience) > settings.origin.timeout + settings.render.timeout
