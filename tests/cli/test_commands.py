@@ -23,7 +23,7 @@ from prerender.cli import main
 from prerender.cli.options import with_scheme
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import raw
-from tests.support.programs import QUIET, Ended, at_terminal, ended, run, started
+from tests.support.programs import QUIET, Ended, at_terminal, ended, newly_started, run, started
 
 PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
   state.textContent = "größe " + decodeURIComponent(location.hash);
@@ -201,7 +201,7 @@ async def test_serve_until_it_is_told_to_stop(
         "PRERENDER_LOG_FORMAT": "json",
     }
     with tempfile.TemporaryDirectory() as folder:
-        async with started("serve", environ=environ | {"TMPDIR": folder}) as process:
+        async with newly_started("serve", environ=environ | {"TMPDIR": folder}) as process:
             assert process.stderr is not None
             async with asyncio.timeout(30):
                 warning = json.loads(await process.stderr.readline())
@@ -341,7 +341,7 @@ async def test_interrupted_while_it_imports(tmp_path: Path) -> None:
     (tmp_path / "uvloop.py").write_text(
         "import sys, time\nprint('importing', file=sys.stderr, flush=True)\ntime.sleep(60)"
     )
-    async with started("serve", environ={"PYTHONPATH": str(tmp_path)}) as process:
+    async with newly_started("serve", environ={"PYTHONPATH": str(tmp_path)}) as process:
         assert process.stderr is not None
         async with asyncio.timeout(30):
             assert await process.stderr.readline() == b"importing\n"

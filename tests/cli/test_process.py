@@ -6,8 +6,8 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -18,6 +18,7 @@ from yarl import URL
 
 from tests.conftest import StartOrigin
 from tests.support import processes, raw
+from tests.support.prestarted import Forked, fork
 
 SECONDS = 20.0
 
@@ -25,7 +26,7 @@ SECONDS = 20.0
 class Command:
     """``prerender serve`` as a process, with a temporary folder of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+    def __init__(self, process: Forked, folder: Path) -> None:
         self.process = process
         self.folder = folder
         self.url = self.admin_url = self.admin_token = ""
@@ -100,14 +101,11 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
                 "PATH": os.environ["PATH"],
                 "PRERENDER_ORIGIN_URL": origin,
                 "PRERENDER_BROWSER_PAGES": "1",
-                "PYTHONDONTWRITEBYTECODE": "1",
                 "TMPDIR": str(tmp_path),
             }
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "prerender", "serve"),
-                stderr=asyncio.subprocess.PIPE,
-                env=environment,
-            )
+            streams = (os.open(os.devnull, os.O_RDWR),) * 2
+            process = await fork(["serve"], environment, (*streams, PIPE), terminal=False)
+            os.close(streams[0])
             command = Command(process, tmp_path)
             stack.push_async_callback(_end, command)
             return command

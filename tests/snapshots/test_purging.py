@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.support.programs import run
 
 TOKEN = "a-token-of-enough-length"
 SETTINGS = {
@@ -144,15 +144,9 @@ async def test_a_webhook_of_a_cms(start_origin: StartOrigin, start_proxy: StartP
         assert (answer.status, await answer.json()) == (200, {"purged": 2})
 
 
-async def command(*arguments: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "prerender", "purge", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(30):
-        out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
+async def command(*arguments: str) -> tuple[int, str, str]:
+    ended = await run("purge", *arguments)
+    return ended.status, ended.out.decode(), ended.err
 
 
 async def test_the_command_line(

@@ -7,13 +7,16 @@ import pty
 import re
 import struct
 import sys
+import tempfile
 import termios
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 
+from tests.support.prestarted import Forked, fork
+
+Program = Process | Forked
 # As root there would be a warning that the sandbox is off.
 QUIET = {"PRERENDER_BROWSER_SANDBOX": "off"} if os.geteuid() == 0 else {}
 
@@ -33,18 +36,38 @@ async def started(
     environ: dict[str, str] | None = None,
     stdout: int = PIPE,
     stderr: int = PIPE,
-    stdin: int = DEVNULL,
-) -> AsyncIterator[Process]:
+    stdin: bytes | None = None,
+) -> AsyncIterator[Forked]:
     """``prerender`` with these arguments and a clean environment, gone at the end."""
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin or b"")
+        given.seek(0)
+        streams = (given.fileno(), stdout, stderr)
+        process = await fork(arguments, _environment(environ), streams, terminal=False)
+    async with _gone_at_the_end(process):
+        yield process
+
+
+@asynccontextmanager
+async def newly_started(
+    *arguments: str, environ: dict[str, str] | None = None
+) -> AsyncIterator[Process]:
+    """The same in a new interpreter, which begins with its imports."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "prerender", *arguments),
         env=_environment(environ),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
     )
-    try:
+    async with _gone_at_the_end(process):
         yield process
+
+
+@asynccontextmanager
+async def _gone_at_the_end(process: Program) -> AsyncIterator[None]:
+    try:
+        yield
     finally:
         if process.returncode is None:
             process.kill()
@@ -56,11 +79,20 @@ def _environment(environ: dict[str, str] | None) -> dict[str, str]:
     return kept | QUIET | (environ or {})
 
 
-async def ended(process: Process, stdin: bytes | None = None) -> Ended:
+async def ended(process: Program) -> Ended:
+    """What it left behind, when it has ended."""
     async with asyncio.timeout(60):
-        out, err = await process.communicate(stdin)
-    assert process.returncode is not None
-    return Ended(process.returncode, out or b"", err.decode())
+        out, err = await asyncio.gather(
+            *(
+                stream.read() if stream else _nothing()
+                for stream in (process.stdout, process.stderr)
+            )
+        )
+        return Ended(await process.wait(), out, err.decode())
+
+
+async def _nothing() -> bytes:
+    return b""
 
 
 async def run(
@@ -69,17 +101,16 @@ async def run(
     stdout: int = PIPE,
     stdin: bytes | None = None,
 ) -> Ended:
-    async with started(
-        *arguments, environ=environ, stdout=stdout, stdin=DEVNULL if stdin is None else PIPE
-    ) as process:
-        return await ended(process, stdin)
+    """What ``prerender`` left behind that was started with these arguments."""
+    async with started(*arguments, environ=environ, stdout=stdout, stdin=stdin) as process:
+        return await ended(process)
 
 
 @dataclass
 class Terminal:
     """The other side of a terminal at which a program runs: what it shows, and its keyboard."""
 
-    process: Process
+    process: Forked
     _side: int
     shown: bytes = b""
 
@@ -110,25 +141,10 @@ async def at_terminal(
     fcntl.ioctl(
         terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0)
     )
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "prerender", *arguments),
-        env=_environment(environ),
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        preexec_fn=partial(_take, terminal),
-    )
+    process = await fork(arguments, _environment(environ), (terminal,) * 3, terminal=True)
     os.close(terminal)
     try:
-        yield Terminal(process, side)
+        async with _gone_at_the_end(process):
+            yield Terminal(process, side)
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
         os.close(side)
-
-
-def _take(terminal: int) -> None:
-    """Make it the terminal of a new session, as login does."""
-    os.setsid()
-    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
