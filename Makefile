@@ -2,7 +2,7 @@
 #               or of another one: make run ORIGIN=http://127.0.0.1:3000
 # make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
 # make test-long  what takes long: soaks, and property tests with many random examples
-# make lint     ruff, mypy and import-linter
+# make lint     ruff, mypy and import-linter, and whether openapi.json is up to date
 # make image    the container image, with Docker, Podman or Buildah
 # make image-test  build and run it here, without a daemon (needs root; see tests/project/test_image.py)
 # make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
@@ -56,6 +56,7 @@ lint: .venv/dev.stamp
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+	.venv/bin/python scripts/openapi | diff prerender/admin/openapi.json -
 
 bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	@scripts/system-packages $(TEST_PROGRAMS)

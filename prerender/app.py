@@ -23,6 +23,7 @@ from prerender.admin import health
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
+from prerender.admin.site import Site
 from prerender.admin.wiring import dashboard
 from prerender.browser.pool import Pool
 from prerender.config import Settings
@@ -153,10 +154,11 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
 
-        purging = Purging(store.purges, settings.public_url, tracking)
-        importing = Importing(store, freshness, settings.public_url, target_of)
-        admin_app = health.make_app(pool, store, metrics, lambda: running.draining, purging)
-        admin_app.router.add_post("/import", importing.__call__)
+        admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
+        site = Site(settings.public_url, tracking)
+        Purging(store.purges, site).add_to(admin_app)
+        Importing(store, freshness, settings.public_url, target_of).add_to(admin_app)
+        Explanations(site, handler, snapshots, pool).add_to(admin_app)
         await stack.enter_async_context(
             dashboard(
                 admin_app,
@@ -166,13 +168,11 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
                 pool=pool,
                 store=store,
                 snapshots=snapshots,
-                tracking=tracking,
-                purging=purging,
+                site=site,
                 histories=histories,
                 viewer=viewer_of(settings, parts),
             )
         )
-        Explanations(settings.public_url, handler, snapshots, pool).add_to(admin_app)
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)

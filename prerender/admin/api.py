@@ -1,41 +1,40 @@
-"""The JSON API of the admin listener: lists, figures and actions. One snapshot: snapshot_api.py.
+"""The JSON API of the admin listener: lists, figures and renders. One snapshot: snapshot_api.py.
 
-``openapi.json`` describes it; tests compare the two.
+models.py and parameters.py say what it accepts and returns; ``openapi.json`` is generated from them.
 """
 
-import json
 import time
 from importlib.resources import files
-from typing import Any, TypeVar, get_args
 
 from aiohttp import web
-from yarl import URL
 
 from prerender import __version__
-from prerender.admin import shapes
+from prerender.admin import models, shapes
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
 from prerender.admin.crawlers import Crawlers, Tally
 from prerender.admin.last_hour import STEP_SECONDS, Figures
+from prerender.admin.parameters import (
+    CrawlersQuery,
+    LogIn,
+    PageQuery,
+    RenderBody,
+    RequestsQuery,
+    SnapshotsQuery,
+    body_of,
+    query_of,
+)
 from prerender.admin.problem import problem
-from prerender.admin.purge import Purging
 from prerender.admin.recent import Recent
+from prerender.admin.site import Site
 from prerender.browser.pool import Pool
-from prerender.config.types import CLASSES
-from prerender.snapshots.list_rows import SORTS, STATES, Query
+from prerender.snapshots.list_rows import Query
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.config_notices import Notices
-from prerender.telemetry.records import CacheWord, RequestRecord
-from prerender.urls.addresses import pretty_of
-from prerender.urls.tracking import Tracking
+from prerender.telemetry.records import RequestRecord
 
-_MOST_ROWS = 200
 _MOST_PROBLEMS = 25
-_DECISIONS = ("render", "forward", "refuse")
-_REQUEST_SORTS = ("time", "status", "seconds", "bytes", "target")
-
-Word = TypeVar("Word", bound=str)
 
 
 class Api:
@@ -44,28 +43,23 @@ class Api:
     def __init__(
         self,
         *,
-        public: URL,
-        tracking: Tracking,
+        site: Site,
         pool: Pool,
         store: Store,
         snapshots: CachedSnapshots,
         figures: Figures,
         recent: Recent,
         crawlers: Crawlers,
-        purging: Purging,
         notices: Notices,
         auth: AdminAuth,
     ) -> None:
-        self._public = public
-        self._site = str(public.origin())
-        self._tracking = tracking
+        self._site = site
         self._pool = pool
         self._store = store
         self._snapshots = snapshots
         self._figures = figures
         self._recent = recent
         self._crawlers = crawlers
-        self._purging = purging
         self._notices = notices
         self._auth = auth
 
@@ -83,7 +77,6 @@ class Api:
         add.add_get("/api/v1/problems", self.problems)
         add.add_get("/api/v1/pages", self.page)
         add.add_post("/api/v1/render", self.render)
-        add.add_post("/api/v1/purge", self.purge)
 
     async def openapi(self, _: web.Request) -> web.Response:
         """The OpenAPI description."""
@@ -92,15 +85,13 @@ class Api:
 
     async def session(self, request: web.Request) -> web.Response:
         """Whether the client is authenticated."""
-        return web.json_response(
-            {"token_needed": self._auth.needs_token, "open": self._auth.knows(request)}
-        )
+        return web.json_response(self._session(is_open=self._auth.knows(request)))
 
     async def log_in(self, request: web.Request) -> web.Response:
         """Exchange the token for a session cookie."""
-        if not self._auth.is_token((await body_of(request, {"token"})).get("token")):
+        if not self._auth.is_token(body_of(await request.read(), LogIn).token):
             return problem(401, "the token is wrong")
-        answer = web.json_response({"token_needed": self._auth.needs_token, "open": True})
+        answer = web.json_response(self._session(is_open=True))
         answer.set_cookie(
             COOKIE,
             self._auth.session(),
@@ -111,6 +102,9 @@ class Api:
         )
         return answer
 
+    def _session(self, *, is_open: bool) -> models.Session:
+        return {"token_needed": self._auth.needs_token, "open": is_open}
+
     async def log_out(self, _: web.Request) -> web.Response:
         """Delete the session cookie."""
         answer = web.Response(status=204)
@@ -119,208 +113,138 @@ class Api:
 
     async def summary(self, _: web.Request) -> web.Response:
         """The state of the proxy, and the figures of the last hour."""
-        pool, store = self._pool.state, self._store.state()
-        return web.json_response(
-            {
-                "site": self._site,
-                "version": __version__,
-                "now": time.time(),
-                "started": self._figures.started,
-                "ready": self._pool.ready,
-                "pool": {
-                    "size": pool.size,
-                    "idle": pool.idle,
-                    "busy": pool.busy,
-                    "waiting": pool.waiting,
-                    "queue_limit": pool.queue_limit,
-                    "browsers_started": self._pool.browsers_started,
-                    "memory": self._pool.memory_bytes,
-                },
-                "store": {
-                    "kind": store.kind,
-                    "available": store.available,
-                    "memory": store.memory_bytes,
-                    "in_memory": store.memory_entries,
-                    "faults": sum(store.faults.values()),
-                },
-                "notices": [shapes.of_notice(notice) for notice in self._notices],
-                "step": STEP_SECONDS,
-                "points": self._figures.points(),
-            }
-        )
+        found: models.Summary = {
+            "site": self._site.url,
+            "version": __version__,
+            "now": time.time(),
+            "started": self._figures.started,
+            "ready": self._pool.ready,
+            "pool": shapes.of_pool(self._pool),
+            "store": shapes.of_store(self._store.state()),
+            "notices": [shapes.of_notice(notice) for notice in self._notices],
+            "step": STEP_SECONDS,
+            "points": self._figures.points(),
+        }
+        return web.json_response(found)
 
     async def crawlers(self, request: web.Request) -> web.Response:
         """Crawlers by name, most requests first."""
-        period = word(request.query.get("period", "hour"), "period", ("hour", "start"))
-        if period == "hour":
+        if query_of(request, CrawlersQuery).period == "hour":
             tallies, since = self._crawlers.last_hour(), time.time() - 3600
         else:
             tallies, since = self._crawlers.since_start(), self._figures.started
         total = Tally()
         for tally in tallies.values():
             total.add(tally)
-        found = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
-        return web.json_response(
-            {
-                "since": max(since, self._figures.started),
-                "median_seconds": round(total.quantile(0.5), 6),
-                "p95_seconds": round(total.quantile(0.95), 6),
-                "items": [{"name": name} | tally.as_json() for name, tally in found],
-            }
-        )
+        items = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
+        found: models.CrawlerList = {
+            "since": max(since, self._figures.started),
+            "median_seconds": round(total.quantile(0.5), 6),
+            "p95_seconds": round(total.quantile(0.95), 6),
+            "items": [shapes.of_tally(name, tally) for name, tally in items],
+        }
+        return web.json_response(found)
 
     async def requests(self, request: web.Request) -> web.Response:
         """The last requests of crawlers, filtered and sorted."""
-        query = request.query
-        search = query.get("search", "").casefold()
-        status = number(query.get("status"), "status", 0, 599)
-        crawler = word(query.get("crawler", ""), "crawler", ("", *CLASSES))
-        decision = word(query.get("decision", ""), "decision", ("", *_DECISIONS))
-        cache = word(query.get("cache", ""), "cache", get_args(CacheWord))
-        sort = word(query.get("sort", "time"), "sort", _REQUEST_SORTS)
-        descending = word(query.get("order", "desc"), "order", ("asc", "desc")) == "desc"
-        limit = number(query.get("limit"), "limit", 50, _MOST_ROWS) or 1
-        after = shapes.place_of(query.get("cursor", ""))
-        found = [
-            ((_value(record, sort), f"{count:015}"), record)
+        query = query_of(request, RequestsQuery)
+        descending = query.order == "desc"
+        limit = query.limit or 1
+        after = shapes.place_of(query.cursor)
+        matches = [
+            ((_value(record, query.sort), f"{count:015}"), record)
             for count, record in self._recent.requests
-            if (not search or search in f"{record.target}\n{record.user_agent}".casefold())
-            and (not status or status in (record.status, record.status // 100))
-            and (not crawler or record.crawler == crawler)
-            and (not decision or record.kind == decision)
-            and (not cache or record.cache == cache)
+            if _matches(record, query)
         ]
-        count = len(found)
+        count = len(matches)
         if after is not None:
-            if isinstance(after[0], str) != (sort == "target"):
+            if isinstance(after[0], str) != (query.sort == "target"):
                 raise ValueError("cursor: invalid for this list")
-            found = [one for one in found if (one[0] < after if descending else one[0] > after)]
-        found.sort(key=lambda one: one[0], reverse=descending)
-        following = found[limit - 1][0] if len(found) > limit else None
-        return web.json_response(
-            {
-                "count": count,
-                "items": [shapes.of_request(record) for _, record in found[:limit]],
-                "next": shapes.cursor_of(following),
-            }
-        )
+            matches = [one for one in matches if (one[0] < after if descending else one[0] > after)]
+        matches.sort(key=lambda one: one[0], reverse=descending)
+        found: models.RequestList = {
+            "count": count,
+            "items": [shapes.of_request(record) for _, record in matches[:limit]],
+            "next": shapes.cursor_of(matches[limit - 1][0] if len(matches) > limit else None),
+        }
+        return web.json_response(found)
 
     async def list_snapshots(self, request: web.Request) -> web.Response:
         """The stored snapshots, filtered and sorted."""
-        query = request.query
-        state = query.get("state", "")
-        found = await self._store.lists.find(
+        query = query_of(request, SnapshotsQuery)
+        rows = await self._store.lists.find(
             Query(
-                search=query.get("search", ""),
-                status=number(query.get("status"), "status", 0, 599),
-                state=word(state, "state", STATES) if state else None,
-                least_age=number(query.get("least_age"), "least_age", 0, 10**9),
-                most_age=number(query.get("most_age"), "most_age", 10**9, 10**9),
-                sort=word(query.get("sort", "age"), "sort", SORTS),
-                descending=word(query.get("order", "asc"), "order", ("asc", "desc")) == "desc",
-                limit=number(query.get("limit"), "limit", 50, _MOST_ROWS) or 1,
-                after=shapes.place_of(query.get("cursor", "")),
+                search=query.search,
+                status=query.status,
+                state=query.state or None,
+                least_age=query.least_age,
+                most_age=query.most_age,
+                sort=query.sort,
+                descending=query.order == "desc",
+                limit=query.limit or 1,
+                after=shapes.place_of(query.cursor),
             )
         )
         now = time.time()
-        return web.json_response(
-            {
-                "count": found.count,
-                "size": found.size,
-                "items": [shapes.of_row(row, self._site, now) for row in found.rows],
-                "next": shapes.cursor_of(found.next),
-            }
-        )
+        found: models.SnapshotList = {
+            "count": rows.count,
+            "size": rows.size,
+            "items": [shapes.of_row(row, self._site.url, now) for row in rows.rows],
+            "next": shapes.cursor_of(rows.next),
+        }
+        return web.json_response(found)
 
     async def problems(self, _: web.Request) -> web.Response:
         """The pages with most problems since the start."""
         worst = self._recent.worst(_MOST_PROBLEMS)
-        return web.json_response(
-            {kind: [shapes.of_problem(page) for page in pages] for kind, pages in worst.items()}
-        )
+        found: models.Problems = {
+            "slowest": [shapes.of_problem(page) for page in worst.slowest],
+            "failing": [shapes.of_problem(page) for page in worst.failing],
+            "cut_off": [shapes.of_problem(page) for page in worst.cut_off],
+            "troubled": [shapes.of_problem(page) for page in worst.troubled],
+        }
+        return web.json_response(found)
 
     async def page(self, request: web.Request) -> web.Response:
         """The id of a page by its URL, and whether a snapshot is stored."""
-        target = self._target(request.query.get("url", ""))
+        target = self._site.target(query_of(request, PageQuery).url)
         kept = await self._store.get(target.key) is not None
-        return web.json_response({"id": target.key, "url": target.url, "kept": kept})
+        found: models.PageId = {"id": target.key, "url": target.url, "kept": kept}
+        return web.json_response(found)
 
     async def render(self, request: web.Request) -> web.Response:
         """Render a page now, and store the snapshot if it is good enough."""
-        asked = await body_of(request, {"url", "id"})
-        if len(asked) > 1:
-            raise ValueError("give either url or id")
-        target = await self._kept(asked["id"]) if "id" in asked else self._target(asked.get("url"))
+        body = body_of(await request.read(), RenderBody)
+        target = await self._kept(body.id) if body.id else self._site.target(body.url or "")
         began = time.monotonic()
         answer = await self._snapshots.renew(target)
-        return web.json_response(
-            {
-                "id": target.key,
-                "url": target.url,
-                "status": answer.snapshot.status,
-                "kept": answer.stored,
-                "detail": answer.detail,
-                "seconds": round(time.monotonic() - began, 4),
-            }
-        )
+        found: models.Rendered = {
+            "id": target.key,
+            "url": target.url,
+            "status": answer.snapshot.status,
+            "kept": answer.stored,
+            "detail": answer.detail,
+            "seconds": round(time.monotonic() - began, 4),
+        }
+        return web.json_response(found)
 
-    async def purge(self, request: web.Request) -> web.Response:
-        """Purge by URL, prefix, pattern, tag or everything."""
-        count, told = await self._purging.purge(await request.read())
-        if not told:
-            return problem(
-                503, "purged in this process only: the store is unavailable to other replicas"
-            )
-        return web.json_response({"purged": count})
-
-    async def _kept(self, key: object) -> Target:
+    async def _kept(self, key: str) -> Target:
         """The target of a stored snapshot, with its variant."""
-        entry = await self._store.get(key) if isinstance(key, str) else None
+        entry = await self._store.get(key)
         if entry is None:
             raise web.HTTPNotFound(text="no snapshot is stored under this id")
-        pretty = pretty_of(f"{self._site}{entry.path}")
-        return Target.of(self._public, pretty, self._tracking, entry.variant)
-
-    def _target(self, text: object) -> Target:
-        """The target of a URL of the site, with or without scheme and host. Raises ValueError."""
-        if not isinstance(text, str) or not text:
-            raise ValueError(f"url: give the URL of a page of {self._site}")
-        path = text.removeprefix(self._site) or "/"
-        if not path.startswith("/"):
-            raise ValueError(f"url: {text[:200]!r}: give a URL of {self._site}")
-        try:
-            pretty = pretty_of(f"{self._site}{path}")
-        except ValueError as error:
-            raise ValueError(f"url: {text[:200]!r}: {error}") from None
-        return Target.of(self._public, pretty, self._tracking)
+        return self._site.target_of(entry)
 
 
-async def body_of(request: web.Request, names: set[str]) -> dict[str, Any]:
-    """The JSON object of a request, with no other keys than ``names``. Raises ValueError."""
-    try:
-        found = json.loads(await request.read())
-    except (ValueError, RecursionError):
-        raise ValueError("the body is not JSON") from None
-    if not isinstance(found, dict) or not found.keys() <= names:
-        raise ValueError(f"give an object with {' or '.join(sorted(names))}")
-    return found
-
-
-def number(text: str | None, name: str, default: int, most: int) -> int:
-    """Parse a whole number of the query. Raises ValueError."""
-    if text is None or text == "":
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 12 and int(text) <= most):
-        raise ValueError(f"{name}: give a whole number from 0 to {most}")
-    return int(text)
-
-
-def word(text: str, name: str, known: tuple[Word, ...]) -> Word:
-    """Check that a value is one of ``known``. Raises ValueError."""
-    for one in known:
-        if text == one:
-            return one
-    raise ValueError(f"{name}: give one of {', '.join(filter(None, known))}")
+def _matches(record: RequestRecord, query: RequestsQuery) -> bool:
+    search = query.search.casefold()
+    return (
+        (not search or search in f"{record.target}\n{record.user_agent}".casefold())
+        and query.status in (0, record.status, record.status // 100)
+        and query.crawler in ("", record.crawler)
+        and query.decision in ("", record.kind)
+        and query.cache in ("", record.cache)
+    )
 
 
 def _value(record: RequestRecord, sort: str) -> float | str:

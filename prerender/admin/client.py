@@ -16,14 +16,14 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 def purge(settings: Settings, what: Mapping[str, object]) -> None:
     """Purge snapshots. Raises AdminError."""
-    _post(settings, "/purge", what)
+    _post(settings, "/api/v1/purge", what)
 
 
 def import_pages(
     settings: Settings, pages: Sequence[Mapping[str, object]], *, fresh: bool
 ) -> dict[str, int]:
     """Import pages of an export. Counts those "kept", "newer" and "not kept". Raises AdminError."""
-    answer = _post(settings, "/import", {"pages": pages, "fresh": fresh})
+    answer = _post(settings, "/api/v1/import", {"pages": pages, "fresh": fresh})
     return {name: int(answer[name]) for name in ("kept", "newer", "not kept")}
 
 
@@ -53,7 +53,5 @@ def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str
     finally:
         connection.close()
     if response.status != 200:
-        raise AdminError(
-            f"[admin] {host}:{settings.admin.port}: {answer.get('error') or answer.get('detail')}"
-        )
+        raise AdminError(f"[admin] {host}:{settings.admin.port}: {answer.get('detail')}")
     return answer

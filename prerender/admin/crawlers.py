@@ -9,7 +9,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal
 
+from prerender.config.types import CrawlerClass
 from prerender.crawlers.user_agents import known_names, words_of
 from prerender.proxy.decision import UNVERIFIED
 from prerender.telemetry.records import RequestRecord
@@ -18,8 +20,6 @@ from prerender.telemetry.records import RequestRecord
 OTHERS = "others"
 _MINUTES = 60
 _MOST_PAGES = 1000
-_TOP_PAGES = 5
-_MEDIAN, _P95 = 0.5, 0.95
 # Base of the logarithmic histogram of durations: quantiles are accurate to 10 %, and sums can be added.
 _BASE = 1.2
 _LOG_BASE = math.log(_BASE)
@@ -27,8 +27,8 @@ _SHORTEST_SECONDS = 1e-5
 
 _UNVERIFIED = UNVERIFIED.reason
 
-# Outcomes. Each request counts as one of them.
-GOT = ("snapshots", "forwarded", "refused", "errors")
+# Each request counts as one of them.
+Outcome = Literal["snapshots", "forwarded", "refused", "errors"]
 
 
 @dataclass(slots=True)
@@ -38,10 +38,10 @@ class Tally:
     ``pages``: the number of requests by URL and id; ``last``: Unix seconds.
     """
 
-    crawler: str = ""
+    crawler: Literal[CrawlerClass, ""] = ""
     requests: int = 0
     unverified: int = 0
-    got: Counter[str] = field(default_factory=Counter)
+    got: Counter[Outcome] = field(default_factory=Counter)
     durations: Counter[int] = field(default_factory=Counter)
     pages: Counter[tuple[str, str]] = field(default_factory=Counter)
     last: float = 0.0
@@ -82,24 +82,8 @@ class Tally:
                 return float(_BASE**power)
         return 0.0
 
-    def as_json(self) -> dict[str, object]:
-        """The JSON of the API."""
-        return {
-            "crawler": self.crawler,
-            "requests": self.requests,
-            **{word: self.got[word] for word in GOT},
-            "unverified": self.unverified,
-            "median_seconds": round(self.quantile(_MEDIAN), 6),
-            "p95_seconds": round(self.quantile(_P95), 6),
-            "last": self.last,
-            "pages": [
-                {"url": url, "id": key, "requests": number}
-                for (url, key), number in self.pages.most_common(_TOP_PAGES)
-            ],
-        }
 
-
-def _got(record: RequestRecord) -> str:
+def _got(record: RequestRecord) -> Outcome:
     if record.status >= 500:
         return "errors"
     if record.kind == "refuse":

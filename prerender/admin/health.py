@@ -1,4 +1,4 @@
-"""Health checks, metrics and purges (purge.py) on the admin listener.
+"""Health checks and metrics on the admin listener.
 
 ``/healthz``: the event loop runs. ``/readyz``: a browser is running, and the proxy is not shutting
 down. ``/readyz/queue``: and there is room in the queue. Forwarding works without a browser.
@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from prerender.admin.purge import Purging
 from prerender.browser.pool import Pool, PoolState
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.metrics import Metrics
@@ -42,7 +41,7 @@ ROOM: web.AppKey[Room] = web.AppKey("room", Room)
 
 
 def make_app(
-    pool: Pool, store: Store, metrics: Metrics, draining: Callable[[], bool], purging: Purging
+    pool: Pool, store: Store, metrics: Metrics, draining: Callable[[], bool]
 ) -> web.Application:
     """The application of the admin listener."""
     app = web.Application()
@@ -55,7 +54,6 @@ def make_app(
     app.router.add_get("/readyz", _readyz)
     app.router.add_get("/readyz/queue", _readyz_queue)
     app.router.add_get("/metrics", _metrics)
-    app.router.add_post("/purge", purging.__call__)
     return app
 
 

@@ -1,15 +1,10 @@
-"""Imports exported snapshots: ``POST /import`` with JSON on the admin listener.
-
-The JSON has ``pages``: entries of the index of an export (snapshots/archive.py), each with its
-``body``. With ``"fresh": true`` they count as rendered now.
-"""
+"""Imports exported snapshots: ``POST /api/v1/import``. parameters.ImportBody says what it accepts."""
 
 import asyncio
-import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +12,8 @@ import structlog
 from aiohttp import web
 from yarl import URL
 
-from prerender.admin.purge import refusal
+from prerender.admin.parameters import ImportBody, body_of
+from prerender.admin.problem import problem
 from prerender.http import headers
 from prerender.http.encodings import encoded
 from prerender.snapshots.adoption import adopt
@@ -50,17 +46,18 @@ class Importing:
         self._site = str(public.origin())
         self._target_of = target_of
 
-    async def __call__(self, request: web.Request) -> web.Response:
+    def add_to(self, app: web.Application) -> None:
+        """Add the route."""
+        app.router.add_post("/api/v1/import", self._import)
+
+    async def _import(self, request: web.Request) -> web.Response:
         body = bytearray()
         async for part in request.content.iter_any():
             body += part
             if len(body) > MAX_BYTES:
-                return refusal(413, f"the body is larger than {MAX_BYTES // 1024**2} MiB")
-        try:
-            pages = await asyncio.to_thread(self._pages, bytes(body))
-        except ValueError as error:
-            return refusal(400, str(error))
-        counts: Counter[str] = Counter({"kept": 0, "newer": 0, "not kept": 0})
+                return problem(413, f"the body is larger than {MAX_BYTES // 1024**2} MiB")
+        pages = await asyncio.to_thread(self._pages, body)
+        counts = Counter({"kept": 0, "newer": 0, "not kept": 0})
         for target, snapshot, made in pages:
             counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
         log.info(
@@ -69,20 +66,12 @@ class Importing:
         )
         return web.json_response(counts)
 
-    def _pages(self, body: bytes) -> list[tuple[Target, Snapshot, float]]:
+    def _pages(self, text: bytearray) -> list[tuple[Target, Snapshot, float]]:
         """Parse the snapshots of a request. Raises ValueError."""
-        try:
-            asked = json.loads(body)
-        except (ValueError, RecursionError):
-            raise ValueError("the body is not JSON") from None
-        if not isinstance(asked, dict) or not isinstance(asked.get("pages"), list):
-            raise ValueError("give an object with pages and, optionally, fresh")
-        fresh = asked.get("fresh", False)
-        if not isinstance(fresh, bool):
-            raise ValueError("fresh: give true or false")
-        return [self._page(told, fresh=fresh) for told in asked["pages"]]
+        body = body_of(text, ImportBody)
+        return [self._page(told, fresh=body.fresh) for told in body.pages]
 
-    def _page(self, told: Any, *, fresh: bool) -> tuple[Target, Snapshot, float]:
+    def _page(self, told: Mapping[str, Any], *, fresh: bool) -> tuple[Target, Snapshot, float]:
         entry = Archived.read(told)
         text = told.get("body")
         if not isinstance(text, str):
@@ -93,13 +82,13 @@ class Importing:
         except ValueError as error:
             raise ValueError(f"{entry.path!r}: {error}") from None
         snapshot = entry.snapshot(body)
-        if problem := _problem(snapshot):
-            raise ValueError(f"{entry.path}: {problem}")
+        if fault := _fault(snapshot):
+            raise ValueError(f"{entry.path}: {fault}")
         snapshot = replace(snapshot, encoded=encoded(body))
         return self._target_of(pretty), snapshot, time.time() if fresh else entry.made
 
 
-def _problem(snapshot: Snapshot) -> str:
+def _fault(snapshot: Snapshot) -> str:
     """Why a snapshot cannot be imported, or ''."""
     if snapshot.status not in _STATUSES:
         return f"snapshots with status {snapshot.status} are not stored"

@@ -5,6 +5,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Literal, get_args
 
 from prerender.telemetry.records import RenderRecord
 
@@ -15,12 +16,14 @@ _EARLY_SECONDS = 0.05
 
 # The figures of a step: requests by result, ``errors`` (5xx responses), ``seconds`` (total response
 # time of snapshots), renders by outcome, and the total seconds of their phases.
-COUNTED = (
+Counted = Literal[
     "hit", "stale", "miss", "coalesced", "kept", "error", "forward", "refuse", "errors", "seconds",
     "complete", "moved", "cut-off", "incomplete", "blank", "redirect",
     "not a page", "failed", "cancelled",
     "queue", "document", "settle", "serialize",
-)  # fmt: skip
+]  # fmt: skip
+COUNTED: tuple[Counted, ...] = get_args(Counted)
+Point = dict[Literal["time", Counted], float]
 
 Step = defaultdict[str, float]
 
@@ -58,13 +61,12 @@ class Figures:
             now["settle"] += timings.settle
             now["serialize"] += timings.serialize
 
-    def points(self) -> list[dict[str, float]]:
+    def points(self) -> list[Point]:
         """The steps of the last hour, oldest first, without empty ones."""
         self.look()
         oldest = self._clock() - STEP_SECONDS * _STEPS
         return [
-            {"time": number * STEP_SECONDS}
-            | {name: round(step[name], 4) for name in COUNTED if step.get(name)}
+            {"time": number * STEP_SECONDS, **_rounded(step)}
             for number, step in self._steps
             if step and number * STEP_SECONDS >= oldest
         ]
@@ -90,3 +92,7 @@ class Figures:
         if not self._steps or self._steps[-1][0] < number:
             self._steps.append((number, defaultdict(float)))
         return self._steps[-1][1]
+
+
+def _rounded(step: Step) -> Point:
+    return {name: round(step[name], 4) for name in COUNTED if step.get(name)}

@@ -6,6 +6,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from prerender.admin.models import Problem
 from prerender.errors import NotRenderable, PrerenderError, StoreError
 
 log = structlog.get_logger(__name__)
@@ -13,15 +14,13 @@ log = structlog.get_logger(__name__)
 
 def problem(status: int, detail: str) -> web.Response:
     """An error response with ``detail``."""
-    body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
     return web.json_response(body, status=status, content_type="application/problem+json")
 
 
 @web.middleware
 async def as_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns exceptions of the API into problem details, never a stack trace."""
-    if not request.path.startswith("/api/"):
-        return await handler(request)
+    """Turns exceptions into problem details, never a stack trace."""
     try:
         return await handler(request)
     except web.HTTPException as error:

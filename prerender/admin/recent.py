@@ -45,6 +45,16 @@ class PageRenders:
         self.last_problem, self.reason = time, reason[:_LONGEST_TEXT]
 
 
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The slowest pages, those that fail or are cut off most, and those with other problems."""
+
+    slowest: list[PageRenders]
+    failing: list[PageRenders]
+    cut_off: list[PageRenders]
+    troubled: list[PageRenders]
+
+
 class Recent:
     """Subscribes to the records of requests and renders."""
 
@@ -97,18 +107,18 @@ class Recent:
         page.last = record.time + record.seconds
         page.fail(page.last, f"refused: {record.detail}")
 
-    def worst(self, most: int) -> dict[str, list[PageRenders]]:
-        """The slowest pages, those that fail or are cut off most, and those with other problems."""
+    def worst(self, most: int) -> "Worst":
+        """The pages with most problems, at most ``most`` of each kind."""
         pages = list(self._pages.values())
-        return {
-            "slowest": sorted(pages, key=lambda page: -page.seconds / page.renders)[:most],
-            "failing": _most(pages, "failed", most),
-            "cut_off": _most(pages, "cut_off", most),
-            "troubled": sorted(
+        return Worst(
+            slowest=sorted(pages, key=lambda page: -page.seconds / page.renders)[:most],
+            failing=_most(pages, "failed", most),
+            cut_off=_most(pages, "cut_off", most),
+            troubled=sorted(
                 (page for page in pages if page.reason and not page.failed and not page.cut_off),
                 key=lambda page: -page.last_problem,
             )[:most],
-        }
+        )
 
 
 def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:

@@ -1,25 +1,31 @@
-"""JSON shapes of the API. Pure. Times are Unix seconds; durations are seconds, sizes bytes."""
+"""Converts values to the models of the API. Pure."""
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import cast
 
-from prerender.admin.differences import Comparison
+from prerender.admin import models, snapshot_models
+from prerender.admin.crawlers import Tally
+from prerender.admin.differences import Passage
+from prerender.admin.models import MOST_TOP_PAGES
 from prerender.admin.recent import PageRenders
+from prerender.admin.snapshot_models import ID_LENGTH
+from prerender.browser.pool import Pool
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.history import History, Render, Version
+from prerender.snapshots.history import History, Render
 from prerender.snapshots.list_rows import Row
 from prerender.snapshots.page_metadata import Reading
-from prerender.snapshots.snapshot import Timings
+from prerender.snapshots.snapshot import Facts, Timings
+from prerender.snapshots.stores.store import StoreState
 from prerender.telemetry.config_notices import Notice
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
 Place = tuple[float | str, str]
 
-ID_LENGTH = 32
 _LONGEST_TEXT = 300
 _MOST_URLS = 100
 
@@ -45,7 +51,53 @@ def place_of(cursor: str) -> Place | None:
     return value, key
 
 
-def of_row(row: Row, site: str, now: float) -> dict[str, Any]:
+def of_pool(pool: Pool) -> models.Pool:
+    """The browser's pages."""
+    state = pool.state
+    return {
+        "size": state.size,
+        "idle": state.idle,
+        "busy": state.busy,
+        "waiting": state.waiting,
+        "queue_limit": state.queue_limit,
+        "browsers_started": pool.browsers_started,
+        "memory": pool.memory_bytes,
+    }
+
+
+def of_store(state: StoreState) -> models.Store:
+    """The store."""
+    return {
+        "kind": state.kind,
+        "available": state.available,
+        "memory": state.memory_bytes,
+        "in_memory": state.memory_entries,
+        "faults": sum(state.faults.values()),
+    }
+
+
+def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
+    """The requests of a crawler."""
+    return {
+        "name": name,
+        "crawler": tally.crawler,
+        "requests": tally.requests,
+        "snapshots": tally.got["snapshots"],
+        "forwarded": tally.got["forwarded"],
+        "refused": tally.got["refused"],
+        "errors": tally.got["errors"],
+        "unverified": tally.unverified,
+        "median_seconds": round(tally.quantile(0.5), 6),
+        "p95_seconds": round(tally.quantile(0.95), 6),
+        "last": tally.last,
+        "pages": [
+            {"url": url, "id": key, "requests": count}
+            for (url, key), count in tally.pages.most_common(MOST_TOP_PAGES)
+        ],
+    }
+
+
+def of_row(row: Row, site: str, now: float) -> snapshot_models.SnapshotRow:
     """A stored snapshot in a list."""
     return {
         # The key of Markdown begins with the key of its HTML snapshot.
@@ -68,7 +120,7 @@ def of_row(row: Row, site: str, now: float) -> dict[str, Any]:
     }
 
 
-def of_request(record: RequestRecord) -> dict[str, Any]:
+def of_request(record: RequestRecord) -> models.Request:
     """A request of a crawler."""
     return {
         "time": record.time,
@@ -96,14 +148,17 @@ def of_request(record: RequestRecord) -> dict[str, Any]:
     }
 
 
-def of_notice(notice: Notice) -> dict[str, Any]:
+def of_notice(notice: Notice) -> models.Notice:
     """A configuration notice."""
-    found = asdict(notice)
-    del found["about"]
-    return found
+    return {
+        "name": notice.name,
+        "seen": notice.seen,
+        "consequence": notice.consequence,
+        "remedy": notice.remedy,
+    }
 
 
-def of_problem(page: PageRenders) -> dict[str, Any]:
+def of_problem(page: PageRenders) -> models.PageRenders:
     """A page that is slow, fails or is cut off."""
     return {
         "id": page.key,
@@ -120,39 +175,46 @@ def of_problem(page: PageRenders) -> dict[str, Any]:
     }
 
 
-def of_entry(key: str, entry: Entry, row: Row, site: str, now: float) -> dict[str, Any]:
+def of_entry(entry: Entry, row: Row, site: str, now: float) -> snapshot_models.Snapshot:
     """A stored snapshot without its body."""
     snapshot = entry.snapshot
     shown = snapshot.best((IDENTITY,))
     lines = (shown.fields + shown.content_fields).decode("utf-8", "replace").split("\r\n")
-    facts = asdict(snapshot.facts)
-    for name, value in facts.items():
-        if isinstance(value, tuple):
-            facts[name] = [text[:_LONGEST_TEXT] for text in value[:_MOST_URLS]]
-    return of_row(row, site, now) | {
+    return {
+        **of_row(row, site, now),
         "ugly_url": f"{site}{pretty_to_ugly(entry.path, opted_in=True) or entry.path}",
         "etag": snapshot.etag,
         "last_modified": snapshot.last_modified,
-        "headers": [list(line.partition(": ")[::2]) for line in lines if line],
+        "headers": [_header(line) for line in lines if line],
         "encodings": [
             {"coding": coding, "size": len(body)}
             for coding, body in ((IDENTITY, snapshot.body), *snapshot.encoded)
         ],
         "tags": list(snapshot.tags),
         "refusals": entry.refusals,
-        "facts": facts,
+        "facts": _facts(snapshot.facts),
     }
 
 
-def of_reading(reading: Reading) -> dict[str, Any]:
+def _header(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(": ")
+    return name, value
+
+
+def _facts(facts: Facts) -> snapshot_models.Facts:
+    found = asdict(facts)
+    for name, value in found.items():
+        if isinstance(value, tuple):
+            found[name] = [text[:_LONGEST_TEXT] for text in value[:_MOST_URLS]]
+    return cast("snapshot_models.Facts", found)
+
+
+def of_reading(reading: Reading) -> snapshot_models.Reading:
     """The metadata of a page."""
-    found = asdict(reading)
-    for name in ("headings", "alternates", "open_graph"):
-        found[name] = [list(pair) for pair in found[name]]
-    return found
+    return cast("snapshot_models.Reading", asdict(reading))
 
 
-def of_render(render: Render) -> dict[str, Any]:
+def of_render(render: Render) -> snapshot_models.Render:
     """The last render of a page."""
     timings = render.timings
     return {
@@ -167,11 +229,11 @@ def of_render(render: Render) -> dict[str, Any]:
         "virtual_seconds": render.facts.virtual_seconds,
         "phases": _phases(timings),
         "errors": [text[:500] for text in render.facts.errors[:50]],
-        "fetches": [fetch._asdict() for fetch in timings.fetches],
+        "fetches": [cast("snapshot_models.Fetch", fetch._asdict()) for fetch in timings.fetches],
     }
 
 
-def _phases(timings: Timings) -> dict[str, float]:
+def _phases(timings: Timings) -> snapshot_models.Phases:
     return {
         "queue": round(timings.queue, 4),
         "document": round(timings.document, 4),
@@ -180,21 +242,21 @@ def _phases(timings: Timings) -> dict[str, float]:
     }
 
 
-def of_history(history: History) -> list[dict[str, Any]]:
+def of_history(history: History) -> list[snapshot_models.Version]:
     """The versions of a page, the newest first, without their texts."""
-    return [_of_version(version) for version in history.versions]
+    return [
+        {
+            "time": version.time,
+            "status": version.status,
+            "etag": version.etag,
+            "size": version.size,
+            "title": version.title,
+            "characters": len(version.text),
+        }
+        for version in history.versions
+    ]
 
 
-def _of_version(version: Version) -> dict[str, Any]:
-    found = asdict(version)
-    del found["text"]
-    return found | {"characters": len(version.text)}
-
-
-def of_comparison(comparison: Comparison) -> dict[str, Any]:
-    """The differences between two texts."""
-    return {
-        "similarity": round(comparison.similarity, 4),
-        "cut": comparison.cut,
-        "passages": [asdict(passage) for passage in comparison.passages],
-    }
+def of_passages(passages: Sequence[Passage]) -> list[snapshot_models.Passage]:
+    """The passages of two compared texts."""
+    return [{"kind": one.kind, "left": one.left, "right": one.right} for one in passages]

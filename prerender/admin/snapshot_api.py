@@ -9,11 +9,12 @@ import re
 import time
 
 from aiohttp import web
-from yarl import URL
 
 from prerender.admin import shapes
-from prerender.admin.api import number
 from prerender.admin.differences import compare
+from prerender.admin.parameters import HistoryQuery, query_of
+from prerender.admin.site import Site
+from prerender.admin.snapshot_models import ID_LENGTH, Comparison, Page, VersionComparison
 from prerender.browser.accessibility import lost
 from prerender.browser.rendered import Screenshot
 from prerender.rendering.screenshots import Viewer
@@ -21,26 +22,19 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import text_of
 from prerender.snapshots.list_rows import Row
 from prerender.snapshots.page_metadata import read
-from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.histories import Histories
-from prerender.urls.addresses import pretty_of
-from prerender.urls.tracking import Tracking
 
 _MOST_LOST = 100
-_ID = re.compile(rf"[0-9a-f]{{{shapes.ID_LENGTH}}}")
+_ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 _PICTURES = ("user.png", "crawler.png", "preview.png")
 
 
 class Pages:
     """Handlers for single pages."""
 
-    def __init__(
-        self, public: URL, tracking: Tracking, store: Store, histories: Histories, viewer: Viewer
-    ) -> None:
-        self._public = public
-        self._site = str(public.origin())
-        self._tracking = tracking
+    def __init__(self, site: Site, store: Store, histories: Histories, viewer: Viewer) -> None:
+        self._site = site
         self._store = store
         self._histories = histories
         self._viewer = viewer
@@ -63,17 +57,20 @@ class Pages:
         history = await self._histories.of(key)
         if entry is None and history is None:
             raise web.HTTPNotFound(text="unknown page: render it first")
-        found: dict[str, object] = {"id": key, "snapshot": None, "reading": None}
-        found["url"] = f"{self._site}{entry.path if entry else history.path if history else ''}"
+        path = entry.path if entry else history.path if history else ""
+        found: Page = {
+            "id": key,
+            "url": f"{self._site.url}{path}",
+            "snapshot": None,
+            "reading": None,
+            "render": shapes.of_render(history.render) if history and history.render else None,
+            "versions": shapes.of_history(history) if history else [],
+        }
         if entry is not None:
-            row, now = Row.of(entry, 0.0), time.time()
-            url = str(found["url"])
-            reading = await asyncio.to_thread(read, entry.snapshot.body, url)
-            found["snapshot"] = shapes.of_entry(key, entry, row, self._site, now)
+            row = Row.of(entry, 0.0)
+            reading = await asyncio.to_thread(read, entry.snapshot.body, found["url"])
+            found["snapshot"] = shapes.of_entry(entry, row, self._site.url, time.time())
             found["reading"] = shapes.of_reading(reading)
-        render = history.render if history else None
-        found["render"] = shapes.of_render(render) if render else None
-        found["versions"] = shapes.of_history(history) if history else []
         return web.json_response(found)
 
     async def html(self, request: web.Request) -> web.Response:
@@ -90,24 +87,34 @@ class Pages:
         """The differences between the texts of two versions; 0 is the newest."""
         history = await self._histories.of(_id(request))
         versions = history.versions if history else ()
-        new = number(request.query.get("new"), "new", 0, 1000)
-        old = number(request.query.get("old"), "old", new + 1, 1000)
+        query = query_of(request, HistoryQuery)
+        new, old = query.new, query.new + 1 if query.old < 0 else query.old
         if max(new, old) >= len(versions):
             raise web.HTTPNotFound(text=f"{len(versions)} versions are stored")
-        found = await asyncio.to_thread(compare, versions[old].text, versions[new].text)
-        return web.json_response(shapes.of_comparison(found) | {"old": old, "new": new})
+        compared = await asyncio.to_thread(compare, versions[old].text, versions[new].text)
+        found: VersionComparison = {
+            "similarity": round(compared.similarity, 4),
+            "cut": compared.cut,
+            "passages": shapes.of_passages(compared.passages),
+            "old": old,
+            "new": new,
+        }
+        return web.json_response(found)
 
     async def comparison(self, request: web.Request) -> web.Response:
         """The differences between what visitors and crawlers see, and what a screen reader misses."""
         entry = await self._entry(request)
-        target = self._target(entry)
+        target = self._site.target_of(entry)
         user = await self._viewer.user(target, entry.snapshot.etag)
         crawler = await self._viewer.crawler(target, entry.snapshot)
-        found = await asyncio.to_thread(compare, user.text, crawler.text)
-        missing = lost(user.announced, crawler.announced)
-        return web.json_response(
-            shapes.of_comparison(found) | {"unannounced": missing[:_MOST_LOST]}
-        )
+        compared = await asyncio.to_thread(compare, user.text, crawler.text)
+        found: Comparison = {
+            "similarity": round(compared.similarity, 4),
+            "cut": compared.cut,
+            "passages": shapes.of_passages(compared.passages),
+            "unannounced": lost(user.announced, crawler.announced)[:_MOST_LOST],
+        }
+        return web.json_response(found)
 
     async def picture(self, request: web.Request) -> web.Response:
         """A PNG: the page, the snapshot, or the image of the link preview."""
@@ -117,7 +124,7 @@ class Pages:
         return web.Response(body=screenshot.png, content_type="image/png", headers=headers)
 
     async def _screenshot(self, name: str, entry: Entry) -> Screenshot:
-        target = self._target(entry)
+        target = self._site.target_of(entry)
         if name == "user.png":
             return await self._viewer.user(target, entry.snapshot.etag)
         if name == "crawler.png":
@@ -132,10 +139,6 @@ class Pages:
         if entry is None:
             raise web.HTTPNotFound(text="no snapshot of this page is stored")
         return entry
-
-    def _target(self, entry: Entry) -> Target:
-        pretty = pretty_of(f"{self._site}{entry.path}")
-        return Target.of(self._public, pretty, self._tracking, entry.variant)
 
 
 def _id(request: web.Request) -> str:

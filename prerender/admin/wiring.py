@@ -11,8 +11,8 @@ from prerender.admin.crawlers import Crawlers
 from prerender.admin.files import DashboardFiles
 from prerender.admin.last_hour import Figures
 from prerender.admin.problem import as_problems
-from prerender.admin.purge import Purging
 from prerender.admin.recent import Recent
+from prerender.admin.site import Site
 from prerender.admin.snapshot_api import Pages
 from prerender.browser.pool import Pool
 from prerender.config import Settings
@@ -22,7 +22,6 @@ from prerender.snapshots.stores.store import Store
 from prerender.telemetry.histories import Histories
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.records import Telemetry
-from prerender.urls.tracking import Tracking
 
 
 @asynccontextmanager
@@ -35,8 +34,7 @@ async def dashboard(
     pool: Pool,
     store: Store,
     snapshots: CachedSnapshots,
-    tracking: Tracking,
-    purging: Purging,
+    site: Site,
     histories: Histories,
     viewer: Viewer,
 ) -> AsyncIterator[None]:
@@ -52,19 +50,17 @@ async def dashboard(
     app.middlewares.append(auth.middleware)
     app.middlewares.append(as_problems)
     Api(
-        public=settings.public_url,
-        tracking=tracking,
+        site=site,
         pool=pool,
         store=store,
         snapshots=snapshots,
         figures=figures,
         recent=recent,
         crawlers=crawlers,
-        purging=purging,
         notices=telemetry.notices,
         auth=auth,
     ).add_to(app)
-    Pages(settings.public_url, tracking, store, histories, viewer).add_to(app)
+    Pages(site, store, histories, viewer).add_to(app)
     DashboardFiles().add_to(app)
     async with figures.kept():
         yield

@@ -243,7 +243,7 @@ async def test_nginx_keeps_hot_snapshots(
             assert answer.status == 304
         # A purge is seen soon.
         content["/"] = page.replace("plain", "new")
-        async with client.post(f"{proxy.admin_url}/purge", json={"all": True}) as answer:
+        async with client.post(f"{proxy.admin_url}/api/v1/purge", json={"all": True}) as answer:
             assert answer.status == 200
         async with asyncio.timeout(raw.SECONDS):
             while b"new+" not in (await until_nginx_says("HIT", client, ugly))[0]:

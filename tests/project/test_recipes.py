@@ -60,7 +60,7 @@ async def test_wordpress_purges_what_it_publishes(
     stub.write_text(WORDPRESS)
 
     async def change(new: str, old: str, token: str = TOKEN) -> str:
-        given = (f"{proxy.admin_url}/purge", origin.url, token, new, old)
+        given = (f"{proxy.admin_url}/api/v1/purge", origin.url, token, new, old)
         process = await asyncio.create_subprocess_exec(
             *("php", "-d", "error_log=", str(stub), str(PLUGIN), *given),
             stderr=asyncio.subprocess.PIPE,

@@ -82,7 +82,8 @@ class Site:
 
 async def purge(proxy: Proxy, **what: object) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with proxy.client.post(f"{proxy.admin_url}/purge", json=what, headers=headers) as answer:
+    url = f"{proxy.admin_url}/api/v1/purge"
+    async with proxy.client.post(url, json=what, headers=headers) as answer:
         assert answer.status == 200
 
 

@@ -239,7 +239,7 @@ async def test_good_snapshots_are_not_replaced(
         assert CONTENT in answer.text
     faults.on = True
     purged = {"all": True, "soft": True}
-    async with proxy.client.post(f"{proxy.admin_url}/purge", json=purged) as response:
+    async with proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json=purged) as response:
         assert response.status == 200
     wrong = {}
     for case, answer in (await _crawl(proxy, cases)).items():

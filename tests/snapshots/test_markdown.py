@@ -295,7 +295,9 @@ async def test_purges_mean_both_forms(start_origin: StartOrigin, start_proxy: St
     proxy = await start_proxy(origin.url, SETTINGS | {"admin": {"token": token}})
     await proxy.get("/", headers=MARKDOWN)
     async with proxy.client.post(
-        f"{proxy.admin_url}/purge", json={"url": "/"}, headers={"Authorization": f"Bearer {token}"}
+        f"{proxy.admin_url}/api/v1/purge",
+        json={"url": "/"},
+        headers={"Authorization": f"Bearer {token}"},
     ) as response:
         assert response.status == 200
     answer = await proxy.get("/", headers=MARKDOWN)

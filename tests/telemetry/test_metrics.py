@@ -185,7 +185,7 @@ async def test_nothing_of_it_is_on_the_public_listener(
 ) -> None:
     origin = await pages(start_origin, {})
     proxy = await start_proxy(origin.url, {"browser": {"path": "/nonexistent/chromium"}})
-    for path in ("/metrics", "/healthz", "/readyz", "/explain?url=/"):
+    for path in ("/metrics", "/healthz", "/readyz", "/api/v1/explain?url=/"):
         assert (await proxy.get(path)).text == "no such page"
         assert origin.requests[-1].raw_path == path
 

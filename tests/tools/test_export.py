@@ -216,7 +216,7 @@ async def test_what_was_purged_since_does_not_come_back(
         proxy = await start_proxy(site.url, {"admin": {"token": TOKEN}, "cache": cache})
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with proxy.client.post(
-            f"{proxy.admin_url}/purge", json={"all": True}, headers=headers
+            f"{proxy.admin_url}/api/v1/purge", json={"all": True}, headers=headers
         ) as answer:
             assert answer.status == 200
         assert (await imported(proxy, site, export))["kept"] == 1
@@ -296,7 +296,7 @@ async def test_what_is_damaged_is_not_taken_in(
     async def post(what: object, token: str = TOKEN) -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {token}"}
         async with proxy.client.post(
-            f"{proxy.admin_url}/import", json=what, headers=headers
+            f"{proxy.admin_url}/api/v1/import", json=what, headers=headers
         ) as answer:
             return answer.status, await answer.text()
 

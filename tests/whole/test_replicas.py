@@ -64,7 +64,7 @@ async def test_one_render_one_purge(
         assert all("; hit;" in answer.headers["Cache-Status"] for answer in burst)
         assert origin.count("/") == renders
 
-        url, headers = f"{proxies[0].admin_url}/purge", {"Authorization": f"Bearer {TOKEN}"}
+        url, headers = f"{proxies[0].admin_url}/api/v1/purge", {"Authorization": f"Bearer {TOKEN}"}
         async with proxies[0].client.post(url, json={"all": True}, headers=headers) as purged:
             assert purged.status == 200
         asked_at = shown_at = purged_at = time.monotonic()

@@ -1,0 +1,39 @@
+"""The pages of the site by URL, as users of the API name them. Pure."""
+
+from yarl import URL
+
+from prerender.snapshots.entry import Entry
+from prerender.snapshots.snapshot import Target
+from prerender.urls.addresses import pretty_of
+from prerender.urls.tracking import Tracking
+
+
+class Site:
+    """The site at ``public``."""
+
+    def __init__(self, public: URL, tracking: Tracking) -> None:
+        self.public = public
+        self._tracking = tracking
+        # Scheme, host and port.
+        self.url = str(public.origin())
+
+    def path(self, name: str, text: str, *, starts: tuple[str, ...] = ("/",)) -> str:
+        """The path in a parameter, without the site's scheme and host. Raises ValueError."""
+        path = text.removeprefix(self.url) or "/"
+        if not path.startswith(starts):
+            raise ValueError(f"{name}: {text[:200]!r}: give a URL of {self.url}, or a path")
+        return path
+
+    def target(self, text: str) -> Target:
+        """The target of a pretty or ugly URL. Raises ValueError."""
+        path = self.path("url", text)
+        try:
+            pretty = pretty_of(f"{self.url}{path}")
+        except ValueError as error:
+            raise ValueError(f"url: {text[:200]!r}: {error}") from None
+        return Target.of(self.public, pretty, self._tracking)
+
+    def target_of(self, entry: Entry) -> Target:
+        """The target of a stored snapshot, with its variant."""
+        pretty = pretty_of(f"{self.url}{entry.path}")
+        return Target.of(self.public, pretty, self._tracking, entry.variant)
