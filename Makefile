@@ -20,6 +20,8 @@
 
 # Debian keeps the servers that the tests start in sbin, out of an ordinary user's PATH.
 export PATH := $(PATH):/usr/sbin
+# Tests start Python some hundred times: what it has compiled is kept, as it is by default.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; \
 	done)
@@ -28,7 +30,7 @@ ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
 # A process for each CPU; one that has nothing left takes tests of another one.
 PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal \
-	--durations 5 --durations-min 10
+	--durations 10
 TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
 COMPILE := pip compile pyproject.toml --extra otel --extra s3 --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command 'make lock' --no-annotate
