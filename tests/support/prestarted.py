@@ -154,6 +154,8 @@ def _become(order: bytes, streams: Sequence[int]) -> NoReturn:
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    # In the background of a shell it is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if terminal:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
