@@ -1,11 +1,15 @@
-"""TTLs of snapshots, and whether a new snapshot may replace an old one. Pure."""
+"""TTLs of snapshots, which are fresh or stale, and whether a new one may replace an old one. Pure."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
+from prerender.snapshots.entry import Entry
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot
 from prerender.urls.patterns import matches
+
+Shown = Literal["fresh", "stale", "stale-if-error"]
 
 # TTL of doubtful snapshots, and of old ones whose refresh failed.
 DOUBT_SECONDS = 30.0
@@ -14,6 +18,11 @@ SHRUNKEN = 0.2
 MOST_REFUSALS = 3
 # Expired entries are stored this long, to compare new content with.
 _REMEMBERED_SECONDS = 7 * 86400.0
+
+
+def is_fresh(expires: float, now: float) -> bool:
+    """Whether a snapshot with this end of its TTL is fresh; otherwise it is stale. Unix seconds."""
+    return now < expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,24 @@ class Freshness:
             # The page may appear soon, or may be missing by mistake.
             return min(ttl, self.error_ttl)
         return 0.0
+
+    def shown(self, entry: Entry, now: float) -> Shown | None:
+        """How an entry is served without waiting for a render; None if it is not."""
+        if is_fresh(entry.expires, now):
+            return "fresh"
+        if now < entry.expires + self.stale:
+            return "stale"
+        if now < entry.retry and self.good_on_error(entry, now):
+            return "stale-if-error"
+        return None
+
+    def renewed(self, entry: Entry, now: float) -> bool:
+        """Whether an entry that is served stale is renewed in the background."""
+        return self.shown(entry, now) == "stale" and now >= entry.retry
+
+    def good_on_error(self, entry: Entry, now: float) -> bool:
+        """Whether an entry is served if its render fails, so that no worse one may replace it."""
+        return now < entry.expires + self.stale_if_error
 
     def kept(self, lifetime: float) -> float:
         """How long to store an entry with this TTL, in seconds."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from prerender.snapshots import strict_json
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.freshness import is_fresh
 from prerender.snapshots.purges import Purges
 from prerender.snapshots.snapshot import HTML
 from prerender.snapshots.variants import DEVICES, Device
@@ -86,7 +87,7 @@ class Row(NamedTuple):
 
     def state(self, now: float) -> State:
         """Whether it is fresh or stale."""
-        return "fresh" if now < self.expires else "stale"
+        return "fresh" if is_fresh(self.expires, now) else "stale"
 
 
 # The types of a row in JSON.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -24,6 +24,8 @@ from prerender.snapshots.freshness import (
     DOUBT_SECONDS,
     MOST_REFUSALS,
     Freshness,
+    Shown,
+    is_fresh,
     worse_than,
 )
 from prerender.snapshots.purges import Purge
@@ -31,7 +33,6 @@ from prerender.snapshots.retries import Retries
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot, SnapshotResult, Snapshots, Target
 from prerender.snapshots.stores.store import Lease, Store
 
-Shown = Literal["fresh", "stale", "stale-if-error"]
 log = structlog.get_logger(__name__)
 
 
@@ -95,7 +96,7 @@ class CachedSnapshots:
         """The stored snapshot if it is in memory and fresh. Takes microseconds: the common case."""
         now = self._clock()
         entry = self._store.peek(target.key, now)
-        if entry is None or entry.expires <= now:
+        if entry is None or not is_fresh(entry.expires, now):
             return None
         self._store.memory_hits += 1
         return SnapshotResult(
@@ -111,10 +112,9 @@ class CachedSnapshots:
         old = await self._store.get(target.key)
         if old is not None:
             now = self._clock()
-            shown = self._shown(old, now)
-            if self._is_renewed(old, shown, now):
+            if self._freshness.renewed(old, now):
                 self._refresh_soon(target)
-            if shown is not None:
+            if shown := self._freshness.shown(old, now):
                 return self._hit(old, now, "" if shown == "fresh" else shown)
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._patience)
@@ -154,8 +154,8 @@ class CachedSnapshots:
         ttl = self._freshness.ordinary(target.path)
         entry = await self._store.get(target.key) if ttl else None
         now = self._clock()
-        shown = None if entry is None else self._shown(entry, now)
-        renewed = entry is not None and self._is_renewed(entry, shown, now)
+        shown = None if entry is None else self._freshness.shown(entry, now)
+        renewed = entry is not None and self._freshness.renewed(entry, now)
         return Outlook(ttl, entry, now, shown, renewed, self._renders.runs(target.key))
 
     @property
@@ -170,20 +170,6 @@ class CachedSnapshots:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
         await self._renders.close()
-
-    def _shown(self, entry: Entry, now: float) -> Shown | None:
-        """How an entry is served without waiting for a render; None if it is not."""
-        if now < entry.expires:
-            return "fresh"
-        if now < entry.expires + self._freshness.stale:
-            return "stale"
-        if now < min(entry.retry, entry.expires + self._freshness.stale_if_error):
-            return "stale-if-error"
-        return None
-
-    def _is_renewed(self, entry: Entry, shown: Shown | None, now: float) -> bool:
-        """Whether a stale entry is renewed in the background."""
-        return shown == "stale" and now >= entry.retry
 
     def _hit(self, entry: Entry, now: float, detail: str = "") -> SnapshotResult:
         age = max(0.0, now - entry.stored)
@@ -221,7 +207,7 @@ class CachedSnapshots:
             # The previous holder, or another task of this process, may have stored a snapshot.
             now = self._clock()
             left_to_others = lease.fence is None and not patience
-            if lease.entry is not None and (now < lease.entry.expires or left_to_others):
+            if lease.entry is not None and (is_fresh(lease.entry.expires, now) or left_to_others):
                 return replace(self._hit(lease.entry, now), how="coalesced")
             return await self._render(target, lease)
 
@@ -243,7 +229,7 @@ class CachedSnapshots:
     async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> SnapshotResult:
         """Serve the old snapshot after a failed render. Raises ``error`` if it is too old."""
         old = await self._store.current(target.key, lease.entry)
-        if old is None or self._clock() >= old.expires + self._freshness.stale_if_error:
+        if old is None or not self._freshness.good_on_error(old, self._clock()):
             raise error
         log.warning("snapshot_not_renewed", url=target.url, reason=str(error))
         return await self._stay(old, lease, "failed")
@@ -305,7 +291,7 @@ class CachedSnapshots:
 
     def _refused(self, old: Entry, new: Snapshot, now: float) -> str:
         """Why a new snapshot must not replace the old one, or ''."""
-        if now >= old.expires + self._freshness.stale_if_error:
+        if not self._freshness.good_on_error(old, now):
             return ""
         worse = worse_than(old.snapshot, new)
         always = new.facts.unfinished or new.status >= 500
@@ -338,7 +324,7 @@ class CachedSnapshots:
             if (
                 entry is None
                 or entry.snapshot.asset_fingerprint != asset_fingerprint
-                or self._clock() < entry.expires
+                or is_fresh(entry.expires, self._clock())
             ):
                 continue
             work = partial(self._render_if_nobody_does, target, 0)
