@@ -2,13 +2,11 @@
 
 import base64
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import cast
 
 from prerender.admin import models, snapshot_models
 from prerender.admin.crawlers import Tally
-from prerender.admin.differences import Passage
 from prerender.admin.models import MOST_TOP_PAGES
 from prerender.admin.recent import PageRenders
 from prerender.admin.snapshot_models import ID_LENGTH
@@ -20,6 +18,7 @@ from prerender.snapshots.list_rows import Row
 from prerender.snapshots.page_metadata import Reading
 from prerender.snapshots.snapshot import Facts, Timings
 from prerender.snapshots.stores.store import StoreState
+from prerender.snapshots.text_comparison import compare, side_by_side
 from prerender.telemetry.config_notices import Notice
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import pretty_to_ugly
@@ -257,6 +256,11 @@ def of_history(history: History) -> list[snapshot_models.Version]:
     ]
 
 
-def of_passages(passages: Sequence[Passage]) -> list[snapshot_models.Passage]:
-    """The passages of two compared texts."""
-    return [{"kind": one.kind, "left": one.left, "right": one.right} for one in passages]
+def of_texts(left: str, right: str) -> snapshot_models.Differences:
+    """The differences between two texts. Slow for long ones."""
+    passages, cut = side_by_side(left, right)
+    return {
+        "similarity": round(compare([left], [right]).similarity, 4),
+        "cut": cut,
+        "passages": [{"kind": one.kind, "left": one.left, "right": one.right} for one in passages],
+    }

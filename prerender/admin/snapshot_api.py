@@ -11,7 +11,6 @@ import time
 from aiohttp import web
 
 from prerender.admin import shapes
-from prerender.admin.differences import compare
 from prerender.admin.parameters import HistoryQuery, query_of
 from prerender.admin.site import Site
 from prerender.admin.snapshot_models import ID_LENGTH, Comparison, Page, VersionComparison
@@ -91,14 +90,9 @@ class Pages:
         new, old = query.new, query.new + 1 if query.old < 0 else query.old
         if max(new, old) >= len(versions):
             raise web.HTTPNotFound(text=f"{len(versions)} versions are stored")
-        compared = await asyncio.to_thread(compare, versions[old].text, versions[new].text)
-        found: VersionComparison = {
-            "similarity": round(compared.similarity, 4),
-            "cut": compared.cut,
-            "passages": shapes.of_passages(compared.passages),
-            "old": old,
-            "new": new,
-        }
+        texts = versions[old].text, versions[new].text
+        differences = await asyncio.to_thread(shapes.of_texts, *texts)
+        found: VersionComparison = {**differences, "old": old, "new": new}
         return web.json_response(found)
 
     async def comparison(self, request: web.Request) -> web.Response:
@@ -107,13 +101,9 @@ class Pages:
         target = self._site.target_of(entry)
         user = await self._viewer.user(target, entry.snapshot.etag)
         crawler = await self._viewer.crawler(target, entry.snapshot)
-        compared = await asyncio.to_thread(compare, user.text, crawler.text)
-        found: Comparison = {
-            "similarity": round(compared.similarity, 4),
-            "cut": compared.cut,
-            "passages": shapes.of_passages(compared.passages),
-            "unannounced": lost(user.announced, crawler.announced)[:_MOST_LOST],
-        }
+        differences = await asyncio.to_thread(shapes.of_texts, user.text, crawler.text)
+        missing = lost(user.announced, crawler.announced)[:_MOST_LOST]
+        found: Comparison = {**differences, "unannounced": missing}
         return web.json_response(found)
 
     async def picture(self, request: web.Request) -> web.Response:

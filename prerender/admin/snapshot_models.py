@@ -187,22 +187,22 @@ class Passage(TypedDict):
     right: str
 
 
-class _Differences(TypedDict):
+class Differences(TypedDict):
     similarity: Annotated[float, Field(ge=0, le=1)]
-    """The share of words that both texts have in the same order."""
+    """The share of words that are in both texts; 1 for equal texts."""
     cut: bool
-    """Only the first part of the texts was compared."""
+    """Only the first lines of the texts are in the passages."""
     passages: list[Passage]
 
 
-class Comparison(_Differences):
+class Comparison(Differences):
     """left: the visitor's text; right: the snapshot's text."""
 
     unannounced: list[str]
     """Texts in the accessibility tree of the page, but not of the snapshot."""
 
 
-class VersionComparison(_Differences):
+class VersionComparison(Differences):
     """left: the older version; right: the newer version."""
 
     old: int

@@ -8,11 +8,9 @@ import json
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 
-from lxml import etree
-
 from prerender.errors import BadEntry
 from prerender.snapshots import strict_json
-from prerender.snapshots.page_metadata import parse
+from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 
 # Redis compares the first twelve bytes, format and fence. The last written history wins.
@@ -20,7 +18,6 @@ _MAGIC = b"PRH2" + bytes(8)
 _LONGEST_TEXT = 65536
 _MOST_BYTES = 262144
 _MOST_UNPACKED_BYTES = 16 * 1024**2
-_INERT = "//template[not(@shadowrootmode)]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +77,7 @@ class History:
 def text_of(body: bytes) -> str:
     """The text of a page, a line per piece; the first 65,536 characters."""
     root = parse(body)
-    if root is None:
-        return ""
-    # Remove invisible elements first: checking the ancestors of each text takes six times as long.
-    for template in root.xpath(_INERT):
-        template.tag = "noscript"
-    etree.strip_elements(root, "script", "style", "noscript", with_tail=False)
-    lines = (" ".join(text.split()) for text in root.xpath("//body//text()"))
-    return "\n".join(line for line in lines if line)[:_LONGEST_TEXT]
+    return "" if root is None else "\n".join(texts_of(root))[:_LONGEST_TEXT]
 
 
 def encode(history: History) -> bytes:

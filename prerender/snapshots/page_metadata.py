@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
 
-from lxml import etree
-from lxml import html as lxml_html
+from prerender.snapshots.parsed_html import parse
 
 _LONGEST_VALUE = 1000
 _MOST_VALUES = 40
@@ -60,7 +59,7 @@ def read(body: bytes, url: str) -> Reading:
     """Read the HTML (UTF-8) of the page at ``url``."""
     root = parse(body)
     if root is None:
-        root = lxml_html.document_fromstring("<html></html>")
+        root = parse(b"<html></html>")
     metas = _metas(root)
     title = _text(root.xpath("string(//title[not(ancestor::svg)])"))
     description = dict(metas).get("description", "")
@@ -102,21 +101,6 @@ def read(body: bytes, url: str) -> Reading:
         images=len(root.xpath("//img")),
         images_without_text=len(root.xpath("//img[not(@alt)]")),
     )
-
-
-def parse(body: bytes, charset: str | None = "utf-8") -> Any:
-    """The root element of an HTML document; None if there is none.
-
-    ``charset`` None: that of the document, or ISO 8859-1.
-    """
-    try:
-        parser = lxml_html.HTMLParser(encoding=charset, huge_tree=True)
-    except LookupError:
-        parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True)
-    try:
-        return lxml_html.document_fromstring(body, parser=parser)
-    except (etree.ParserError, etree.XMLSyntaxError, ValueError):
-        return None
 
 
 def _metas(root: Any) -> list[tuple[str, str]]:

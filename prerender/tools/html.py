@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
 
-from lxml import etree
-
-from prerender.snapshots.page_metadata import parse
+from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 
 _SPACE = re.compile(r"\s+")
-_UNREAD = frozenset({"script", "style", "noscript", "head"})
-_SHADOW = "shadowrootmode"
 _IN_HEAD = "not(ancestor::body) and not(ancestor::template)"
 _LOWER = "translate(%s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
 
@@ -64,7 +60,8 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
         ugly=tuple(dict.fromkeys(_absolute(base, value) for value in _ugly(root))),
         noindex="noindex" in robots or "none" in robots.replace(" ", "").split(","),
         scripts=sum(map(_runs, root.xpath("//script"))),
-        texts=tuple(_texts(root)),
+        # The last one: it changes the tree.
+        texts=tuple(texts_of(root)),
     )
 
 
@@ -108,31 +105,3 @@ def _absolute(base: str, reference: str) -> str:
 
 def _plain(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
-
-
-def _texts(root: Any) -> list[str]:
-    """The texts of a document in order. An element ends a text, a comment does not."""
-    texts: list[str] = []
-    current: list[str] = []
-
-    def end() -> None:
-        if text := _plain("".join(current)):
-            texts.append(text)
-        current.clear()
-
-    # No recursion: pages can be nested to any depth.
-    unread = 0
-    for event, node in etree.iterwalk(root, events=("start", "end", "comment", "pi")):
-        if event in ("comment", "pi"):
-            current.append((node.tail or "") if not unread else "")
-            continue
-        skipped = node.tag in _UNREAD or (node.tag == "template" and node.get(_SHADOW) is None)
-        end()
-        if event == "start":
-            unread += skipped
-            current.append("" if unread else node.text or "")
-        else:
-            unread -= skipped
-            current.append("" if unread else node.tail or "")
-    end()
-    return texts

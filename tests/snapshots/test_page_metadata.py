@@ -1,14 +1,11 @@
-"""What a page says of itself, where two texts differ, and the histories of pages. Pure."""
+"""The metadata, texts and histories of pages."""
 
 import json
 import zlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from prerender.admin.differences import compare
 from prerender.browser.rendered import Resource
 from prerender.errors import BadEntry
 from prerender.gateway.visit import Visit
@@ -83,55 +80,11 @@ def test_what_is_said_is_bounded() -> None:
 
 def test_the_text_of_a_page() -> None:
     body = (
-        b"<title>no</title><body>One<script>no()</script><style>no{}</style><p>Two  <b>three</b>\n"
+        b"<title>no</title><body>One<script>no()</script><style>no{}</style><p>T<!-- -->wo <b>three</b>"
         b"<noscript>no</noscript><template>no</template><div><template shadowrootmode=open>four"
         b"</template></div><textarea>five</textarea>"
     )
     assert text_of(body) == "One\nTwo\nthree\nfour\nfive"
-
-
-COMPARED: list[tuple[str, str, list[tuple[str, str, str]], float]] = [
-    ("", "", [], 1.0),
-    ("a b", "a b", [("same", "a b", "a b")], 1.0),
-    ("a  b\n\n c", "a b\nc", [("same", "a b\nc", "a b\nc")], 1.0),
-    ("a b c", "a x c", [("same", "a", "a"), ("changed", "b", "x"), ("same", "c", "c")], 2 / 3),
-    ("a\nb", "a", [("same", "a", "a"), ("changed", "b", "")], 2 / 3),
-    ("", "new", [("changed", "", "new")], 0.0),
-    ("one line", "two\nlines here", [("changed", "one line", "two lines here")], 0.0),
-]
-
-
-@pytest.mark.parametrize(("left", "right", "passages", "similarity"), COMPARED)
-def test_where_texts_differ(
-    left: str, right: str, passages: list[tuple[str, str, str]], similarity: float
-) -> None:
-    found = compare(left, right)
-    assert [(one.kind, one.left, one.right) for one in found.passages] == passages
-    assert found.similarity == pytest.approx(similarity)
-    assert not found.cut
-
-
-_lines = st.lists(st.text(st.sampled_from("ab \u00e4\n"), max_size=8), max_size=12).map("\n".join)
-
-
-@given(_lines, _lines)
-def test_nothing_is_lost_in_a_comparison(left: str, right: str) -> None:
-    found = compare(left, right)
-    assert " ".join(one.left for one in found.passages).split() == left.split()
-    assert " ".join(one.right for one in found.passages).split() == right.split()
-    assert 0 <= found.similarity <= 1
-    assert (found.similarity == 1) == (left.split() == right.split())
-    assert all(
-        one.left.split() == one.right.split() for one in found.passages if one.kind == "same"
-    )
-
-
-def test_long_texts_are_compared_in_time() -> None:
-    left = "\n".join(f"line {n % 7} {n}" for n in range(20_000))
-    right = "\n".join(f"line {n % 11} {n}" for n in range(20_000))
-    assert compare(left, right).cut
-    words = compare("word " * 100_000, "other " * 100_000)
-    assert words.similarity == 0
 
 
 FETCH = Fetch("GET", URL, "script", "cached", 200, 10, 0.1, 0.2, "")

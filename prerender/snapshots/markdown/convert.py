@@ -11,8 +11,10 @@ from urllib.parse import urljoin
 
 import html_to_markdown
 import lxml.html
-from lxml.etree import LxmlError, XPath
+from lxml.etree import XPath
 from lxml.html import HtmlElement
+
+from prerender.snapshots.parsed_html import parse
 
 # A part of each key, so that the output of an older version is not used.
 FORMAT = "md1"
@@ -63,11 +65,9 @@ def markdown_of(html: bytes, url: str) -> bytes:
 
     Raises ValueError if it cannot be converted.
     """
-    parser = lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)
-    try:
-        page = lxml.html.document_fromstring(html, parser=parser)
-    except LxmlError as error:
-        raise ValueError(f"{url}: {error}") from error
+    page = parse(html)
+    if page is None:
+        raise ValueError(f"{url}: is empty")
     front = _front_matter(page, url)
     options = replace(_OPTIONS, base_url=_base(page, url))
     _put_shadow_trees_in_place(page)

@@ -7,9 +7,9 @@ from urllib.parse import urljoin
 from prerender.browser.accessibility import lost
 from prerender.browser.rendered import Seen
 from prerender.errors import FetchFailed, RenderError
+from prerender.snapshots.text_comparison import Comparison, Passage, compare
 from prerender.tools.check import metadata
 from prerender.tools.check.findings import Report
-from prerender.tools.check.texts import Comparison, Passage, compare
 from prerender.tools.check.turns import Turns
 from prerender.tools.check.visitor_view import Look, Person
 from prerender.tools.crawler import SEARCH_ENGINE, Fetched

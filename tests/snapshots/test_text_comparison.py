@@ -1,10 +1,10 @@
-"""What tells two texts of a page apart, and what makes no difference."""
+"""Similarity of two texts of a page, what each lacks, and both side by side."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.tools.check.texts import compare
+from prerender.snapshots.text_comparison import compare, side_by_side
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=3)
 TEXTS = st.lists(st.lists(WORDS, min_size=1, max_size=8).map(" ".join), max_size=8)
@@ -71,3 +71,40 @@ def test_what_is_known_may_be_there_and_is_not_missed() -> None:
 def test_a_large_page_takes_no_long_time() -> None:
     words = [f"word{number % 997}" for number in range(200_000)]
     assert compare([" ".join(words)], [" ".join(words[::-1])]).similarity < 1
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "passages"),
+    [
+        ("", "", []),
+        ("a b", "a b", [("same", "a b", "a b")]),
+        ("a  b\n\n c", "a b\nc", [("same", "a b\nc", "a b\nc")]),
+        ("a b c", "a x c", [("same", "a", "a"), ("changed", "b", "x"), ("same", "c", "c")]),
+        ("a\nb", "a", [("same", "a", "a"), ("changed", "b", "")]),
+        ("", "new", [("changed", "", "new")]),
+        ("one line", "two\nlines here", [("changed", "one line", "two lines here")]),
+    ],
+)
+def test_texts_side_by_side(left: str, right: str, passages: list[tuple[str, str, str]]) -> None:
+    found, cut = side_by_side(left, right)
+    assert [(one.kind, one.left, one.right) for one in found] == passages
+    assert not cut
+
+
+_lines = st.lists(st.text(st.sampled_from("ab \u00e4\n"), max_size=8), max_size=12).map("\n".join)
+
+
+@given(_lines, _lines)
+def test_nothing_is_lost_side_by_side(left: str, right: str) -> None:
+    found, _ = side_by_side(left, right)
+    assert " ".join(one.left for one in found).split() == left.split()
+    assert " ".join(one.right for one in found).split() == right.split()
+    assert all(one.left.split() == one.right.split() for one in found if one.kind == "same")
+
+
+def test_long_texts_are_cut_side_by_side() -> None:
+    left = "\n".join(f"line {n % 7} {n}" for n in range(20_000))
+    right = "\n".join(f"line {n % 11} {n}" for n in range(20_000))
+    assert side_by_side(left, right)[1]
+    words, _ = side_by_side("word " * 100_000, "other " * 100_000)
+    assert [one.kind for one in words] == ["changed"]

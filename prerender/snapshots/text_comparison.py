@@ -1,17 +1,22 @@
-"""Compares two texts of a page by similarity and passages. Pure.
+"""Compares two texts of a page: how similar they are, what each lacks, and both side by side. Pure.
 
-Texts are compared by sequences of three words, wherever they are in the page: moved parts are no
-difference, and a changed word is a difference of one word.
+For similarity, texts are compared by sequences of three words, wherever they are in the page: moved
+parts are no difference, and a changed word is a difference of one word.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
 
 _ROW = 3
 _WORD = re.compile(r"\w+")
 # Differing words that are this close together form one passage.
 _GAP = 2
+# Limits of what is shown side by side, beyond which that would take seconds.
+_MOST_LINES = 4000
+_MOST_WORDS_IN_A_PASSAGE = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +97,66 @@ def _passages(words: Sequence[str], found: Sequence[bool]) -> tuple[Passage, ...
             passages.append(Passage(" ".join(words[first : index + 1]), n + 1 - start))
             start = n + 1
     return tuple(passages)
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """A passage: equal in both texts, or the version of each."""
+
+    kind: Literal["same", "changed"]
+    left: str
+    right: str
+
+
+def side_by_side(left: str, right: str) -> tuple[list[Aligned], bool]:
+    """Align two texts by lines, and by words where lines differ. Whitespace is ignored.
+
+    Returns the passages, and whether only the first lines were compared. Slow for long texts, so do
+    not call it on the event loop.
+    """
+    lefts, rights = _lines(left), _lines(right)
+    cut = max(len(lefts), len(rights)) > _MOST_LINES
+    lefts, rights = lefts[:_MOST_LINES], rights[:_MOST_LINES]
+    passages: list[Aligned] = []
+    for tag, a, b, c, d in SequenceMatcher(None, lefts, rights).get_opcodes():
+        if tag == "equal":
+            passages.append(_same(lefts[a:b], rights[c:d], "\n"))
+        else:
+            passages += _aligned_words(lefts[a:b], rights[c:d])
+    return _joined(passages), cut
+
+
+def _lines(text: str) -> list[str]:
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def _aligned_words(lefts: Sequence[str], rights: Sequence[str]) -> list[Aligned]:
+    left, right = " ".join(lefts).split(), " ".join(rights).split()
+    if max(len(left), len(right)) > _MOST_WORDS_IN_A_PASSAGE:
+        return [Aligned("changed", "\n".join(lefts), "\n".join(rights))]
+    found = []
+    for tag, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag == "equal":
+            found.append(_same(left[a:b], right[c:d], " "))
+        else:
+            found.append(Aligned("changed", " ".join(left[a:b]), " ".join(right[c:d])))
+    return found
+
+
+def _same(left: Sequence[str], right: Sequence[str], separator: str) -> Aligned:
+    return Aligned("same", separator.join(left), separator.join(right))
+
+
+def _joined(passages: Sequence[Aligned]) -> list[Aligned]:
+    """Merge adjacent passages of the same kind."""
+    found: list[Aligned] = []
+    for passage in passages:
+        last = found[-1] if found else None
+        if last is not None and last.kind == passage.kind:
+            left = "\n".join(filter(None, (last.left, passage.left)))
+            right = "\n".join(filter(None, (last.right, passage.right)))
+            found[-1] = Aligned(passage.kind, left, right)
+        else:
+            found.append(passage)
+    return found
