@@ -26,7 +26,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender import rendering
-from prerender.browser import chromium, guardian
+from prerender.browser import chromium, frames, guardian
 from prerender.browser.browser_context import BLANK, NOWHERE, STORAGE, Context
 from prerender.browser.chromium import CannotStart, Chromium
 from prerender.browser.clock import VirtualClock
@@ -442,8 +442,11 @@ async def test_contract_frames_come_when_they_are_asked_for(page: Opened) -> Non
     assert await told_after(1) == ["end"]
 
 
-async def test_contract_frames_of_several_pages(browser: Chromium, gateway: Gateway) -> None:
+async def test_contract_frames_of_several_pages(
+    browser: Chromium, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One at a time: two at once would crash the browser. Scripts that hang in a frame are ended."""
+    monkeypatch.setattr(frames, "_HANGING_SECONDS", 3.0)
     opened = [Opened(browser, gateway) for _ in range(4)]
     for page in opened:
         await page.open()
@@ -460,7 +463,7 @@ async def test_contract_frames_of_several_pages(browser: Chromium, gateway: Gate
     frame = asyncio.create_task(hanging.frames.make())
     async with asyncio.timeout(30):
         while not browser.devtools.drawing.locked():
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         await other.frames.make()
         with pytest.raises(TimeoutError):
             await frame

@@ -9,7 +9,7 @@ from tests.conftest import StartOrigin, StartProxy
 from tests.sites.hostile import GREEDY
 
 # One for each thing that pages share. make test-long has all of them.
-SHORT = ("hash-loop", "frames-5000", "workers-200", "requests-10000", "resize-observer", "dialogs")
+SHORT = ("hash-loop", "frames-5000", "workers-20", "requests-10000", "resize-observer", "dialogs")
 NEIGHBOUR = """<p id="out">waiting</p><script>
   fetch("/data").then((answer) => answer.text()).then((text) => {
     setTimeout(() => { out.textContent = `complete ${text}${location.search}`; }, 100);
@@ -61,7 +61,7 @@ async def neighbours(
 
 @pytest.mark.parametrize("name", SHORT)
 async def test_neighbours(start_origin: StartOrigin, start_proxy: StartProxy, name: str) -> None:
-    await neighbours(start_origin, start_proxy, name, 9)
+    await neighbours(start_origin, start_proxy, name, 6)
 
 
 @pytest.mark.long

@@ -109,7 +109,7 @@ async def test_alone(case: Case, one_proxy: Proxy) -> None:
 
 @pytest.mark.parametrize(
     "cases",
-    [pytest.param(CASES[::5], id="a fifth"), pytest.param(CASES, id="all", marks=pytest.mark.long)],
+    [pytest.param(CASES[::9], id="a ninth"), pytest.param(CASES, id="all", marks=pytest.mark.long)],
 )
 async def test_eight_at_once(
     cases: list[Case], start_origin: StartOrigin, start_proxy: StartProxy

@@ -16,7 +16,7 @@ AFTER = 1.0
 SHORT = (
     "endless-script",
     "endless-getter",
-    "workers-200",
+    "workers-20",
     "frames-of-blobs",
     "mutations",
     "dialogs",

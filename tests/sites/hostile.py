@@ -72,6 +72,7 @@ GREEDY = {
     "endless-getter": _page(
         "Object.defineProperty(window, 'prerenderReady', { get() { for (;;); } })"
     ),
+    "workers-20": _page(f"{_WORKER} for (let i = 0; i < 20; i++) work('for (;;);')"),
     "workers-200": _page(f"{_WORKER} for (let i = 0; i < 200; i++) work('for (;;);')"),
     "workers-that-speak": _page(
         f"{_WORKER} for (let i = 0; i < 200; i++) work('setInterval(() => {{ const t = Date.now() + 50;"
