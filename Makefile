@@ -1,26 +1,26 @@
-# make run      install what it needs, and start the proxy in front of the example site,
-#               or of another one: make run ORIGIN=http://127.0.0.1:3000
-# make test     install what it needs, and run all tests, or some: make test ARGS="-k cache"
-# make test-long  what takes long: soaks, and property tests with many random examples
+# make run      install the dependencies and start the proxy in front of the example site,
+#               or of your site: make run ORIGIN=http://127.0.0.1:3000
+# make test     install the dependencies and run all tests, or some: make test ARGS="-k cache"
+# make test-long  the long tests: soaks, and property tests with many random examples
 # make lint     ruff, mypy and import-linter, and whether openapi.json is up to date
-# make image    the container image, with Docker, Podman or Buildah
-# make image-test  build and run it here, without a daemon (needs root; see tests/project/test_image.py)
-# make bench    all benchmarks beside all rivals (needs Node), written to docs/benchmarks.md;
-#               make bench QUICK=1 only shows that they run
-# make dist     wheel and sdist, into dist/
-# make lock     requirements.lock (the image) and requirements-dev.lock (CI) anew, with hashes
-# make test-lowest  all tests, with the lowest versions of what the package depends on
+# make image    build the container image with Docker, Podman or Buildah
+# make image-test  build and run the image without a daemon (needs root; see tests/project/test_image.py)
+# make bench    compare with other renderers and proxies (needs Node) and write docs/benchmarks.md;
+#               make bench QUICK=1 only checks that the benchmarks run
+# make dist     build wheel and sdist into dist/
+# make lock     update requirements.lock (for the image) and requirements-dev.lock (for CI), with hashes
+# make test-lowest  run all tests with the lowest supported versions of the dependencies
 # make pin-base  pin the base image of the Dockerfile to its current digest
-# make docs     the documentation as a site, into build/docs/
-# make install  .venv with the package and all that its developers need
-# make frameworks  build tests/sites/frameworks/built anew (needs Node and the npm registry)
-# make clean    remove everything that was made here
+# make docs     build the documentation site into build/docs/
+# make install  create .venv with the package and all development dependencies
+# make frameworks  rebuild tests/sites/frameworks/built (needs Node and the npm registry)
+# make clean    remove all build results
 #
 # PYTHON=/path/to/python is used for .venv instead of the first python3.11 or newer in PATH.
 
 # Debian keeps the servers that the tests start in sbin, out of an ordinary user's PATH.
 export PATH := $(PATH):/usr/sbin
-# Tests start Python some hundred times: what it has compiled is kept, as it is by default.
+# Tests start Python hundreds of times: keep its compiled files, as by default.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; \
@@ -28,7 +28,7 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.12 python3.13 python3.1
 
 ORIGIN ?= $(or $(PRERENDER_ORIGIN_URL),$(PRERENDER_ORIGIN))
 PIP := .venv/bin/python -m pip -qq --disable-pip-version-check
-# A process for each CPU; one that has nothing left takes tests of another one.
+# One process per CPU; idle ones take tests from others.
 PYTEST := .venv/bin/python -m pytest --numprocesses logical --dist worksteal \
 	--durations 10
 TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
@@ -66,7 +66,7 @@ bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	.venv/bin/python benchmarks/everything.py --node-modules benchmarks/rivals/node_modules \
 		$(if $(QUICK),--quick,--write)
 
-# Their browsers are not: all sides have the same one.
+# Without their browsers: all sides use the same one.
 benchmarks/rivals/node_modules: benchmarks/rivals/package.json
 	cd benchmarks/rivals && npm install --ignore-scripts --no-audit --no-fund --no-package-lock
 	@touch $@
@@ -78,7 +78,7 @@ lock: .venv/dev.stamp
 	.venv/bin/uv $(COMPILE) --upgrade --output-file requirements.lock
 	.venv/bin/uv $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
-# The lowest versions that pyproject.toml allows, in an environment of their own.
+# The lowest versions that pyproject.toml allows, in a separate environment.
 test-lowest: test-programs
 	.venv/bin/python -m venv --clear build/lowest
 	.venv/bin/uv pip compile pyproject.toml --extra otel --extra s3 --python .venv/bin/python --quiet \
@@ -117,13 +117,13 @@ $(DROP_IN): tests/sites/drop_in/package-lock.json
 	$(PIP) install --editable .
 	@touch $@
 
-# Only needed to change the applications: what is built of them is kept with them.
+# Only needed after changing the applications: their builds are committed.
 frameworks:
 	cd tests/sites/frameworks && npm ci --no-audit --no-fund && npm run build
 
-# What the developers need includes what the proxy needs.
+# The development dependencies include those of the proxy.
 .venv/dev.stamp: pyproject.toml | .venv/bin/pip
-	@echo 'Installing what the developers need into .venv; the first time this takes minutes ...'
+	@echo 'Installing the development dependencies into .venv; the first time this takes minutes ...'
 	$(PIP) install --upgrade 'pip>=25.1'
 ifdef CI
 	$(PIP) install --require-hashes --requirement requirements-dev.lock
@@ -133,7 +133,7 @@ else
 endif
 	@touch .venv/run.stamp $@
 
-# The last thing that is made of a virtual environment: an unfinished one is made again.
+# pip is installed last, so an unfinished virtual environment is created again.
 .venv/bin/pip:
 	@PYTHON='$(PYTHON)' scripts/system-packages python
 	@echo 'Creating .venv ...'

@@ -1,7 +1,7 @@
-"""Metadata of the distributions that pyproject.toml cannot hold: the README as PyPI shows it, and URLs.
+"""Distribution metadata that pyproject.toml cannot contain: the README for PyPI, and the project URLs.
 
-PROJECT_URL is where the repository is published, for example https://github.com/owner/prerender-proxy.
-Without it there are no project URLs, and the README has no links to other files: PyPI resolves none.
+PROJECT_URL: the URL of the repository, for example https://github.com/owner/prerender-proxy.
+Without it, there are no project URLs, and the README has no relative links, which PyPI cannot resolve.
 """
 
 import os
@@ -31,5 +31,5 @@ class Metadata(MetadataHookInterface):
 
 
 def published(text: str, url: str) -> str:
-    """Markdown whose links to other files have ``url`` before them, or are plain text if it is ''."""
+    """Markdown with absolute links to other files, or without these links if ``url`` is ''."""
     return _LINK.sub(rf"[\1]({url}/blob/main/\2)" if url else r"\1", text)

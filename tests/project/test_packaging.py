@@ -170,8 +170,8 @@ def test_run_says_when_the_port_of_the_example_is_taken() -> None:
         )
     assert done.returncode == 1
     assert done.stderr == (
-        f"Port {port} is taken, and the example site needs it; give it another with "
-        f"EXAMPLE_PORT=3001, or name the site that listens there: ORIGIN=http://127.0.0.1:{port}\n"
+        f"Port {port} is in use. Give the example site another one with "
+        f"EXAMPLE_PORT=3001, or render the site on that port: ORIGIN=http://127.0.0.1:{port}\n"
     )
 
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_installed_is_said_in_one_line(bare_path: str) -> None:
     done = packages(bare_path, "python", "headless-shell", "nginx", PYTHON=sys.executable)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "Missing; please install (by their names in Debian): chromium-headless-shell nginx\n"
+        "Missing; please install (names of Debian packages): chromium-headless-shell nginx\n"
     )
 
 
@@ -213,7 +213,7 @@ def test_the_lack_of_a_python_is_said_in_one_line(bare_path: str) -> None:
     done = packages(bare_path, "python", PYTHON="")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "Python 3.11 or newer is needed: install it, or give make PYTHON=/path/to/python\n"
+        "Python 3.11 or newer is required: install it, or run make PYTHON=/path/to/python\n"
     )
 
 

@@ -55,7 +55,7 @@ async def test_the_base_image_is_pinned(start_origin: StartOrigin, tmp_path: Pat
     file = tmp_path / "Dockerfile"
     file.write_text(f"# a comment\n{LINE}\nFROM ${{BASE}}\n")
     status, told = await pin(url, "--check", file)
-    assert (status, told) == (1, f"library/debian:13-slim is {DIGEST} now, and pinned to nothing\n")
+    assert (status, told) == (1, f"library/debian:13-slim is now {DIGEST}, but pinned to nothing\n")
     assert (await pin(url, file))[0] == 0
     assert file.read_text() == f"# a comment\n{LINE}@{DIGEST}\nFROM ${{BASE}}\n"
     assert (await pin(url, "--check", file))[0] == 0
