@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from tests.conftest import StartOrigin, StartProxy
+from tests.conftest import StartOrigin, StartProxy, pages
 from tests.sites.hostile import GREEDY
 
 # One for each thing that pages share. make test-long has all of them.
@@ -15,6 +15,12 @@ NEIGHBOUR = """<p id="out">waiting</p><script>
     setTimeout(() => { out.textContent = `complete ${text}${location.search}`; }, 100);
   });
   new ResizeObserver(() => {}).observe(out);  // its frames and the hostile page's take turns
+</script>"""
+
+
+COOKIES = """<p id="out"></p><script>
+  for (let i = 0; i < 1000; i++) document.cookie = `written=${i}`;
+  cookieStore.set("also", "yes").then(() => { out.textContent = document.cookie; });
 </script>"""
 
 
@@ -62,6 +68,14 @@ async def neighbours(
 @pytest.mark.parametrize("name", SHORT)
 async def test_neighbours(start_origin: StartOrigin, start_proxy: StartProxy, name: str) -> None:
     await neighbours(start_origin, start_proxy, name, 6)
+
+
+async def test_cookies_beyond_the_quota_are_not_written(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": COOKIES})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    assert '<p id="out">written=499</p>' in (await proxy.crawl("/")).text
 
 
 @pytest.mark.long
