@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.canaries import network, tls
+from tests.gateway.canaries.inside import PARTS
 from tests.gateway.canaries.legs import NOT_REDIRECTED, NOT_THERE
 from tests.gateway.canaries.names import DOMAINS, PUBLIC_HOST
 from tests.gateway.canaries.site import PORTS
@@ -81,7 +82,10 @@ async def test_no_page_touches_them(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("scheme", ["https", "http"])
 @pytest.mark.parametrize("third_parties", ["public", "listed"])
-async def test_no_page_touches_any_of_them(tmp_path: Path, scheme: str, third_parties: str) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_no_page_touches_any_of_them(
+    tmp_path: Path, scheme: str, third_parties: str, part: int
+) -> None:
     """Each way crossed with each address and each redirect."""
-    (run,) = await inside(tmp_path, f"{scheme} {third_parties}", 3600)
+    (run,) = await inside(tmp_path, f"{scheme} {third_parties} {part}", 3600)
     nothing_was_touched(run)

@@ -1,6 +1,6 @@
 """The program that runs inside the network of canaries. It prints what was touched, as JSON.
 
-``python -m tests.gateway.canaries.inside CERTIFICATE control|short|'https public'|...``
+``python -m tests.gateway.canaries.inside CERTIFICATE control|short|'https public 0'|...``
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from aiohttp import ClientSession, web
 
@@ -33,8 +34,13 @@ FIRST_EPHEMERAL_PORT = 32768
 SECONDS = 100
 READ_SECONDS = 10
 STATE = "globalThis.out?.textContent"
-# Of all targets, to how many each leg of a page leads in a long run.
-EACH = 20
+# Of all targets, to how many each leg of a page leads in a long run. These are more frames and memory
+# than a page may take.
+EACH = 10
+# A run takes one part of its pages.
+PARTS = 4
+MOST_FRAMES = 100_000
+MAX_MEMORY = 8 * 1024**3
 # Of real time, for what a browser sends when the page has done all it does.
 LATE_SECONDS = 2.0
 BLOCKED = re.compile(
@@ -174,7 +180,7 @@ async def guarded(
                 "max_bytes": 1024**3,
             },
             "render": {"timeout": SECONDS},
-            "browser": {"pages": 1, "sandbox": "off"},
+            "browser": {"pages": 1, "sandbox": "off", "max_memory": MAX_MEMORY},
             "log": {"level": "error"},
         },
     )
@@ -223,9 +229,10 @@ async def main(certificate: Path, what: str) -> None:
                 await guarded(served, "http", "listed", range(1, 2), 1),
             ]
         else:
-            scheme, third_parties = what.split()
-            shifts = range(0, len(targets(scheme)), EACH)
-            results = [await guarded(served, scheme, third_parties, shifts, EACH)]
+            scheme, third_parties, part = what.split()
+            shifts = range(0, len(targets(scheme)), EACH)[int(part) :: PARTS]
+            with patch("prerender.browser.page.MOST_FRAMES", MOST_FRAMES):
+                results = [await guarded(served, scheme, third_parties, shifts, EACH)]
     print(json.dumps(results))
 
 
