@@ -153,7 +153,7 @@ class Api:
         after = shapes.place_of(query.cursor)
         matches = [
             ((_value(record, query.sort), f"{count:015}"), record)
-            for count, record in self._recent.requests
+            for count, record in self._recent.numbered()
             if _matches(record, query)
         ]
         count = len(matches)

@@ -4,7 +4,7 @@ Both are in memory, for this process only. Requests of visitors are not recorded
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from cachetools import LRUCache
@@ -60,7 +60,7 @@ class Recent:
 
     def __init__(self) -> None:
         self._count = 0
-        self.requests: deque[tuple[int, RequestRecord]] = deque(maxlen=_MOST_REQUESTS)
+        self._requests: deque[RequestRecord] = deque(maxlen=_MOST_REQUESTS)
         self._pages: LRUCache[str, PageRenders] = LRUCache(_MOST_PAGES)
 
     def request(self, record: RequestRecord) -> None:
@@ -78,7 +78,11 @@ class Recent:
                 timings=record.timings and replace(record.timings, fetches=()),
                 facts=None,
             )
-        self.requests.append((self._count, record))
+        self._requests.append(record)
+
+    def numbered(self) -> Iterable[tuple[int, RequestRecord]]:
+        """The last requests, each with its number since the start."""
+        return enumerate(self._requests, self._count - len(self._requests) + 1)
 
     def render(self, record: RenderRecord) -> None:
         """Count a render of a page."""

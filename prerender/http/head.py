@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 
 MAX_TARGET_BYTES = 65536
 MAX_HEAD_BYTES = 131072
@@ -25,6 +26,25 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE | re.DOTALL)
 # RFC 3986 section 3.2.2 without user information, which a Host must not have.
 _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+# RFC 9110 section 7.6.1, and headers that are hop-by-hop in practice.
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+# Connection cannot remove headers for framing and routing.
+NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
 
 
@@ -39,15 +59,17 @@ class BadMessage(Exception):
 class Fields:
     """Headers. ``lines``: (lower-case name, line without its end), in order.
 
-    ``names``: the last line of each name; ``repeated``: whether a name occurs more than once.
+    ``names``: the last line of each name; ``repeated``: whether a name occurs more than once;
+    ``shared``: other requests with the same headers have this object, too.
     """
 
-    __slots__ = ("lines", "names", "repeated")
+    __slots__ = ("lines", "names", "repeated", "shared")
 
     def __init__(self, lines: list[tuple[str, bytes]]) -> None:
         self.lines = lines
         self.names = dict(lines)
         self.repeated = len(self.names) < len(lines)
+        self.shared = False
 
     def __contains__(self, name: str) -> bool:
         return name in self.names or name.lower() in self.names
@@ -73,6 +95,13 @@ class Fields:
             return default if line is None else value_of(line).decode("latin-1") or default
         return b", ".join(self.values(name)).decode("latin-1") or default
 
+    def end_to_end(self) -> list[tuple[str, bytes]]:
+        """The lines without hop-by-hop headers (RFC 9110 section 7.6.1)."""
+        dropped = HOP_BY_HOP
+        if "connection" in self.names:
+            dropped = HOP_BY_HOP | (members(self.get("connection")) - NOT_REMOVABLE)
+        return [line for line in self.lines if line[0] not in dropped]
+
 
 @dataclass(slots=True)
 class RequestHead:
@@ -97,14 +126,14 @@ _Block = tuple[Fields, bytes | None, int | None, bool]
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """A response head. ``reason``: bytes with the space before it; may be empty.
+    """A response head. ``body_bytes``: None if the body is chunked or ends with the connection.
 
-    ``body_bytes``: None if the body is chunked or ends with the connection.
+    ``forwarded``: the status line and the end-to-end headers, with line ends.
     """
 
     status: int
-    reason: bytes
     fields: Fields
+    forwarded: bytes
     body_bytes: int | None
     chunked: bool
     keep_alive: bool
@@ -165,7 +194,20 @@ def _response(head: bytes, to_head: bool) -> ResponseHead:
         until_close = True
     if until_close:
         length, chunked, keep_alive = None, False, False
-    return ResponseHead(status, match[3] or b"", fields, length, chunked, keep_alive)
+    forwarded = _forwarded(status, match[3] or b"", fields)
+    return ResponseHead(status, fields, forwarded, length, chunked, keep_alive)
+
+
+def _forwarded(status: int, reason: bytes, fields: Fields) -> bytes:
+    lines = [line for name, line in fields.end_to_end()]
+    if status < 200 or status == 204:  # RFC 9110 section 8.6
+        lines = [line for name, line in fields.end_to_end() if name != "content-length"]
+    return b"\r\n".join((b"HTTP/1.1 %d %b" % (status, reason), *lines, b""))
+
+
+def status_line(status: int) -> bytes:
+    """The status line of a response of the proxy itself."""
+    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
 def parse_fields(block: bytes) -> Fields:
@@ -216,6 +258,12 @@ def _block_of(fields: Iterable[tuple[bytes, bytes]], minor: int) -> _Block:
         for name, value in fields
     ]
     return _block(lines, minor)
+
+
+def _shared_block_of(fields: Iterable[tuple[bytes, bytes]], minor: int) -> _Block:
+    block = _block_of(fields, minor)
+    block[0].shared = True
+    return block
 
 
 def _line_of(method: str, target: str, version: tuple[int, int]) -> _Line:
@@ -274,7 +322,7 @@ _LONGEST_REMEMBERED = 256
 _LONGEST_REMEMBERED_HEAD = 1024
 _remembered_line = lru_cache(maxsize=4096)(_field_line)
 _remembered_field = lru_cache(maxsize=4096)(_field)
-_remembered_block_of = lru_cache(maxsize=1024)(_block_of)
+_remembered_block_of = lru_cache(maxsize=1024)(_shared_block_of)
 # A hot file has the same head as long as its Date is that of the same second.
 _remembered_response = lru_cache(maxsize=256)(_response)
 _remembered_line_of = lru_cache(maxsize=1024)(_line_of)

@@ -12,27 +12,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
-from prerender.http.head import Fields, members, value_of
+from prerender.http.head import HOP_BY_HOP, NOT_REMOVABLE, Fields, value_of
 from prerender.http.trace_context import PARENT_FIELD, TraceContext
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
-
-# RFC 9110 section 7.6.1, and headers that are hop-by-hop in practice.
-HOP_BY_HOP = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-# Connection cannot remove headers for framing and routing.
-_NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
 
 # Headers that contain a URL, each with what precedes it.
 _REFERENCES = {
@@ -73,18 +56,10 @@ def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
         for value in headers.getall("Connection", ())
         for name in value.split(",")
     }
-    dropped = HOP_BY_HOP | (named - _NOT_REMOVABLE)
+    dropped = HOP_BY_HOP | (named - NOT_REMOVABLE)
     return CIMultiDict(
         (name, value) for name, value in headers.items() if name.lower() not in dropped
     )
-
-
-def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
-    """Like ``end_to_end``, for raw header lines."""
-    dropped = HOP_BY_HOP
-    if "connection" in fields.names:
-        dropped = HOP_BY_HOP | (members(fields.get("connection")) - _NOT_REMOVABLE)
-    return [line for line in fields.lines if line[0] not in dropped]
 
 
 class Forwarding:
@@ -99,46 +74,45 @@ class Forwarding:
         self._name = f"prerender-{secrets.token_hex(4)}"
         self._via = {minor: f"Via: 1.{minor} {self._name}".encode() for minor in (0, 1)}
         self._origin_host = authority(origin)
+        # Clients send the same headers with every request.
+        self._remembered = lru_cache(maxsize=1024)(self._lines)
 
     def is_loop(self, fields: Fields) -> bool:
         """Whether a request has already passed through this proxy."""
-        return "via" in fields and self._name in fields.get("via").replace(",", " ").split()
+        return "via" in fields.names and self._name in fields.get("via").replace(",", " ").split()
 
     def request_lines(
-        self,
-        fields: Fields,
-        *,
-        host: str,
-        remote: str,
-        trusted: bool,
-        minor: int,
-        traceparent: bytes = b"",
-    ) -> list[bytes]:
+        self, fields: Fields, *, host: str, remote: str, trusted: bool, minor: int, traced: bool
+    ) -> bytes:
         """The header lines of a request for the origin, without framing.
 
         ``host``: the requested authority, '' if the client sent none (HTTP/1.0);
-        ``traceparent`` replaces the client's if it is not empty.
+        ``traced``: omit traceparent, because the caller adds another one.
         """
+        read = self._remembered if fields.shared else self._lines
+        return read(fields, host, (remote, trusted), minor, traced)
+
+    def _lines(
+        self, fields: Fields, host: str, peer: tuple[str, bool], minor: int, traced: bool
+    ) -> bytes:
+        remote, trusted = peer
         kept = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
-        for name, line in end_to_end_lines(fields):
+        for name, line in fields.end_to_end():
             if name == "host":
                 kept.append(b"Host: " + host.encode())
             elif name == "content-length":
                 kept.append(b"Content-Length: " + value_of(line))
             elif name == "expect" and not minor:
                 pass  # RFC 9110 section 10.1.1
-            elif name == PARENT_FIELD and traceparent:
+            elif name == PARENT_FIELD and traced:
                 pass
             elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
                 kept.append(line)
         said = _NOTHING_SAID
         if trusted and not fields.names.keys().isdisjoint(_REMADE):
             said = tuple(tuple(fields.values(name)) for name in _REMADE)
-        if traceparent:
-            kept.append(b"traceparent: " + traceparent)
-        kept += _about(said, host, remote)
-        kept.append(self._via[minor])
-        return kept
+        kept += (*_about(said, host, remote), self._via[minor], b"")
+        return b"\r\n".join(kept)
 
 
 @lru_cache(maxsize=1024)

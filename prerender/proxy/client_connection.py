@@ -31,7 +31,7 @@ from prerender.http.head import (
     parse_request,
 )
 from prerender.proxy.request import Request
-from prerender.proxy.responses import error_response, head_of
+from prerender.proxy.responses import error_response
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -397,7 +397,7 @@ class ClientConnection(web.RequestHandler):
             self.abort()
             return _Last(self._linger)
         response = error_response(BadRequest(error.status, str(error)))
-        self.write(head_of(response) + b"Connection: close\r\n\r\n" + (response.body or b""))
+        self.write(response.head + b"Connection: close\r\n\r\n" + (response.body or b""))
         return _Last(self._linger)
 
     def _refuse(self, error: BadMessage) -> None:

@@ -14,7 +14,7 @@ from prerender.errors import LoopDetected, OriginError, OriginTimeout, Prerender
 from prerender.gateway.visit import HTML_TYPES
 from prerender.http.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http.head import BadMessage, Fields, ResponseHead, members, parse_response
-from prerender.http.headers import Forwarding, end_to_end_lines
+from prerender.http.headers import Forwarding
 from prerender.proxy.origin_connections import OriginConnection, OriginConnections
 from prerender.proxy.request import Request
 from prerender.proxy.responses import date_line
@@ -24,6 +24,7 @@ from prerender.proxy.websocket_tunnel import is_upgrade, tunnel
 _IDEMPOTENT = frozenset(
     {"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH", "QUERY"}
 )
+_UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +58,7 @@ class Forwarder:
         self._connections = connections
         self._forwarding = forwarding
         self._timeout = timeout
-        self._pages_vary = pages_vary.rstrip(b"\r\n")
+        self._pages_vary = pages_vary
 
     async def forward(
         self,
@@ -75,10 +76,8 @@ class Forwarder:
         upgrade = is_upgrade(request)
         if self._forwarding.is_loop(request.headers):
             raise LoopDetected(f"{request.target}: came back to this proxy")
-        if request.headers.get("expect", "100-continue").lower() != "100-continue":
-            raise BadMessage(
-                "the Expect header has an unknown value", 417
-            )  # RFC 9110 section 10.1.1
+        if "expect" in request.headers.names:
+            _check_expectation(request)
         head = self._request_head(request, target or request.target, upgrade=upgrade)
         # The origin may be closing an idle connection just now. So only requests that may be repeated
         # reuse one (RFC 9110 section 9.2.2); others could be lost or processed twice.
@@ -98,23 +97,27 @@ class Forwarder:
         )
 
     def _request_head(self, request: Request, target: str, *, upgrade: bool) -> bytes:
-        lines = [
-            f"{request.method} {target} HTTP/1.1".encode(),
-            *self._forwarding.request_lines(
-                request.headers,
-                host=request.host,
-                remote=request.remote,
-                trusted=request.trusted,
-                minor=request.minor,
-                traceparent=request.traceparent,
-            ),
-        ]
+        lines = self._forwarding.request_lines(
+            request.headers,
+            host=request.host,
+            remote=request.remote,
+            trusted=request.trusted,
+            minor=request.minor,
+            traced=bool(request.traceparent),
+        )
+        own = b""
+        if request.traceparent:
+            own = b"traceparent: %b\r\n" % request.traceparent
         if request.chunked:
-            lines.append(b"Transfer-Encoding: chunked")
+            own += b"Transfer-Encoding: chunked\r\n"
         if upgrade:
-            lines += (b"Connection: Upgrade", b"Upgrade: websocket")
-        lines += (b"", b"")
-        return b"\r\n".join(lines)
+            own += _UPGRADE
+        return b"%b %b HTTP/1.1\r\n%b%b\r\n" % (
+            request.method.encode(),
+            target.encode(),
+            lines,
+            own,
+        )
 
     async def _exchange(
         self,
@@ -199,43 +202,44 @@ class Forwarder:
                 raise OriginError(f"{request.target}: unexpected 101 Switching Protocols")
             kept = False
             if request.minor == 1:
-                request.connection.write(_head(answer, end_to_end_lines(answer.fields)) + b"\r\n")
+                request.connection.write(answer.forwarded + b"\r\n")
 
     async def _answer(
         self, request: Request, connection: OriginConnection, answer: ResponseHead
     ) -> None:
-        lines = end_to_end_lines(answer.fields)
         body: Decoder
+        own = b""
         chunked = False
         if answer.body_bytes is not None:
             body = Sized(answer.body_bytes)
-            if answer.status == 204:
-                lines = [line for line in lines if line[0] != "content-length"]
         else:
             body = Chunked() if answer.chunked else UntilClose()
             chunked = request.minor == 1
             if chunked:
-                lines.append(("transfer-encoding", b"Transfer-Encoding: chunked"))
+                own = b"Transfer-Encoding: chunked\r\n"
             else:
                 request.keep_alive = False
-        if "date" not in answer.fields:
-            lines.append(("date", date_line()))  # RFC 9110 section 6.6.1
+        if "date" not in answer.fields.names:
+            own += date_line()  # RFC 9110 section 6.6.1
         if self._pages_vary and answer.fields.get("content-type").startswith("text/html"):
-            lines.append(("vary", self._pages_vary))
+            own += self._pages_vary
         # Send body bytes that came with the head together with it.
         try:
             first = body.decode(connection.buffer)
         except BadMessage as error:
             raise OriginError(f"{request.target}: {error}") from error
-        request.begin(_head(answer, lines), chunk(first) if first and chunked else first)
+        request.begin(answer.forwarded + own, chunk(first) if first and chunked else first)
         del first  # large, and a slow client may take long
-        await _keep_pace(request, connection)
-        while piece := await self._piece(request, connection, body):
-            request.write(chunk(piece) if chunked else piece)
+        if request.congested:
             await _keep_pace(request, connection)
+        while not body.done and (piece := await self._piece(request, connection, body)):
+            request.write(chunk(piece) if chunked else piece)
+            if request.congested:
+                await _keep_pace(request, connection)
         if chunked:
             request.write(last_chunk(_trailers(request, body)))
-        await request.drain()
+        if request.congested:
+            await request.drain()
 
     async def _piece(self, request: Request, connection: OriginConnection, body: Decoder) -> bytes:
         try:
@@ -248,11 +252,9 @@ class Forwarder:
     async def _switch(
         self, request: Request, connection: OriginConnection, answer: ResponseHead
     ) -> None:
-        lines = end_to_end_lines(answer.fields)
-        lines += (("connection", b"Connection: Upgrade"), ("upgrade", b"Upgrade: websocket"))
         request.started = True
         request.keep_alive = False
-        request.connection.write(_head(answer, lines) + b"\r\n")
+        request.connection.write(answer.forwarded + _UPGRADE + b"\r\n")
         await tunnel(request, connection)
 
 
@@ -263,14 +265,14 @@ def _is_page(answer: ResponseHead) -> bool:
 
 async def _keep_pace(request: Request, connection: OriginConnection) -> None:
     """Read from the origin only as fast as the client reads: there may be many slow clients."""
-    if request.congested:
-        connection.hold()
-        await request.drain()
+    connection.hold()
+    await request.drain()
 
 
-def _head(answer: ResponseHead, lines: list[tuple[str, bytes]]) -> bytes:
-    first = b"HTTP/1.1 %d %b" % (answer.status, answer.reason)
-    return b"\r\n".join([first, *(line for _, line in lines), b""])
+def _check_expectation(request: Request) -> None:
+    if request.headers.get("expect").lower() != "100-continue":
+        # RFC 9110 section 10.1.1
+        raise BadMessage("the Expect header has an unknown value", 417)
 
 
 def _trailers(request: Request, body: Decoder) -> Fields | None:

@@ -23,7 +23,7 @@ from yarl import URL
 from prerender.gateway.failures import reason_of
 from prerender.http import headers
 from prerender.proxy.request import Request
-from prerender.proxy.responses import WholeResponse
+from prerender.proxy.responses import whole
 from prerender.proxy.server import Handler
 from prerender.snapshots.snapshot import Target
 
@@ -216,4 +216,4 @@ class KeyFile:
             await self._handler(request)
             return
         fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: max-age=3600\r\n"
-        await request.answer(WholeResponse(200, fields, self._body))
+        await request.answer(whole(200, fields, self._body))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from aiohttp import EMPTY_PAYLOAD, StreamReader
 
 from prerender.http.head import BadMessage, Fields, RequestHead
-from prerender.proxy.responses import WholeResponse, head_of
+from prerender.proxy.responses import WholeResponse
 
 if TYPE_CHECKING:
     from prerender.proxy.client_connection import ClientConnection
@@ -122,13 +122,13 @@ class Request:
         """Send a complete response. Raises CutShort."""
         self.status = response.status
         body = response.body if self.method != "HEAD" else None
-        self.begin(head_of(response), body or b"")
+        self.begin(response.head, body or b"")
         if self.congested:
             await self.drain()
 
     def _connection_line(self) -> bytes:
         # The rest of an incomplete request must not be parsed as the next request.
-        if self.connection.draining or not self.received:
+        if self.connection.draining or not (self.body_read or self.received):
             self.keep_alive = False
         if not self.keep_alive:
             return b"Connection: close\r\n"

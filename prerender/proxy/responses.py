@@ -11,6 +11,7 @@ from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
+from prerender.http.head import status_line
 from prerender.snapshots.snapshot import UNUSABLE, SnapshotResult, Timings
 
 if TYPE_CHECKING:
@@ -21,45 +22,33 @@ _CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-u
 CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
 
-_STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
-}
-
 
 class WholeResponse(NamedTuple):
     """A complete response.
 
-    ``fields``: header lines without Date, Connection and Content-Length; ``body``: None for a
-    response without one (304).
+    ``head``: without Connection and without the empty line at its end; ``body``: None for a response
+    without one (304).
     """
 
     status: int
-    fields: bytes
+    head: bytes
     body: bytes | None
 
 
-def head_of(response: WholeResponse) -> bytes:
-    """The head without Connection and without the empty line at its end."""
-    status = response.status
-    parts = [
-        _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status,
-        response.fields,
-        date_line(),
-        b"\r\n",
-    ]
-    if response.body is not None:
-        parts.append(b"Content-Length: %d\r\n" % len(response.body))
-    return b"".join(parts)
+def whole(status: int, fields: bytes, body: bytes | None) -> WholeResponse:
+    """A response with these header lines, Date and Content-Length."""
+    length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
+    return WholeResponse(status, b"".join((status_line(status), fields, date_line(), length)), body)
 
 
 def date_line() -> bytes:
-    """The current Date header, without a line end."""
+    """The current Date header."""
     return _date_line(int(time.time()))
 
 
 @lru_cache(maxsize=2)
 def _date_line(seconds: int) -> bytes:
-    return f"Date: {format_http_date(seconds)}".encode()
+    return f"Date: {format_http_date(seconds)}\r\n".encode()
 
 
 def vary_line(names: Iterable[str]) -> bytes:
@@ -77,7 +66,6 @@ def snapshot_response(
     """
     snapshot = result.snapshot
     chosen = snapshot.best(accepted(request.headers.get("accept-encoding")))
-    fields = b"".join((chosen.fields, _fields_of(result), vary))
     # Conditions apply to successful responses only (RFC 9110 section 13.2.1).
     if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
@@ -88,10 +76,11 @@ def snapshot_response(
             now=time.time(),
         )
         if outcome is Outcome.NOT_MODIFIED:
-            return WholeResponse(304, fields, None)
+            return whole(304, b"".join((chosen.fields, _fields_of(result), vary)), None)
         if outcome is Outcome.PRECONDITION_FAILED:
-            return WholeResponse(412, fields, b"")
-    return WholeResponse(snapshot.status, fields + chosen.content_fields, chosen.body)
+            return whole(412, b"".join((chosen.fields, _fields_of(result), vary)), b"")
+    head = b"".join((chosen.head, _fields_of(result), vary, date_line()))
+    return WholeResponse(snapshot.status, head, chosen.body)
 
 
 def _fields_of(result: SnapshotResult) -> bytes:
@@ -158,4 +147,4 @@ def error_response(error: PrerenderError) -> WholeResponse:
         fields += b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
     if isinstance(error, RenderError):
         fields += f"Cache-Status: {CACHE_NAME}; fwd=miss; detail={error.detail}\r\n".encode()
-    return WholeResponse(error.status, fields, f"{error.public}\n".encode())
+    return whole(error.status, fields, f"{error.public}\n".encode())

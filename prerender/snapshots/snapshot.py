@@ -13,6 +13,7 @@ from yarl import URL
 from prerender.errors import Unusable
 from prerender.http.conditional import format_http_date
 from prerender.http.encodings import IDENTITY
+from prerender.http.head import status_line
 from prerender.snapshots.variants import ORDINARY, Variant
 from prerender.urls.ajax_crawling import PrettyURL
 from prerender.urls.tracking import NO_TRACKING, Tracking
@@ -132,12 +133,14 @@ class Facts:
 class Representation:
     """A snapshot in one content coding, ready to be sent.
 
-    ``fields``: the header lines of every response; ``content_fields``: of responses with ``body``.
+    ``fields``: the header lines of every response; ``content_fields``: of responses with ``body``;
+    ``head``: the status line and all these lines, with the length of the body.
     """
 
     etag: str
     fields: bytes
     content_fields: bytes
+    head: bytes
     body: bytes
 
 
@@ -200,17 +203,20 @@ class Snapshot:
             "Vary: Accept-Encoding",
         ]
         of_content = [f"Content-Type: {self.content_type}", "Accept-Ranges: none"]
+        length = b"Content-Length: %d\r\n" % len(body)
         if coding != IDENTITY:
             of_content.append(f"Content-Encoding: {coding}")
-        return Representation(etag, _field_lines(lines), _field_lines(of_content), body)
+        fields, content_fields = _field_lines(lines), _field_lines(of_content)
+        head = b"".join((status_line(self.status), fields, content_fields, length))
+        return Representation(etag, fields, content_fields, head, body)
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in memory."""
         bodies = len(self.body) + sum(len(body) for _, body in self.encoded)
         words = sum(len(name) + len(value) for name, value in self.headers)
-        # Each body comes with its header lines, which repeat those words.
-        return bodies + (1 + len(self.encoded)) * (words + 512) + 1024
+        # Each body comes with its header lines and its head, which repeat those words.
+        return bodies + (1 + len(self.encoded)) * 2 * (words + 512) + 1024
 
 
 def _field_lines(lines: Iterable[str]) -> bytes:

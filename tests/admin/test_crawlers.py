@@ -69,16 +69,16 @@ def test_what_each_crawler_got() -> None:
 def test_the_last_hour() -> None:
     clock = Clock()
     crawlers = Crawlers(clock=clock)
-    crawlers(RECORD)
+    crawlers(RECORD._replace(time=clock.now))
     clock.now += 1800
-    crawlers(RECORD)
+    crawlers(RECORD._replace(time=clock.now))
     assert crawlers.last_hour()["Googlebot"].requests == 2
     clock.now += 1860
     assert crawlers.last_hour()["Googlebot"].requests == 1
     clock.now += 1800
     assert crawlers.last_hour() == {}
     clock.now -= 9999  # the clock is set back
-    crawlers(RECORD)
+    crawlers(RECORD._replace(time=clock.now))
     assert crawlers.since_start()["Googlebot"].requests == 3
 
 

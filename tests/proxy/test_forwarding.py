@@ -537,8 +537,11 @@ FORWARDING = Forwarding(URL("http://origin:81"))
 
 def told(block: str, *, trusted: bool, remote: str = "9.9.9.9") -> list[str]:
     fields = parse_fields(block.encode()) if block else Fields([])
-    lines = FORWARDING.request_lines(fields, host="s:1", remote=remote, trusted=trusted, minor=0)
-    return [line.decode() for line in lines if not line.startswith((b"Via: 1.0 ", b"Host: s:1"))]
+    lines = FORWARDING.request_lines(
+        fields, host="s:1", remote=remote, trusted=trusted, minor=0, traced=False
+    )
+    found = lines.decode().removesuffix("\r\n").split("\r\n")
+    return [line for line in found if not line.startswith(("Via: 1.0 ", "Host: s:1"))]
 
 
 ANEW = [

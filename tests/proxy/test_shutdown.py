@@ -9,7 +9,7 @@ import pytest
 from prerender.http.connection import Sweeper
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
-from prerender.proxy.responses import WholeResponse
+from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.support import raw
 
@@ -27,7 +27,7 @@ class Site:
     async def __call__(self, request: Request) -> None:
         self.asked.set()
         await self.go_on.wait()
-        await request.answer(WholeResponse(200, b"X: y\r\n", b"ok"))
+        await request.answer(whole(200, b"X: y\r\n", b"ok"))
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 from prerender.http.connection import Sweeper
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
-from prerender.proxy.responses import WholeResponse
+from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
 from tests.support import raw
@@ -182,7 +182,7 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
     body = bytes(20_000_000)
 
     async def handler(request: Request) -> None:
-        await request.answer(WholeResponse(200, b"X: y\r\n", body))
+        await request.answer(whole(200, b"X: y\r\n", body))
 
     with Sweeper() as sweeper:
         server = Server(handler, Limits(head=5, body=5, write=1, idle=5), sweeper)

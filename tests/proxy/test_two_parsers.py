@@ -18,7 +18,7 @@ from prerender.http.connection import Sweeper
 from prerender.http.head import BadMessage, parse_request
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
-from prerender.proxy.responses import WholeResponse
+from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
 from tests.proxy import test_bad_requests, test_second_hops
@@ -97,7 +97,7 @@ class Site:
         while piece := await request.receive():
             body += piece
         self.asked.append((request.method, request.target, body))
-        await request.answer(WholeResponse(200, b"X: y\r\n", b"ok"))
+        await request.answer(whole(200, b"X: y\r\n", b"ok"))
 
 
 def mutated(chance: random.Random) -> bytes:
