@@ -74,7 +74,9 @@ async def main(*, quick: bool, modules: Path | None, urls: int) -> tuple[str, li
     scale = misses.QUICK if quick else misses.FULL
     rendered = await _section("misses", lambda: misses.measure(scale, modules))
     grown = await _section("growth", lambda: growth.measure(growth.QUICK if quick else growth.FULL))
-    failures = await _section("failures", lambda: scaling_out.main(urls, 3, 24))
+    failures = await _section(
+        "failures", lambda: scaling_out.main(scaling_out.Options(urls, urls * 0.06))
+    )
     parts = [
         [HEAD.format(machine=_machine(), version=__version__, versions=_versions())],
         ["## Performance targets", "", *_goals(hits, busy, rendered)],

@@ -1,40 +1,48 @@
-"""Three proxies on one Redis behind nginx, crawled while one proxy and then Redis are killed.
+"""Three proxies on Redis and an object store behind nginx, crawled while parts of it fail at random.
 
-    .venv/bin/python benchmarks/scaling_out.py [--urls 10000] [--proxies 3] [--at-once 24]
+    .venv/bin/python benchmarks/scaling_out.py [--urls 10000] [--seconds 600] [--proxies 3]
+                                               [--at-once 24] [--seed 1]
 
-Every URL of a light site is asked for twice, the second time by another crawler a little later. After a
-third of the requests one proxy is killed (kill -9, with all of its browser), after two thirds Redis is.
-Counted are answers that were lost or wrong, and renders for each URL: one is what there should be, and
-more of them what the failures cost. Needs Chromium, nginx and redis-server.
+The crawlers find the URLs one after the other, evenly in that time or as fast as they are rendered,
+and ask again for those that they know. Meanwhile proxies, and Redis or the bucket, are killed (kill -9)
+and started again, or stopped (SIGSTOP) for some seconds. A Redis that was killed is empty; a bucket
+keeps its objects.
+
+Every response has to be the right snapshot, or a 503 with Retry-After. At the end every URL has to
+have one snapshot: the same from all proxies, and the same again after Redis was emptied. Renders for
+each URL: one is what there should be; more of them are what the failures cost. Exits with 1 if anything
+was wrong, or if there were more than 1.2 renders for each of at least 1,000 URLs. Needs Chromium,
+nginx, redis-server and moto.
 """
 
 import argparse
 import asyncio
-import itertools
-import os
-import re
-import signal
+import random
 import statistics
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import measuring
-import psutil
-import renderers
 import uvloop
-from aiohttp import ClientError, ClientSession, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from replicas import Part, Replicas, replicas, shown_in
 
-# How far behind the first crawler the second one is, in URLs.
-BEHIND = 200
-PAGE = """<!DOCTYPE html><title>Light</title><p id="out"></p><script>
-  document.getElementById("out").textContent = "state " + location.hash;
-</script>"""
-_SAID = re.compile(r'<p id="out">state #!/(\d+)</p>')
+MOST_RENDERS = 1.2
+# With fewer URLs a failure can cost more than a fifth of them.
+_MANY_URLS = 1000
+# How many of the last URLs are asked for again first.
+_LAST = 50
+# Between two requests of a crawler.
+_PAUSE_SECONDS = 0.02
+# Seconds between two failures, how long a part is gone, and how long it is stopped.
+_BETWEEN, _GONE, _STOPPED = (1.0, 5.0), (0.5, 4.0), (1.0, 8.0)
+# A store is tried again within a second, and then gets what it has missed.
+_SETTLED_SECONDS = 5.0
 
 
 @dataclass
@@ -42,158 +50,205 @@ class Counts:
     """What happened."""
 
     answers: Counter[str] = field(default_factory=Counter)
-    waited: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
     milliseconds: list[float] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
+    differing: int = 0
+    only_in_redis: int = 0
+    seconds: float = 0.0
+    renders: int = 0
+
+    @property
+    def bad(self) -> list[str]:
+        """Answers that must not be."""
+        allowed = ("right", "503 with Retry-After")
+        return [f"{count} {what}" for what, count in self.answers.items() if what not in allowed]
 
 
-@dataclass
-class Site:
-    """The light site, in this process; ``asked`` is how many documents it was asked for: renders."""
+@dataclass(frozen=True)
+class Options:
+    """Of the command line."""
 
-    asked: int = 0
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[str]:
-        """Its URL."""
-
-        async def page(_: web.BaseRequest) -> web.StreamResponse:
-            self.asked += 1
-            return web.Response(text=PAGE, content_type="text/html")
-
-        runner = web.ServerRunner(web.Server(page, access_log=None))
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+    urls: int = 10_000
+    seconds: float = 600
+    proxies: int = 3
+    at_once: int = 24
+    seed: int = 1
 
 
-async def main(urls: int, proxies: int, at_once: int) -> list[str]:
-    """Crawl, and return the table as lines of Markdown."""
+async def run(options: Options) -> Counts:
+    """Crawl until the time is over and all URLs were asked for."""
     counts = Counts()
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.chmod(0o755)
-        site = Site()
-        site_url = await stack.enter_async_context(site.running())
-        redis_url = await stack.enter_async_context(measuring.redis(folder))
-        settings = {
-            "PRERENDER_SITE_URL": "https://www.example.com",
-            "PRERENDER_CACHE_URL": redis_url,
-            "PRERENDER_LOG_FORMAT": "json",
-        }
-        sides = [
-            await stack.enter_async_context(measuring.proxy(site_url, **settings))
-            for _ in range(proxies)
-        ]
-        # A request that a proxy has not begun to answer when it dies is sent to the next one.
-        front = await stack.enter_async_context(measuring.in_front_of(folder, sides))
-        client = await stack.enter_async_context(renderers.crawler())
-        redis = int(redis_url.rpartition(":")[2].partition("/")[0])
-        failures = {
-            2 * urls // 3: lambda: _kill(sides[0].pid, "a proxy", counts),
-            4 * urls // 3: lambda: _kill(_listener(redis), "Redis", counts),
-        }
-        for path in range(proxies * 2):  # each has started its browser
-            await _ask(client, front.url, 10**9 + path, Counts())
-        site.asked, started = 0, time.perf_counter()
-        crawling = _crawling(client, front.url, iter(_order(urls)), counts, failures)
-        await asyncio.gather(*(crawling() for _ in range(at_once)))
-        seconds = time.perf_counter() - started
-    rows = _rows(counts, urls, site.asked, seconds)
-    title = f"{proxies} proxies, {urls:,} URLs, each asked for twice, {at_once} requests at once"
-    return [title, "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    with tempfile.TemporaryDirectory() as folder:
+        async with replicas(Path(folder), options.proxies) as stage, _client() as client:
+            started = time.monotonic()
+            chance = random.Random(options.seed)
+            numbers = _order(options, chance)
+            over = asyncio.Event()
+            parts = stage.parts()
+            failing = [
+                asyncio.create_task(
+                    _fail({kind: parts[kind] for kind in kinds}, chance, counts, over)
+                )
+                for kinds in (("a proxy",), ("Redis", "the bucket"))
+            ]
+            crawlers = (_crawl(client, stage.url, numbers, counts) for _ in range(options.at_once))
+            await asyncio.gather(*crawlers)
+            over.set()
+            await asyncio.gather(*failing)
+            counts.seconds = time.monotonic() - started
+            await _inspect(client, stage, options.urls, counts)
+    return counts
 
 
-def _crawling(
-    client: ClientSession,
-    url: str,
-    numbers: Iterator[int],
-    counts: Counts,
-    failures: dict[int, Callable[[], None]],
-) -> Callable[[], Awaitable[None]]:
-    """A crawler that shares ``numbers`` with others; failures come after so many answers of all."""
-    done = itertools.count()
-
-    async def crawl() -> None:
-        for number in numbers:
-            await _ask(client, url, number, counts)
-            if (failure := failures.get(next(done))) is not None:
-                failure()
-
-    return crawl
+@asynccontextmanager
+async def _client() -> AsyncIterator[ClientSession]:
+    timeout = ClientTimeout(120)
+    async with ClientSession(cookie_jar=DummyCookieJar(), timeout=timeout) as client:
+        yield client
 
 
-def _order(urls: int) -> list[int]:
-    """Each URL twice: by a first crawler, and by a second one that is some URLs behind."""
-    order = []
-    for number in range(urls + BEHIND):
-        if number < urls:
-            order.append(number)
-        if number >= BEHIND:
-            order.append(number - BEHIND)
-    return order
+def _order(options: Options, chance: random.Random) -> Iterator[int]:
+    """New URLs evenly until the end, and between them those that are known: the last ones, or any."""
+    started, known = time.monotonic(), 0
+    while (passed := time.monotonic() - started) < options.seconds or known < options.urls:
+        if known < min(options.urls, 1 + options.urls * passed / options.seconds):
+            known += 1
+            yield known
+        else:
+            yield chance.randint(max(1, known - _LAST) if chance.random() < 0.5 else 1, known)
 
 
-async def _ask(client: ClientSession, url: str, number: int, counts: Counts) -> None:
-    begun = time.perf_counter()
+async def _crawl(client: ClientSession, url: str, numbers: Iterator[int], counts: Counts) -> None:
+    for number in numbers:
+        began = time.perf_counter()
+        answer, _ = await _ask(client, url, number)
+        counts.answers[answer] += 1
+        counts.milliseconds.append((time.perf_counter() - began) * 1000)
+        # Retry-After says more than a second.
+        await asyncio.sleep(_PAUSE_SECONDS if answer == "right" else 1)
+
+
+async def _ask(client: ClientSession, url: str, number: int) -> tuple[str, int]:
+    """What became of a request, in words, and which render of the page it got."""
     try:
-        async with client.get(f"{url}/?_escaped_fragment_=/{number}") as answer:
+        async with client.get(f"{url}/{number}?_escaped_fragment_=") as answer:
             text = await answer.text(errors="replace")
-            said = _SAID.search(text)
+            if answer.status == 503 and answer.headers.get("Retry-After", "").isdigit():
+                return "503 with Retry-After", 0
             if answer.status != 200:
-                counts.answers[f"status {answer.status}"] += 1
-            elif said is None or int(said[1]) != number:
-                counts.answers["wrong"] += 1
-            else:
-                counts.answers["right"] += 1
-                if "fwd=" in answer.headers["Cache-Status"]:
-                    counts.waited += 1
+                return f"status {answer.status}", 0
+            page, render = shown_in(text) or (0, 0)
+            return ("right", render) if page == number else ("wrong", 0)
     except (ClientError, OSError, TimeoutError) as error:
-        counts.answers[f"lost: {type(error).__name__}"] += 1
-    counts.milliseconds.append((time.perf_counter() - begun) * 1000)
+        return f"lost: {type(error).__name__}", 0
 
 
-def _kill(pid: int, what: str, counts: Counts) -> None:
-    """kill -9: nothing is said, nothing is finished."""
-    counts.events.append(f"{what} killed after {sum(counts.answers.values())} answers")
-    print(counts.events[-1], flush=True)
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+async def _fail(
+    parts: dict[str, list[Part]], chance: random.Random, counts: Counts, over: asyncio.Event
+) -> None:
+    """One of these parts at a time fails and comes back."""
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(chance.uniform(*_BETWEEN)):
+                await over.wait()
+                return
+        kind = chance.choice(list(parts))
+        killed = chance.random() < 0.5
+        counts.failures[f"{kind} {'killed' if killed else 'stopped'}"] += 1
+        await _outage(chance.choice(parts[kind]), killed, chance)
 
 
-def _listener(port: int) -> int:
-    """Who listens on a port."""
-    for connection in psutil.net_connections("tcp"):
-        if connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
-            assert connection.pid is not None
-            return connection.pid
-    raise RuntimeError(f"nobody listens on {port}")
+async def _outage(part: Part, killed: bool, chance: random.Random) -> None:
+    if killed:
+        await part.kill()
+        await asyncio.sleep(chance.uniform(*_GONE))
+        await part.start()
+    else:
+        part.stop()
+        await asyncio.sleep(chance.uniform(*_STOPPED))
+        part.resume()
 
 
-def _rows(counts: Counts, urls: int, renders: int, seconds: float) -> list[tuple[str, str]]:
+async def _inspect(client: ClientSession, stage: Replicas, urls: int, counts: Counts) -> None:
+    """Look what is stored, in Redis and then in the bucket."""
+    await asyncio.sleep(_SETTLED_SECONDS)
+    before = await _shown(client, stage, urls, counts)
+    renders = stage.site.renders.copy()
+    counts.renders = sum(renders[number] for number in before)
+    await stage.redis.kill()
+    await stage.redis.start()
+    await asyncio.sleep(_SETTLED_SECONDS)
+    for number, shown in (await _shown(client, stage, urls, counts)).items():
+        again = shown > renders[number]
+        counts.only_in_redis += again
+        counts.differing += shown != before[number] and not again
+
+
+async def _shown(
+    client: ClientSession, stage: Replicas, urls: int, counts: Counts
+) -> dict[int, int]:
+    """The render of each page, which has to be the same from all proxies."""
+    shown = {}
+
+    async def compare(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            found = [await _ask(client, proxy.url, number) for proxy in stage.proxies]
+            counts.answers.update(what for what, _ in found if what != "right")
+            counts.differing += len({render for _, render in found}) > 1
+            shown[number] = found[0][1]
+
+    numbers = iter(range(1, urls + 1))
+    await asyncio.gather(*(compare(numbers) for _ in range(8)))
+    return shown
+
+
+def table(counts: Counts, options: Options) -> list[str]:
+    """The outcome as lines of Markdown."""
+    asked = sum(counts.answers.values())
     times = sorted(counts.milliseconds)
-    others = [f"{count} {what}" for what, count in counts.answers.items() if what != "right"]
     late = times[int(len(times) * 0.99)]
+    failures = [f"{what} {count} times" for what, count in sorted(counts.failures.items())]
+    rows = {
+        "failures": ", ".join(failures) or "none",
+        "right responses": f"{counts.answers['right']:,} of {asked:,}",
+        "503 with Retry-After": f"{counts.answers['503 with Retry-After']:,}",
+        "lost or wrong": ", ".join(counts.bad) or "none",
+        "URLs with different snapshots at the end": f"{counts.differing:,}",
+        "URLs that the bucket had missed": f"{counts.only_in_redis:,}",
+        "renders": f"{counts.renders:,}, {counts.renders / options.urls:.3f} for each URL",
+        "requests per second": f"{len(times) / counts.seconds:.0f}, in {counts.seconds:.0f} s",
+        "median, 99 % within": f"{statistics.median(times):.0f} ms, {late:.0f} ms",
+    }
+    title = (
+        f"{options.proxies} proxies on Redis and an object store, {options.urls:,} URLs, "
+        f"{options.at_once} requests at once"
+    )
     return [
-        *((f"failure {number}", event) for number, event in enumerate(counts.events, 1)),
-        ("right answers", f"{counts.answers['right']:,} of {2 * urls:,}"),
-        ("lost or wrong", ", ".join(others) or "none"),
-        ("renders", f"{renders:,}, {renders / urls:.3f} for each URL"),
-        ("answers from a store", f"{2 * urls - counts.waited:,}"),
-        ("requests per second", f"{len(times) / seconds:.0f}, in {seconds:.0f} s"),
-        ("median, 99 % within", f"{statistics.median(times):.0f} ms, {late:.0f} ms"),
+        title,
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in rows.items()),
     ]
+
+
+def passed(counts: Counts, options: Options) -> bool:
+    """Whether it was as it should be."""
+    few = options.urls < _MANY_URLS or counts.renders <= MOST_RENDERS * options.urls
+    return few and not counts.bad and not counts.differing
+
+
+async def main(options: Options) -> list[str]:
+    """Run it; the table."""
+    return table(await run(options), options)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--urls", type=int, default=10_000)
-    parser.add_argument("--proxies", type=int, default=3)
-    parser.add_argument("--at-once", type=int, default=24)
-    options = parser.parse_args()
+    for name, value in vars(Options()).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+    given = Options(**vars(parser.parse_args()))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        lines = runner.run(main(options.urls, options.proxies, options.at_once))
-    print("\n".join(lines))
+        outcome = runner.run(run(given))
+    print("\n".join(table(outcome, given)))
+    sys.exit(not passed(outcome, given))

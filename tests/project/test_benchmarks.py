@@ -8,11 +8,10 @@ import pytest
 
 from tests.support.commands import ROOT, in_
 
-SHARED = {"measuring.py", "renderers.py", "bare_loop.py"}
+SHARED = {"measuring.py", "renderers.py", "replicas.py", "bare_loop.py"}
 SHORT = {
     "cached_path.py": "--seconds 1 --rounds 1",
     "listing.py": "--snapshots 100",
-    "scaling_out.py": "--urls 12 --proxies 1 --at-once 2",
     "soak.py": "--heavy 1 --small 5 --pages 1",
     "telemetry.py": "--rounds 1",
 }
@@ -25,6 +24,8 @@ LONG = {
     "misses.py": "--quick",
     "neighbours.py": "--only endless-script --renders 3 --at-once 2",
     "proxy_under_renders.py": "--seconds 1 --rounds 1 --crawlers 1",
+    # Exits with 1 if a response was wrong, or something is stored with two contents.
+    "scaling_out.py": "--urls 100 --seconds 25 --at-once 6",
     "shared_assets.py": "--states 2 --pages 1",
     "stores.py": "--seconds 1 --rounds 1",
     "warming.py": "--pages 6 --parts 2",

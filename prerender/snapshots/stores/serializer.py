@@ -1,6 +1,7 @@
 """The aiocache serializer of entries."""
 
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 import structlog
 from aiocache.serializers import BaseSerializer
@@ -9,6 +10,15 @@ from prerender.errors import BadEntry
 from prerender.snapshots.entry import Entry, decode, encode
 
 log = structlog.get_logger(__name__)
+
+
+class Unread(Enum):
+    """In place of an entry that could not be read, although others of the same call could."""
+
+    UNREAD = "unread"
+
+
+UNREAD: Final = Unread.UNREAD
 
 
 class EncodedEntry(bytes):
@@ -33,10 +43,10 @@ class EntrySerializer(BaseSerializer):  # type: ignore[misc]
         encoded.entry = value
         return encoded
 
-    def loads(self, value: Any) -> Entry | None:
+    def loads(self, value: Any) -> Entry | Unread | None:
         """Decode an entry; None if it is invalid."""
-        if value is None:
-            return None
+        if value is None or value is UNREAD:
+            return value
         try:
             return decode(value)
         except BadEntry as error:

@@ -22,6 +22,7 @@ from prerender.snapshots.stores.invalidation import Invalidation
 from prerender.snapshots.stores.leases import Leases
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.stores.serializer import UNREAD
 from prerender.snapshots.stores.snapshot_lists import Lists
 
 _CLOCK_SKEW_SECONDS = 60.0
@@ -68,9 +69,8 @@ class Lookups(BasePlugin):  # type: ignore[misc]
 
     async def post_multi_get(self, _: Any, __: Any, *, ret: list[Any], **___: Any) -> None:
         """Count hits and misses."""
-        misses = ret.count(None)
-        self.hits += len(ret) - misses
-        self.misses += misses
+        self.hits += sum(isinstance(entry, Entry) for entry in ret)
+        self.misses += ret.count(None)
 
 
 class Store:
@@ -234,7 +234,11 @@ class Store:
         if isinstance(found, Failed):
             self._memory_lookups["slow", "failed"] += len(keys)
             return [self._copy(key) for key in keys]
-        return [self._kept(key, entry) for key, entry in zip(keys, found, strict=True)]
+        self._memory_lookups["slow", "failed"] += found.count(UNREAD)
+        return [
+            self._copy(key) if entry is UNREAD else self._kept(key, entry)
+            for key, entry in zip(keys, found, strict=True)
+        ]
 
     def _kept(self, key: str, entry: Entry | None) -> Entry | None:
         """Put an entry that was read into memory."""

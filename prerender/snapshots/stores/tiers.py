@@ -2,7 +2,8 @@
 
 Redis has the leases, the lists and the histories as well. Purges are in both, because Redis may lose
 them, and the object store would then show what was purged. Each of the two may be away: then the other
-one is used alone. What is read from the object store is put into Redis.
+one is used alone, and what was written meanwhile is copied later (missed_writes.py). What is read from
+the object store is put into Redis.
 """
 
 import asyncio
@@ -14,11 +15,12 @@ from typing import Any, TypeVar
 
 from prerender.errors import StoreGone
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.backing_store import BackingCache
+from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
 from prerender.snapshots.stores.guarded import Failed, Guarded
+from prerender.snapshots.stores.missed_writes import MissedWrites
 from prerender.snapshots.stores.objects import ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
-from prerender.snapshots.stores.serializer import EncodedEntry
+from prerender.snapshots.stores.serializer import UNREAD, EncodedEntry, Unread
 
 # What was read from the object store stays in Redis for so long.
 _HOT_SECONDS = 3600.0
@@ -41,6 +43,8 @@ class TieredCache(BackingCache):
         self._cold = Guarded(cold)
         self._redis, self._objects = hot, cold
         self._read_cold = 0.0
+        self._missed_by_hot = MissedWrites(partial(self._copied, self._cold, self._hot))
+        self._missed_by_cold = MissedWrites(partial(self._copied, self._hot, self._cold))
 
     @property
     def whole(self) -> bool:
@@ -65,19 +69,21 @@ class TieredCache(BackingCache):
 
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
-    ) -> list[bytes | None]:
+    ) -> list[bytes | Unread | None]:
         hot = await self._ask(self._hot, "get", lambda: self._redis._multi_get(keys))
-        found = (
-            dict.fromkeys(keys) if isinstance(hot, Failed) else dict(zip(keys, hot, strict=True))
-        )
+        values = [None] * len(keys) if isinstance(hot, Failed) else hot
+        found: dict[str, bytes | Unread | None] = dict(zip(keys, values, strict=True))
         missing = [key for key in keys if found[key] is None]
         if missing:
             cold = await self._ask(self._cold, "get", lambda: self._objects._multi_get(missing))
             if not isinstance(cold, Failed):
                 found.update(zip(missing, cold, strict=True))
-                await self._warm({key: found[key] for key in missing})
+                await self._warm(dict(zip(missing, cold, strict=True)))
             elif isinstance(hot, Failed):
                 raise StoreGone("neither Redis nor the object store answers")
+            else:
+                # Redis may have lost them.
+                found.update(dict.fromkeys(missing, UNREAD))
         return [found[key] for key in keys]
 
     async def _warm(self, found: dict[str, bytes | None]) -> None:
@@ -107,10 +113,26 @@ class TieredCache(BackingCache):
             return False
         if isinstance(hot, Failed) and isinstance(cold, Failed):
             raise StoreGone("neither Redis nor the object store takes it")
+        if isinstance(hot, Failed):
+            self._missed_by_hot.add(key, LONGEST_SECONDS if ttl is None else ttl)
+        elif isinstance(cold, Failed):
+            self._missed_by_cold.add(key, LONGEST_SECONDS if ttl is None else ttl)
         return True
 
+    async def _copied(
+        self, source: Guarded, target: Guarded, key: str, seconds: float
+    ) -> bool | Failed:
+        """Write to one of the two what the other one has. A later write stays."""
+        found = await self._ask(source, "get", lambda: source.cache._multi_get([key]))
+        if isinstance(found, Failed):
+            return found
+        value = found[0]
+        if value is None:
+            return False  # purged or evicted
+        return await self._ask(target, "set", lambda: target.cache._set(key, value, seconds))
+
     async def _exists(self, key: str, _conn: Any = None) -> bool:
-        return (await self._multi_get([key]))[0] is not None
+        return isinstance((await self._multi_get([key]))[0], bytes)
 
     async def _delete(self, key: str, _conn: Any = None) -> int:
         return await self._both(
@@ -174,6 +196,7 @@ class TieredCache(BackingCache):
         await self._hot.ask("release", lambda: self._redis.release(key, fence))
 
     async def _close(self, *_: Any, **__: Any) -> None:
+        await asyncio.gather(self._missed_by_hot.close(), self._missed_by_cold.close())
         await self._redis.close()
 
     async def _both(

@@ -293,6 +293,37 @@ async def test_either_of_the_two_is_away(redis: RedisServer) -> None:
                 await asyncio.sleep(0.02)
 
 
+async def test_what_one_of_the_two_has_missed_is_copied_to_it(redis: RedisServer) -> None:
+    async with s3_server() as s3, replicas(tiers(redis, s3.url, 1.0)) as (one,):
+        key = target("/a").key
+        s3.signal(signal.SIGSTOP)
+        assert (await one.get("/a")).how == "miss"
+        s3.signal(signal.SIGCONT)
+        async with asyncio.timeout(SECONDS):
+            while not any(name.endswith(key) for name in s3.names()):
+                await asyncio.sleep(0.05)
+        redis.signal(signal.SIGSTOP)
+        assert (await one.get("/b")).how == "miss"
+        redis.signal(signal.SIGCONT)
+        async with asyncio.timeout(SECONDS):
+            while not await redis.client.exists(f"{NAMESPACE}{target('/b').key}"):
+                await asyncio.sleep(0.05)
+        assert one.renders.count == 2
+
+
+async def test_a_copy_in_memory_is_used_if_redis_is_empty_and_the_bucket_away(
+    redis: RedisServer,
+) -> None:
+    async with s3_server() as s3, replicas(tiers(redis, s3.url, 1.0), memory=10**6) as (one,):
+        assert (await one.get("/a")).how == "miss"
+        await s3.kill()
+        await redis.client.flushall()
+        assert await one.store.get(target("/a").key, again=True)
+        assert one.store.state().lookups["slow", "failed"]
+        assert (await one.get("/a")).how == "hit"
+        assert one.renders.count == 1
+
+
 async def until_kept(one: Replica, name: str) -> None:
     number = 0
     async with asyncio.timeout(SECONDS):
