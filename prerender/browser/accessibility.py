@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Roles that add nothing to their text, or nothing that can be lost separately.
+# Roles without information of their own, apart from their text.
 _SILENT = frozenset(
     {
         "InlineTextBox",
@@ -24,7 +24,7 @@ _SILENT = frozenset(
         "paragraph",
     }
 )
-# States that are announced when they are set, with a text of their own or with their value.
+# States that screen readers announce, by name or with their value.
 _STATES = ("level", "checked", "pressed", "expanded", "selected", "disabled", "required", "modal")
 _UNSET = (False, "false", None)
 _LONGEST_NAME = 100
@@ -41,9 +41,9 @@ class Announcement:
 
     @property
     def meaning(self) -> "Announcement":
-        """A form that does not change with a time or a counter in the name.
+        """A form that ignores times and counters in the name.
 
-        White space is removed, too: it depends on the number of text nodes.
+        Whitespace is removed, because it depends on the number of text nodes.
         """
         name = _DIGITS.sub("0", "".join(self.name.split()))
         return Announcement(self.role, name, self.states)
@@ -62,7 +62,7 @@ def announced(nodes: Iterable[Mapping[str, Any]]) -> tuple[Announcement, ...]:
 
 
 def lost(page: Iterable[Announcement], snapshot: Iterable[Announcement]) -> list[str]:
-    """The elements that are announced on a page, but not (or less often) in its snapshot."""
+    """The elements that are announced on a page, but not, or less often, in its snapshot."""
     left = Counter(one.meaning for one in snapshot)
     missing = []
     for one in page:

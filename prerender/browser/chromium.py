@@ -1,7 +1,7 @@
-"""Chromium as a child process of ours: found, started, connected to, and ended with all it started.
+"""Chromium as a child process: finding, starting, connecting to and ending it.
 
-It runs in a session of its own under a guardian (guardian.py), in a private temporary profile, with
-a scrubbed environment and no inherited file descriptors.
+It runs in its own session under a guardian (guardian.py), with a private temporary profile, a minimal
+environment and no inherited file descriptors.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.gateway import Gateway
 
 _NAMES = ("chromium-headless-shell", "chrome-headless-shell")
-# How the headless shell names itself. A full Chrome, headless or not, is "Chrome". It accepts a tab
-# with frame control, ignores that, and draws frames when it likes.
+# The product name of the headless shell. A full Chrome, headless or not, is "Chrome": it accepts a tab
+# with frame control, but draws frames by itself.
 _PRODUCT = "HeadlessChrome/"
 INSTALL = (
     "install chromium-headless-shell (Debian) or chrome-headless-shell (Chrome for Testing: "
@@ -37,14 +37,14 @@ _START_SECONDS = 20.0
 _GUARDIAN_SECONDS = guardian.TERM_SECONDS + guardian.KILL_SECONDS + 1
 _PROBE_EVERY_SECONDS = 0.5
 _PROBE_SECONDS = 0.75
-# One unanswered probe can be this process's own fault, when its loop was busy.
+# A single probe without a response can be due to a busy event loop of this process.
 _PROBES = 2
-# Less shared memory than this is not used: a page that finds it full dies.
+# With less shared memory, Chromium does not use it: a page dies if it is full.
 LARGE_SHM_BYTES = 256 * 1024**2
 
-# With RenderDocument a navigation makes a new frame host: measured, that doubles the time of a
-# render on a reused page. The back/forward cache would keep the page of the last render alive.
-# Frames of other sites share the page's process, and so its virtual time.
+# RenderDocument creates a new frame host for each navigation, which doubles the time of a render on a
+# reused page (measured). The back/forward cache would keep the page of the last render alive. Without
+# site isolation, frames of other sites share the page's process, and so its virtual time.
 _DISABLED_FEATURES = (
     "RenderDocument",
     "BackForwardCache",
@@ -58,20 +58,21 @@ _DISABLED_FEATURES = (
     "CertificateTransparencyComponentUpdater",
 )
 FRAME_FLAGS = (
-    # A frame is complete when it has been made: what the page's scripts are told of is done.
+    # A frame is complete when the response to its command arrives: all events that it causes have been
+    # dispatched.
     "--run-all-compositor-stages-before-draw",
-    # Animations and scrolling go by the frames too, and images are decoded before they are drawn.
+    # Animations and scrolling advance with frames, too, and images are decoded before they are drawn.
     "--disable-threaded-animation",
     "--disable-threaded-scrolling",
     "--disable-checker-imaging",
 )
 _FLAGS = (
     "--headless",
-    # Not by a port: whoever reaches it has the browser. And Chromium exits when the pipe closes.
+    # Not a port: anybody who reaches it controls the browser. Chromium exits when the pipe closes.
     "--remote-debugging-pipe",
     "--disable-site-isolation-trials",
-    # Without a user's gesture browsers block new windows. Here they would also be outside the limits of
-    # the render and out of reach of its scripts.
+    # Browsers block new windows without a user gesture. Here, they would also escape the limits of the
+    # render.
     "--block-new-web-contents",
     "--disable-background-networking",
     "--disable-background-timer-throttling",
@@ -90,7 +91,7 @@ _FLAGS = (
     "--disable-sync",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
-    # What is drawn nobody sees: as a process of its own it took a tenth of a render's CPU time.
+    # Nobody sees what is drawn. A separate GPU process took a tenth of a render's CPU time.
     "--in-process-gpu",
     "--metrics-recording-only",
     "--mute-audio",
@@ -100,61 +101,61 @@ _FLAGS = (
     "--no-proxy-server",
     "--password-store=basic",
     *FRAME_FLAGS,
-    # A new tab is in the process that its context has already.
+    # A new tab uses the existing process of its context.
     "--renderer-process-limit=1",
-    # WebRTC would open sockets of its own, past the gateway.
+    # WebRTC would open its own sockets and bypass the gateway.
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     f"--disable-features={','.join(_DISABLED_FEATURES)}",
 )
 
-# What the sandbox is made of: CLONE_NEWUSER, CLONE_NEWPID and CLONE_NEWNET.
+# The namespaces of the sandbox: CLONE_NEWUSER, CLONE_NEWPID and CLONE_NEWNET.
 _TRY_NAMESPACES = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x70000000))"
 
 log = structlog.get_logger(__name__)
 
 
 class CannotStart(BrowserGone):
-    """No browser will start here before somebody mends something; others may have had bad luck."""
+    """A browser cannot start here until the cause is fixed. Other failures may be temporary."""
 
 
 def find(path: str = "") -> str:
-    """The program to run: ``path`` if given, else the first of its usual names in PATH.
+    """The program to run: ``path`` if given, else the first of the usual names in PATH.
 
-    Raises CannotStart with what to do about it.
+    Raises CannotStart with a remedy.
     """
     for name in [path] if path else _NAMES:
         if found := shutil.which(name):
             return found
     if path:
-        raise CannotStart(f"{path}: is not a program that can be run ([browser] path)")
+        raise CannotStart(f"{path}: is not an executable program ([browser] path)")
     raise CannotStart(f"no headless Chromium found: {INSTALL}")
 
 
 def version(program: str) -> str:
-    """What a program says that it is. Takes a moment. Raises CannotStart."""
+    """The output of ``--version``. Takes a moment. Raises CannotStart."""
     try:
-        asked = subprocess.run(  # noqa: S603 (the owner's own program)
+        asked = subprocess.run(  # noqa: S603 (the operator's program)
             [program, "--version"], capture_output=True, timeout=_START_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CannotStart(f"{program}: does not tell its version: {error}") from error
+        raise CannotStart(f"{program}: cannot print its version: {error}") from error
     return asked.stdout.decode(errors="replace").strip()
 
 
 def sandbox_problem() -> str:
-    """Why Chromium's sandbox cannot be on here, or '' when it can."""
+    """Why Chromium's sandbox cannot be used here, or '' if it can."""
     if os.geteuid() == 0:
         return "it cannot run as root"
-    # A sysctl, a seccomp filter (as of a container) or AppArmor may forbid it: only trying tells.
+    # A sysctl, a seccomp filter (of a container) or AppArmor may forbid it: only trying shows.
     command = [sys.executable, "-I", "-S", "-c", _TRY_NAMESPACES]
-    failed = subprocess.call(command)  # noqa: S603 (nothing of it comes from outside)
+    failed = subprocess.call(command)  # noqa: S603 (constant arguments)
     return "user namespaces cannot be made here" if failed else ""
 
 
 def shared_memory_bytes() -> int:
-    """The size of what Chromium's processes share memory by, 0 if it is not there."""
+    """The size of /dev/shm, by which Chromium's processes share memory; 0 if it does not exist."""
     try:
-        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is asked)
+        shm = os.statvfs("/dev/shm")  # noqa: S108 (only its size is read)
     except OSError:
         return 0
     return shm.f_blocks * shm.f_frsize
@@ -168,7 +169,7 @@ def remove_leftovers() -> None:
 
 
 class Chromium:
-    """A running browser. Make it with ``await Chromium.launch(...)``, end it with ``close()``."""
+    """A running browser. Create it with ``await Chromium.launch(...)``, end it with ``close()``."""
 
     def __init__(
         self,
@@ -198,9 +199,9 @@ class Chromium:
         max_memory: int = 0,
         start_seconds: float = _START_SECONDS,
     ) -> "Chromium":
-        """Start Chromium and connect to it. Raises BrowserGone; nothing is left running then.
+        """Start Chromium and connect to it. Raises BrowserGone, and leaves nothing running then.
 
-        ``max_memory``: bytes that all browsers of this gateway may take together, 0 for any number.
+        ``max_memory``: the limit in bytes for all browsers of this gateway together; 0: none.
         """
         ours, its = socket.socketpair()
         with its:
@@ -229,36 +230,36 @@ class Chromium:
 
     @property
     def memory_bytes(self) -> int:
-        """About what all its processes take together."""
+        """The approximate memory of all its processes in bytes."""
         return self._watch.memory_bytes
 
     def page_processes(self) -> set[int]:
-        """The processes of its pages at this moment."""
+        """The current processes of its pages."""
         return {process.pid for process in survey(self._process.pid) if process.kind == "renderer"}
 
     async def look(self) -> None:
-        """Get to know all processes that the browser has at this moment."""
+        """Register all current processes of the browser."""
         await self._watch.look()
 
     def check(self) -> None:
-        """Raise BrowserGone when a process has ended that the pages cannot do without."""
+        """Raise BrowserGone if an essential process has ended."""
         if reason := self._watch.dying():
             raise BrowserGone(reason)
 
     async def ended_for_memory(self, others: set[int]) -> bool:
-        """Whether the guardian ended a page that is just gone for its memory.
+        """Whether the guardian has just ended a page because of its memory.
 
-        ``others``: the processes of the other pages. That of a page is not always known.
+        ``others``: the processes of the other pages. The process of a page is not always known.
         """
         return await self._tail.tells_of_any_but(others)
 
     async def gone(self) -> str:
-        """Wait until the browser is of no use any more, and say why.
+        """Wait until the browser is unusable, and return the reason.
 
-        From then on its calls fail, also those that it could still answer: what it has begun is
-        repeated elsewhere.
+        From then on all its calls fail, even if it could still respond: its renders are repeated in
+        another browser.
         """
-        # At once when one of its processes dies: a page must not settle without it.
+        # React at once when one of its processes dies: a page must not settle without it.
         self._watch.died.add_done_callback(lambda _: self.devtools.abandon())
         reason = await self._lost()
         self.devtools.abandon()
@@ -287,7 +288,7 @@ class Chromium:
             closed.cancel()
 
     async def _answers(self) -> bool:
-        """Whether anything comes from the browser: its connection can be deaf while it looks alive."""
+        """Whether the browser responds. Its connection can be dead while its processes run."""
         asked = time.monotonic()
         for _ in range(_PROBES):
             with suppress(RenderError):
@@ -296,9 +297,9 @@ class Chromium:
         return self.devtools.heard > asked
 
     async def close(self) -> None:
-        """End the browser with everything it started. Safe to call when it is gone already.
+        """End the browser and all its processes. Safe to call if it is gone already.
 
-        A cancelled caller does not stop this, it is only told afterwards.
+        Cancelling the caller does not interrupt this; the cancellation takes effect afterwards.
         """
         closing = asyncio.create_task(self._close(), name=f"close {self!r}")
         try:
@@ -321,11 +322,11 @@ async def _start(
     sandbox: bool,
     max_memory: int,
 ) -> tuple[Path, asyncio.subprocess.Process]:
-    """A profile, and a guardian that starts Chromium with ``its`` end of the connection."""
+    """Create a profile and a guardian that starts Chromium with ``its`` end of the connection."""
     try:
         profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
     except OSError as error:
-        raise CannotStart(f"no folder for the profile of a browser: {error}") from error
+        raise CannotStart(f"cannot create a folder for the browser's profile: {error}") from error
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", guardian.__file__,
@@ -343,7 +344,8 @@ async def _start(
         return profile, await asyncio.shield(starting)
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError):
-            # Cancelled itself, the start would kill the guardian, and who cleared up then?
+            # If the start itself were cancelled, it would kill the guardian, and nobody would clean
+            # up.
             await devtools.close()
             with suppress(OSError):
                 process = await starting
@@ -369,7 +371,7 @@ def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
 
 
 def _environment(profile: Path) -> dict[str, str]:
-    """What Chromium needs, and no secret of ours."""
+    """The variables that Chromium needs, without our secrets."""
     kept = {
         name: os.environ[name] for name in ("PATH", "TZ", "FONTCONFIG_PATH") if name in os.environ
     }
@@ -384,7 +386,7 @@ def _environment(profile: Path) -> dict[str, str]:
 async def _answered(
     devtools: DevTools, process: asyncio.subprocess.Process, seconds: float
 ) -> None:
-    """Wait for the first answer of a browser. Raises CannotStart or BrowserGone if there is none."""
+    """Wait for the first response of a browser. Raises CannotStart or BrowserGone if there is none."""
     try:
         version = await devtools.call("Browser.getVersion", seconds)
         await devtools.call("Target.setDiscoverTargets", seconds, discover=True)
@@ -392,7 +394,7 @@ async def _answered(
         if not devtools.closed.is_set():
             raise
         status = await process.wait()
-        # 0 and what is told of signals are the end of a browser that had begun to work.
+        # With 0 or a signal, the browser ended after it had started.
         told = CannotStart if 0 < status < 128 else BrowserGone
         raise told(f"exit status {status}") from None
     if not version["product"].startswith(_PRODUCT):
@@ -401,7 +403,7 @@ async def _answered(
 
 
 async def _close_first_tab(devtools: DevTools, seconds: float) -> None:
-    """Close the tab that Chromium opens at startup. Unlike ours, it draws 60 frames a second."""
+    """Close the tab that Chromium opens at startup: it would draw 60 frames per second."""
     targets = await devtools.call("Target.getTargets", seconds)
     for target in targets["targetInfos"]:
         if target["type"] == "page":
@@ -409,9 +411,9 @@ async def _close_first_tab(devtools: DevTools, seconds: float) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:
-    """Wait until the guardian has ended the session, or end it ourselves when the guardian cannot.
+    """Wait until the guardian has ended the session, or end it here if the guardian cannot.
 
-    The connection has been closed, which tells the guardian.
+    The connection has been closed, which is the signal for the guardian.
     """
     try:
         async with asyncio.timeout(_GUARDIAN_SECONDS):
@@ -424,23 +426,23 @@ async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch)
     finally:
         await watch.stop()
     if status < 0:
-        # It was killed itself, and its session and profile are left.
+        # The guardian was killed: its session and profile remain.
         await asyncio.to_thread(guardian.clean_up, process.pid, str(profile))
 
 
 class _Tail:
-    """Reads the browser's standard error to its end, so that it never blocks, and keeps a little."""
+    """Reads the browser's standard error, so that it never blocks, and keeps the last lines."""
 
     _KEPT_CHARACTERS = 500
     _LAST_SECONDS = 1.0
-    # What is written before a process ends may be read a little later than its end is noticed.
+    # The end of a process may be noticed before its last output is read.
     _TOLD_SECONDS = 0.1
     _RECENT_SECONDS = 2.0
     _TOO_LARGE = re.compile(rf"{guardian.TOO_LARGE}: process (\d+)")
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._text = ""
-        self._too_large: dict[int, float] = {}  # process id -> when it was told
+        self._too_large: dict[int, float] = {}  # process id -> when it was reported
         self._told = asyncio.Event()
         self._task = asyncio.create_task(self._read(process), name="browser stderr")
 
@@ -457,7 +459,7 @@ class _Tail:
             self._text = (self._text + text)[-self._KEPT_CHARACTERS :]
 
     async def tells_of_any_but(self, others: set[int]) -> bool:
-        """Whether the guardian says that it ended a process for its memory; true once for each."""
+        """Whether the guardian reported the end of a process for its memory. True once for each."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._TOLD_SECONDS):
                 while not (told := self._just_told() - others):
@@ -474,6 +476,6 @@ class _Tail:
         return set(self._too_large)
 
     async def text(self) -> str:
-        """What a browser that has ended wrote last."""
+        """The last output of a browser that has ended."""
         await asyncio.wait([self._task], timeout=self._LAST_SECONDS)
         return " | ".join(self._text.split("\n")).strip(" |") or "it printed nothing"

@@ -1,11 +1,11 @@
-"""The virtual clock of a process, and so of the pages in it, which come one after the other.
+"""The virtual clock of a renderer process, and so of its pages, which follow one another.
 
-While it stands still, none of the page's timers run; while it runs, they fire as fast as the CPU
-allows. It runs for budgets, one after the other: Chromium never forgets a budget, so one that was
-left unfinished has to be run to its end before the next is given.
+While the clock is paused, no timer of the page runs; while it runs, timers fire as fast as the CPU
+allows. It runs for one budget after another. Chromium never forgets a budget, so an unfinished one
+must be used up before the next.
 
-The page's Date goes with this clock: behind the real one after a wait for the network, ahead of it
-after long timers. It can be set ahead, but not back.
+The page's Date follows this clock: it is behind real time after waiting for the network, and ahead
+after long timers. It can be set forward, but not back.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from typing import Any
 
 from prerender.browser.devtools import Session
 
-# A page that posts tasks to itself without end would stop the clock: it is pushed on.
+# A page that posts tasks to itself forever would stop the clock: Chromium advances it after so many.
 TASK_STARVATION_COUNT = 10_000
-# Answered only when the page's thread is free; the caller's deadline bounds it.
+# The response comes only when the page's thread is free; the caller's deadline applies.
 _NO_DEADLINE_SECONDS = 3600.0
-# So much is the clock ahead of the real one when a render begins. The browser says when a navigation
-# began, by the real clock: if that lay in the page's future, loading would seem to have taken no time.
+# How far the clock is ahead when a render begins. The browser reports the start of a navigation in
+# real time; if that were in the page's future, loading would seem to take no time.
 _LEAST_LEAD_SECONDS = 0.02
 
 
 class VirtualClock:
-    """Give it budgets with ``start``. The caller sets a deadline: a page can hold its clock."""
+    """Runs for budgets (``start``). The caller sets a deadline, because a page can block its clock."""
 
     def __init__(self) -> None:
         self._session: Session
@@ -34,28 +34,28 @@ class VirtualClock:
         self._granted_seconds = 0.0
 
     def attach(self, session: Session) -> None:
-        """From now on the clock is run by this page."""
+        """Control the clock through this page from now on."""
         self._session = session
         session.on("Emulation.virtualTimeBudgetExpired", self._expired)
 
     @property
     def lead_seconds(self) -> float:
-        """Seconds that the page's clock is ahead of the real one; negative when it is behind."""
+        """Seconds by which the page's clock is ahead of real time; negative if it is behind."""
         if not self._first_start:
             return 0.0
         return self._granted_seconds - (time.monotonic() - self._first_start)
 
     @property
     def ticks(self) -> float:
-        """The page's time, in milliseconds of the machine's uptime, as frames have it."""
+        """The page's time as used by frames, in milliseconds since the machine started."""
         return self._base_ms + self._granted_seconds * 1000
 
     async def start(
         self, milliseconds: float, *, wait_for_network: bool = False
     ) -> asyncio.Future[None]:
-        """Run for a budget of virtual milliseconds; the future is done when it is used up.
+        """Run for a budget of virtual milliseconds. The future completes when it is used up.
 
-        With ``wait_for_network`` the clock stands still while a request of the page is unanswered.
+        ``wait_for_network``: pause the clock while a request of the page is pending.
         """
         assert self._budget is None or self._budget.done()
         assert milliseconds >= 0, "a budget below 0 never ends"
@@ -67,22 +67,22 @@ class VirtualClock:
         return self._budget
 
     async def advance(self) -> None:
-        """Go on with the budget under way, whatever the network does."""
+        """Continue with the current budget regardless of pending requests."""
         await self._set_policy("advance")
 
     @property
     def has_budget(self) -> bool:
-        """Whether an interrupted render has left something of its budget."""
+        """Whether an interrupted render left a part of its budget."""
         return self._budget is not None and not self._budget.done()
 
     async def finish(self) -> None:
-        """Run what an interrupted render left of its budget. Only for a page that is blank."""
+        """Use up the budget that an interrupted render left. Only for a blank page."""
         if self._budget is not None and not self._budget.done():
             await self.advance()
             await self._budget
 
     async def catch_up(self) -> None:
-        """Bring the clock up to the real time. For a page that has not been opened yet."""
+        """Set the clock to real time. For a page that has not been opened yet."""
         behind = _LEAST_LEAD_SECONDS - self.lead_seconds
         if self._first_start and behind > 0:
             await (await self.start(behind * 1000))

@@ -43,7 +43,7 @@ def window_of(variant: Variant) -> Window:
 
 async def become(session: Session, variant: Variant) -> None:
     """Set up a new page for a variant, except for its user agent."""
-    # Dates and numbers in the language too; none is the browser's own.
+    # The locale formats dates and numbers; an empty one is the browser's default.
     await session.call("Emulation.setLocaleOverride", locale=variant.language)
     if variant.device == "mobile":
         await session.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=5)
@@ -53,8 +53,7 @@ async def become(session: Session, variant: Variant) -> None:
 def user_agent_override(
     user_agent: str, number: int, variant: Variant = ORDINARY
 ) -> dict[str, Any]:
-    """What Emulation.setUserAgentOverride makes of the browser's own user agent: an ordinary Chrome's,
-    on the device of a variant, with the number of a page in it."""
+    """Parameters of Emulation.setUserAgentOverride: an ordinary Chrome, with the page's number."""
     mobile = variant.device == "mobile"
     reduced = _reduced(user_agent)
     major = reduced.partition("Chrome/")[2].partition(".")[0]
@@ -74,19 +73,19 @@ def user_agent_override(
     if mobile:
         override["platform"] = "Linux armv81"
     if variant.languages:
-        # The weights in the header are Chromium's.
+        # Chromium adds the weights in the header.
         override["acceptLanguage"] = ",".join(variant.languages)
     return override
 
 
 def _reduced(user_agent: str) -> str:
-    """The browser's user agent as that of an ordinary Chrome, with the major version only."""
+    """The user agent of an ordinary Chrome of the same major version."""
     honest = user_agent.replace("HeadlessChrome", "Chrome")
     version = honest.partition("Chrome/")[2].partition(" ")[0]
     return honest.replace(version, f"{version.partition('.')[0]}.0.0.0")
 
 
 def _of_phone(user_agent: str) -> str:
-    """The user agent that the same Chrome has on a phone."""
+    """The user agent of the same Chrome on a phone."""
     named = re.sub(r"\([^)]*\)", "(Linux; Android 10; K)", user_agent, count=1)
     return named.replace(" Safari/", " Mobile Safari/")

@@ -1,23 +1,24 @@
-"""The DevTools protocol by pyppeteer's connection and sessions. Only this module imports pyppeteer.
+"""The DevTools protocol, with pyppeteer's connection and sessions. Only this module imports pyppeteer.
 
-pyppeteer numbers the commands, matches answers to them, keeps the sessions and calls the listeners. It
-is not maintained, so its faults are corrected here, each with a test against a fake DevTools server:
+pyppeteer numbers commands, matches responses, keeps sessions and calls listeners. It is unmaintained,
+so its faults are corrected here, each with a test against a fake DevTools server:
 
-- It opens a WebSocket to a port, which anybody on the machine can use: a page of the site's own server,
-  too. Here it reads and writes a pipe that only the browser has (``pipe.py``).
-- A caller that stops waiting cancels pyppeteer's future; an answer to it then ends the receive loop,
-  and the browser goes deaf. Here callers get a future of their own.
-- Its calls have no deadline. Here each has one.
-- A listener that raises ends the receive loop, and an ``async def`` listener never runs. Here the first
-  is logged, and the second refused. An event named "error" needs no listener.
-- It sends commands of a page as JSON inside JSON, by a deprecated command, and learns of a session
-  after the first events of it. Here sessions are *flat* (``Target.attachToTarget`` with ``flatten``): a
-  snapshot is parsed once, and a session exists from the event that announces it, so no crash is missed.
-- On a dead connection it polls at full speed. Here every loss of the connection, garbage included, sets
-  ``closed``, and everything that waits fails with BrowserGone.
+- It opens a WebSocket to a port that anybody on the machine can use, even a page of the site. Here it
+  uses a pipe that only the browser has (``pipe.py``).
+- A caller that stops waiting cancels pyppeteer's future; the response to it then ends the receive
+  loop, and all later messages are lost. Here callers get their own future.
+- Its calls have no timeout. Here each has one.
+- A listener that raises ends the receive loop, and an ``async def`` listener never runs. Here the
+  first is logged, and the second raises TypeError. An event named "error" needs no listener.
+- It sends a page's commands as JSON inside JSON, by a deprecated command, and learns of a session
+  after its first events. Here sessions are *flat* (``Target.attachToTarget`` with ``flatten``): a
+  snapshot is parsed once, and a session exists from the event that announces it, so no crash is
+  missed.
+- On a dead connection it polls at full speed. Here every loss of the connection, and every invalid
+  message, sets ``closed``, and all waiting calls fail with BrowserGone.
 
-A render of 42 messages, one of them a snapshot of 90 kB, takes 0.8 ms of CPU in here. Without pyppeteer
-it took 0.6; pyppeteer's own sessions, JSON inside JSON, take 0.95.
+A render of 42 messages, one of them a snapshot of 90 kB, takes 0.8 ms of CPU time here; without
+pyppeteer it took 0.6, and with pyppeteer's own sessions 0.95.
 """
 
 import asyncio
@@ -40,9 +41,9 @@ Params = dict[str, Any]
 Listener = Callable[[Params], object]
 
 COMMAND_SECONDS = 10.0
-# pyppeteer prepares a WebSocket to it, which is never opened.
+# pyppeteer prepares a WebSocket to this URL, but never opens it.
 _NO_URL = "ws://pipe"
-# A message of a page ends with this. Nothing inside of it can: there a quote stands behind a backslash.
+# The end of a page's message. A match elsewhere is impossible: quotes in strings follow a backslash.
 _SESSION_ID = re.compile(r'"sessionId": ?"([^"]+)"\}\Z')
 _LONGEST_SESSION_ID = 100
 
@@ -54,9 +55,9 @@ class CommandFailed(RenderError):
 
 
 class _Client(EventEmitter):  # type: ignore[misc]
-    """What the browser and a page have in common: events, and commands that always come to an end."""
+    """Base of the browser and its pages: events, and commands that always complete."""
 
-    # Why nothing will be answered any more.
+    # The error for all calls after the end of the connection or session.
     _lost = ""
 
     def __init__(self, *args: Any) -> None:
@@ -64,18 +65,18 @@ class _Client(EventEmitter):  # type: ignore[misc]
         self._waiting: set[asyncio.Future[Any]] = set()
 
     def send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
-        """Send a command. The future fails with CommandFailed, or with BrowserGone at the end."""
+        """Send a command. The future fails with CommandFailed or, at the end, with BrowserGone."""
         future = self.future(method)
         if not future.done():
             answer = super().send(method, params or {})
             answer.error = CommandFailed()  # pyppeteer sets the text
             answer.add_done_callback(partial(_pass_on, future))
-            # An answer that nobody waits for, and that may never come, must not keep its place.
+            # Forget a response that nobody waits for: it may never come.
             future.add_done_callback(partial(_forget, self._callbacks, self._lastId))
         return future
 
     async def call(self, method: str, timeout: float = COMMAND_SECONDS, /, **params: Any) -> Params:
-        """Send a command and wait for its answer, at most ``timeout`` seconds."""
+        """Send a command and wait up to ``timeout`` seconds for its response."""
         try:
             async with asyncio.timeout(timeout):
                 return await self.send(method, params)
@@ -83,7 +84,7 @@ class _Client(EventEmitter):  # type: ignore[misc]
             raise BrowserGone(f"{method}: no answer in {timeout:g} s") from None
 
     def future(self, what: str) -> asyncio.Future[Any]:
-        """A future for the caller to set. It fails with BrowserGone when nobody can set it any more."""
+        """A future that the caller completes. It fails with BrowserGone at the connection's end."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._lost:
             _fail(future, f"{what}: {self._lost}")
@@ -98,7 +99,7 @@ class _Client(EventEmitter):  # type: ignore[misc]
             _fail(future, reason)
 
     def add_listener(self, event: str, f: Listener) -> Listener:
-        """Call ``f(params)`` at each event; it must not be ``async def`` and must not wait."""
+        """Call ``f(params)`` for each event. It must not be ``async def`` and must not block."""
         if inspect.iscoroutinefunction(f):
             raise TypeError(f"a listener of {event} must be a plain function")
         super().add_listener(event, f)
@@ -108,14 +109,14 @@ class _Client(EventEmitter):  # type: ignore[misc]
         try:
             f(*args, **kwargs)
         except Exception:
-            log.exception("a devtools listener failed", listener=repr(f))
+            log.exception("devtools_listener_failed", listener=repr(f))
 
     def _emit_handle_potential_error(self, event: str, error: Any) -> None:
-        """pyee raises when nobody listens to an event named "error"."""
+        """Do nothing: pyee raises if an event named "error" has no listener."""
 
 
 class DevTools(_Client, Connection):  # type: ignore[misc]
-    """The one connection to a browser. Make it with ``await DevTools.over(socket)``."""
+    """The connection to a browser. Create it with ``await DevTools.over(socket)``."""
 
     def __init__(self, pipe: Pipe) -> None:
         super().__init__(_NO_URL, asyncio.get_running_loop())
@@ -123,11 +124,11 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
         self._connected = True
         self.closed = asyncio.Event()
         self.drawing = asyncio.Lock()  # one frame at a time (frames.py)
-        self.heard = 0.0  # when the last message came, on the monotonic clock
+        self.heard = 0.0  # when the last message arrived, on the monotonic clock
 
     @classmethod
     async def over(cls, connection: socket.socket) -> Self:
-        """Speak over a socket whose other end the browser has as its descriptors 3 and 4."""
+        """Connect through a socket whose other end is the browser's descriptors 3 and 4."""
         return cls(await Pipe.over(connection))
 
     async def attach(self, target_id: str) -> "Session":
@@ -139,7 +140,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
         return session
 
     def abandon(self) -> None:
-        """Declare the browser lost: ``closed`` is set and waiting calls fail with BrowserGone."""
+        """Give the browser up: set ``closed``, and let waiting calls fail with BrowserGone."""
         if self.closed.is_set():
             return
         self.closed.set()
@@ -158,7 +159,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
         await super()._on_close()
 
     async def _async_send(self, msg: str, callback_id: int) -> None:
-        if not self.closed.is_set():  # pyppeteer would poll until it is connected
+        if not self.closed.is_set():  # pyppeteer polls until it is connected
             await super()._async_send(msg, callback_id)
 
     async def _on_message(self, message: str) -> None:
@@ -169,16 +170,16 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
                     session._on_message(message)
             else:
                 await super()._on_message(message)
-        except Exception as error:  # whatever it was, nothing that comes after it can be trusted
-            log.warning("devtools connection lost", error=repr(error))
+        except Exception as error:  # no later message can be trusted
+            log.warning("devtools_connection_lost", error=repr(error))
             self.abandon()
 
     def _on_response(self, msg: Params) -> None:
-        _check_answer(msg)  # before pyppeteer forgets who waits for it
+        _check_answer(msg)  # before pyppeteer removes the waiting call
         super()._on_response(msg)
 
     def _on_query(self, msg: Params) -> None:
-        if "id" in msg:  # an answer that nobody waits for
+        if "id" in msg:  # a response that nobody waits for
             _check_answer(msg)
             return
         if "sessionId" in msg:
@@ -190,7 +191,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
 
 
 class Session(_Client, CDPSession):  # type: ignore[misc]
-    """A flat session to one page. Make it with ``DevTools.attach``. ``ended``: the page is gone."""
+    """A flat session with a page. Create it with ``DevTools.attach``. ``ended``: the page is gone."""
 
     def __init__(self, devtools: DevTools, session_id: str) -> None:
         super().__init__(_Flat(devtools.pipe), "page", session_id, devtools._loop)
@@ -199,11 +200,11 @@ class Session(_Client, CDPSession):  # type: ignore[misc]
 
     @property
     def gone(self) -> bool:
-        """Whether the page is."""
+        """Whether the page is gone."""
         return self.ended.is_set()
 
     async def evaluate(self, expression: str, timeout: float = COMMAND_SECONDS, **more: Any) -> Any:
-        """The value of a JavaScript expression. Raises CommandFailed when it throws."""
+        """Evaluate a JavaScript expression. Raises CommandFailed if it throws."""
         answer = await self.call(
             "Runtime.evaluate", timeout, expression=expression, returnByValue=True, **more
         )
@@ -213,7 +214,7 @@ class Session(_Client, CDPSession):  # type: ignore[misc]
         return answer["result"].get("value")
 
     def expect(self, event: str) -> asyncio.Future[Params]:
-        """A future of the next such event; listen first, then cause it."""
+        """A future of the next event of this kind. Call this before causing the event."""
         future = self.future(event)
 
         def arrived(params: Params) -> None:
@@ -225,7 +226,7 @@ class Session(_Client, CDPSession):  # type: ignore[misc]
         return future
 
     def crash(self) -> None:
-        """The page's process died, or the session ended. Nothing that waits will be answered."""
+        """Handle the end of the page's process or session: waiting calls fail."""
         self.ended.set()
         self._lose("the page is gone")
 
@@ -235,24 +236,24 @@ class Session(_Client, CDPSession):  # type: ignore[misc]
 
 
 class _Flat:
-    """What pyppeteer's session sends its commands through: it adds the id of the session to each."""
+    """The connection as pyppeteer's session sees it. Adds the session's id to each command."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
 
     def send(self, _: str, wrapped: Params) -> None:
-        """Send what pyppeteer has wrapped for ``Target.sendMessageToTarget``."""
+        """Send a command that pyppeteer has wrapped for ``Target.sendMessageToTarget``."""
         session_id = json.dumps(wrapped["sessionId"])
         self._pipe.write(f'{wrapped["message"][:-1]}, "sessionId": {session_id}}}')
 
 
 def ignore_failure(future: asyncio.Future[Any]) -> None:
-    """Nobody waits for this future any more: should it fail, that is not to be reported."""
+    """Do not report a failure of this future: nobody waits for it any more."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _check_answer(message: Params) -> None:
-    """Raises KeyError, TypeError, ValueError where a message is neither a result nor an error."""
+    """Raises KeyError, TypeError or ValueError if a message is neither a result nor an error."""
     if "error" in message:
         str(message["error"]["message"])
     else:
@@ -276,4 +277,4 @@ def _forget(callbacks: dict[int, asyncio.Future[Params]], number: int, _: object
 def _fail(future: asyncio.Future[Any], reason: str) -> None:
     if not future.done():
         future.set_exception(BrowserGone(reason))
-        future.exception()  # marked as seen: its caller may have stopped waiting
+        future.exception()  # mark it as retrieved: its caller may have stopped waiting

@@ -1,7 +1,7 @@
-"""Frames of a page, which the browser makes when it is asked to, and at no other time.
+"""Frames of a page. The browser draws them only on command.
 
-A frame lets the page compute its styles and its layout, go on with its animations, and hear of both.
-Its time is that of the page's virtual clock.
+A frame computes the page's styles and layout, advances its animations, and dispatches the events of
+both. Its time is that of the page's virtual clock.
 """
 
 import asyncio
@@ -16,26 +16,26 @@ from prerender.errors import RenderError
 if TYPE_CHECKING:
     from prerender.browser.browser_context import Context
 
-# The caller's deadline bounds it.
+# The caller's deadline applies.
 _NO_DEADLINE_SECONDS = 3600.0
-# A page whose scripts hang in its frame keeps the others from theirs: it may use so much CPU time, or
-# so much time in all.
+# A page whose scripts hang in its frame blocks the frames of others, so its CPU time and real time are
+# limited.
 _HANGING_CPU_SECONDS = 3.0
 _HANGING_SECONDS = 10.0
 _CHECK_SECONDS = 0.25
-# Each attempt ends one script; a frame can run several.
+# Each attempt terminates one script; a frame can run several.
 _ATTEMPTS = 3
 _ATTEMPT_SECONDS = 0.5
-# A frame at the time of the last one would never end.
+# A frame with the time of the last one would never complete.
 _LATER_MS = 0.01
-# The first frames of a window have nothing to show.
+# The first frames of a window are empty.
 _MOST_FRAMES = 5
 _CLOSE_SECONDS = 1.0
 
 
 class Frames:
-    """Makes the frames of one page. In a browser they are drawn one at a time: two at once crash
-    Chromium 156, even if they are of two pages."""
+    """Draws the frames of one page. A browser draws one at a time: two at once crash Chromium 156,
+    even for different pages."""
 
     def __init__(self, session: Session, context: "Context") -> None:
         self.clock = context.clock
@@ -46,11 +46,12 @@ class Frames:
         self._making: asyncio.Future[dict[str, Any]] | None = None
 
     async def make(self, *, drawn: bool = False, **more: Any) -> dict[str, Any]:
-        """Make one; it runs scripts of the page. ``drawn``: also its picture.
+        """Draw a frame, which runs scripts of the page. ``drawn``: with its pixels.
 
-        Raises RenderError, and TimeoutError for a page that hangs in its frame: what runs is ended.
+        Raises RenderError, and TimeoutError if the page hangs in its frame: its scripts are
+        terminated.
 
-        A caller who is cancelled does not end it: that would harm the next one.
+        Cancelling the caller does not end the frame: that would harm the next one.
         """
         making = self._make(noDisplayUpdates=not drawn, **more)
         self._making = asyncio.create_task(making, name="frame")
@@ -74,7 +75,7 @@ class Frames:
         return await made
 
     async def _comes(self, made: asyncio.Future[dict[str, Any]]) -> bool:
-        """Wait for a frame, but not for one that hangs; whether it was made."""
+        """Wait for a frame, unless it hangs. Returns whether it is complete."""
         begun = time.monotonic()
         process, used = self._context.process, 0.0
         while not (await asyncio.wait({made}, timeout=_CHECK_SECONDS))[0]:
@@ -87,7 +88,7 @@ class Frames:
         return True
 
     async def _end_scripts(self, made: asyncio.Future[dict[str, Any]]) -> None:
-        """End the frame, if need be with the page's process: a second one would crash the browser."""
+        """End the frame, if necessary with the page's process: a second one would crash the browser."""
         ignore_failure(made)
         for _ in range(_ATTEMPTS):
             with suppress(RenderError):
@@ -99,20 +100,20 @@ class Frames:
         await asyncio.wait({made}, timeout=_CLOSE_SECONDS)
 
     async def picture(self) -> bytes:
-        """What is in the window, as PNG. Raises RenderError."""
+        """The content of the window as PNG. Raises RenderError."""
         for _ in range(_MOST_FRAMES):
             frame = await self.make(drawn=True, screenshot={"format": "png"})
             if "screenshotData" in frame:
                 return b64decode(frame["screenshotData"])
             await (await self.clock.start(1))
-        raise RenderError("the browser takes no picture")
+        raise RenderError("the browser does not take a screenshot")
 
     async def finish(self) -> None:
-        """Wait for the frame that a cancelled caller has left. The caller sets a deadline."""
+        """Wait for the frame of a cancelled caller. The caller sets a deadline."""
         if self._making is not None:
             await asyncio.wait({self._making})
 
     async def end(self) -> None:
-        """Wait for the last frame of a page whose process has been ended."""
+        """Wait for the last frame of a page whose process was killed."""
         if self._making is not None:
             await asyncio.wait({self._making}, timeout=_CLOSE_SECONDS)

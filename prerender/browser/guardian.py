@@ -1,26 +1,25 @@
-"""The parent process of Chromium: whatever happens to the proxy, nothing of Chromium survives it.
+"""The parent process of Chromium: no process of Chromium outlives the proxy, whatever happens to it.
 
-Run as a program of its own (``python -I -S guardian.py PROFILE FAMILY BYTES CHROMIUM ARGUMENT...``) in
-its own session. It starts Chromium and waits for the first of two things: Chromium ends, or the socket
-that is its standard input ends. The other end of it is held by the proxy, and the kernel closes it
-however the proxy dies, by kill -9 too. Then it ends every process of its session (asking first, if they
-were not ended by a fault), removes PROFILE and exits.
+Run as a separate program (``python -I -S guardian.py PROFILE FAMILY BYTES CHROMIUM ARGUMENT...``) in
+its own session. It starts Chromium and waits until either Chromium or the socket that is its standard
+input ends. The proxy holds the other end of the socket, and the kernel closes it however the proxy
+dies, even by kill -9. Then the guardian ends all processes of its session (first by SIGTERM, unless
+Chromium failed), removes PROFILE and exits.
 
-A parent-death signal would not do: it reaches the direct child only, and Debian's
-``chromium-headless-shell`` is a shell script that does not exec the browser. As a subreaper the
-guardian inherits the processes whose parent died, so no zombies are left to the proxy, not even
-when the proxy is process 1 of a container.
+A parent-death signal is not enough: it reaches only the direct child, and Debian's
+``chromium-headless-shell`` is a shell script that does not exec the browser. As a subreaper, the
+guardian inherits orphaned processes, so the proxy gets no zombies, even as process 1 of a container.
 
-Chromium has the same socket as its descriptors 3 and 4, where ``--remote-debugging-pipe`` reads and
-writes: nobody else can speak to it. And it exits by itself when that ends, should the guardian be
-killed together with the proxy.
+Chromium has the same socket as descriptors 3 and 4, where ``--remote-debugging-pipe`` reads and
+writes, so nobody else can connect to it. It exits by itself when the socket ends, in case the guardian
+is killed together with the proxy.
 
-Chromium gets a lower priority than the proxy and the guardian, and is what the kernel takes first when
-memory is short. Before that, the browsers of one FAMILY (of one pool) are kept below BYTES of memory
-together (0: no limit): the guardian ends the page that takes most. A page can fill gigabytes in a
-second, so the guardian looks the more often the less is left.
+Chromium gets a lower priority than the proxy and the guardian, and the kernel's OOM killer selects it
+first. Before that, the browsers of one FAMILY (of one pool) are together kept below BYTES of memory
+(0: no limit): the guardian ends the largest page. A page can fill gigabytes per second, so the
+guardian checks more often the less memory is left.
 
-Standard library only, and few modules of it, because it starts with every browser.
+It imports only a few modules of the standard library, because it starts with every browser.
 """
 
 import contextlib
@@ -44,30 +43,30 @@ _PR_SET_CHILD_SUBREAPER = 36
 _CAP_SYS_NICE = 23
 _SHUT_RDWR = 2
 _SYS_PROCESS_MRELEASE = 448
-# A third of the CPU time of the proxy, when both want it.
+# A third of the proxy's CPU time when both need it.
 _NICE = 5
-# Chromium itself gives its renderers 300: they go first, then the browser, then the proxy.
+# Chromium gives its renderers 300: they are killed first, then the browser, then the proxy.
 _OOM_SCORE = 200
-# What each CPU can fill in a second, and how often that is looked at.
+# Memory that each CPU can fill per second, and the limits of the interval between checks.
 _GROWTH_BYTES = 2 * 1024**3
 _LONGEST_PAUSE_SECONDS = 0.5
 _SHORTEST_PAUSE_SECONDS = 0.01
-# Smaller pages are not what is wrong: a blank one takes a quarter of this.
+# Smaller pages are not the cause: a blank one takes a quarter of this.
 _LEAST_PAGE_BYTES = 64 * 1024**2
-# Of the limit, what there may be with the pages that are being ended.
+# The share of the limit that may be used while pages are being ended.
 _ENDING_SHARE = 1.08
-# How the line on standard error begins that tells of a page that was ended.
+# The beginning of the line on standard error that reports an ended page.
 TOO_LARGE = "the largest page was ended"
 
 
 def main(profile: str, family: str, most_bytes: int, command: list[str]) -> int:
-    """Run ``command`` until it or standard input ends; its exit status, or 128 + its signal."""
+    """Run ``command`` until it or standard input ends. Returns its exit status or 128 + signal."""
     _close_inherited()
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _lock(profile)
-    # A core of Chromium can fill a disk, with what was in its pages.
+    # A core dump of Chromium can fill a disk, and contains its pages.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         return _run(command, _MemoryLimit(family, most_bytes))
@@ -76,26 +75,26 @@ def main(profile: str, family: str, most_bytes: int, command: list[str]) -> int:
 
 
 def _close_inherited() -> None:
-    """The proxy's loop starts programs with every descriptor of its that is marked inheritable."""
+    """Close inherited descriptors: the proxy's event loop passes on all that are inheritable."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
-            with contextlib.suppress(OSError):  # the one that was used for listing
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.close(int(name))
 
 
 def _lock(profile: str) -> None:
-    """Show for as long as this process lives that somebody looks after the profile."""
+    """Lock the profile while this process lives, to show that it is in use."""
     with contextlib.suppress(OSError):
         descriptor = os.open(f"{profile}/{LOCK}", os.O_CREAT | os.O_WRONLY, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def is_abandoned(profile: str) -> bool:
-    """Whether the guardian of a profile is gone, and could not remove it."""
+    """Whether the guardian of a profile is gone without having removed it."""
     try:
         descriptor = os.open(f"{profile}/{LOCK}", os.O_WRONLY)
     except OSError:
-        return False  # it is just being made, or somebody else's
+        return False  # it is being created, or belongs to another user
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -106,14 +105,14 @@ def is_abandoned(profile: str) -> bool:
 
 
 def _step_back() -> None:
-    """Give way to the proxy in all that is scarce. What is started from here on inherits it."""
-    # As root Chromium would give itself a higher priority again.
+    """Lower the priority for CPU and memory below the proxy's. New processes inherit it."""
+    # As root, Chromium would raise its priority again.
     _prctl(_PR_CAPBSET_DROP, _CAP_SYS_NICE)
     os.nice(_NICE)
     with contextlib.suppress(OSError):
-        # It does not interrupt others when it wakes up.
+        # A batch process does not preempt others when it wakes up.
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    # Where the kernel groups processes by session, niceness counts within a group only.
+    # If the kernel groups processes by session (autogroup), niceness only applies within the group.
     _write("/proc/self/autogroup", _NICE)
     _write("/proc/self/oom_score_adj", _OOM_SCORE)
 
@@ -128,7 +127,7 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def clean_up(session: int, profile: str) -> None:
-    """End every process of a session but this one, then remove the profile."""
+    """End all other processes of a session, then remove the profile."""
     _end_session(session, signal.SIGKILL, KILL_SECONDS)
     shutil.rmtree(profile, ignore_errors=True)
 
@@ -138,12 +137,12 @@ def _run(command: list[str], limit: "_MemoryLimit") -> int:
     ended = os.pidfd_open(child)
     events = select.poll()
     events.register(ended, select.POLLIN)
-    # What the proxy says is not for us: only that it has gone.
+    # Messages of the proxy are for Chromium; only the end of the socket matters here.
     events.register(0, select.POLLRDHUP)
     while not (happened := dict(events.poll(limit.pause_seconds * 1000))):
         limit.enforce()
     if ended in happened:
-        # The proxy need not wait for the end of all this.
+        # Let the proxy continue.
         ctypes.CDLL(None).shutdown(0, _SHUT_RDWR)
         _, status = os.waitpid(child, 0)
         return os.waitstatus_to_exitcode(status) % 256
@@ -152,7 +151,7 @@ def _run(command: list[str], limit: "_MemoryLimit") -> int:
 
 
 def _start(command: list[str]) -> int:
-    """Start Chromium: its process id. One that cannot be started exits with 127."""
+    """Start Chromium. Returns its process id. Exits with 127 if it cannot be started."""
     child = os.fork()
     if child:
         return child
@@ -173,7 +172,7 @@ def _start(command: list[str]) -> int:
 
 
 class Memory:
-    """Bytes of a process that are its own, that it may share with others, and that are of files."""
+    """Memory of a process in bytes: private, shared with others, and of files."""
 
     __slots__ = ("file_bytes", "private_bytes", "shared_bytes")
 
@@ -184,20 +183,21 @@ class Memory:
 
     @classmethod
     def of(cls, status: dict[str, str]) -> "Memory":
-        """By what /proc says of it. Raises KeyError for one that has ended."""
+        """Read it from /proc. Raises KeyError if the process has ended."""
         sizes = (status[name] for name in ("RssAnon", "RssShmem", "RssFile"))
         return cls(*(int(size.split()[0]) * 1024 for size in sizes))
 
     @property
     def own_bytes(self) -> int:
-        """What is given back when it ends."""
+        """The memory that becomes free when it ends."""
         return self.private_bytes + self.shared_bytes
 
 
 class _MemoryLimit:
-    """Ends the largest page of a family's browsers when these take more than ``most_bytes`` together.
+    """Ends the largest page when the browsers of a family take more than ``most_bytes`` together.
 
-    Every browser has its guardian, all of which see the same; each ends pages of its own browser only.
+    Each browser has a guardian. All see the same processes, and each ends only pages of its own
+    browser.
     """
 
     def __init__(self, family: str, most_bytes: int) -> None:
@@ -208,11 +208,11 @@ class _MemoryLimit:
         self.pause_seconds = _LONGEST_PAUSE_SECONDS if most_bytes else 3600.0
 
     def enforce(self) -> None:
-        """Look at all processes, and say in ``pause_seconds`` when to look again."""
+        """Check all processes, and set ``pause_seconds`` until the next check."""
         memory = self._look()
         self._ending &= set(memory)
-        # What has been killed gives its memory back, but not at once: nobody else is ended for it,
-        # unless it takes too long.
+        # A killed process frees its memory with a delay. Do not end another one meanwhile, unless it
+        # takes too long.
         left = {pid: memory[pid] for pid in memory if pid not in self._ending}
         room = min(
             self._most_bytes - total_bytes(left.values()),
@@ -231,7 +231,7 @@ class _MemoryLimit:
         return found
 
     def _end_largest(self, memory: dict[int, Memory]) -> bool:
-        """End the page that takes most, or leave it to its own guardian; whether there is one."""
+        """End the largest page, or leave it to its own guardian. Returns whether there is one."""
         pages = [pid for pid in memory if _is_page(pid)]
         largest = max(pages, key=lambda pid: memory[pid].own_bytes, default=0)
         if not largest or memory[largest].own_bytes < _LEAST_PAGE_BYTES:
@@ -239,7 +239,7 @@ class _MemoryLimit:
         with contextlib.suppress(OSError):
             if os.getsid(largest) == os.getsid(0):
                 size = memory[largest].own_bytes >> 20
-                # Before its end can be seen: its render must not be repeated.
+                # Report it before its end can be noticed: its render must not be repeated.
                 print(f"{TOO_LARGE}: process {largest}, {size} MiB", file=sys.stderr, flush=True)
                 _end_now(largest)
                 self._ending.add(largest)
@@ -247,11 +247,11 @@ class _MemoryLimit:
 
 
 def _end_now(pid: int) -> None:
-    """Kill a process and free its memory: it may itself get no CPU time to do that for long."""
+    """Kill a process and free its memory. It may not get the CPU time to do that itself."""
     handle = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
-        # process_mrelease(2), since Linux 5.15. Where it fails, the process does it.
+        # process_mrelease(2), since Linux 5.15. If it fails, the process frees its memory.
         ctypes.CDLL(None).syscall(_SYS_PROCESS_MRELEASE, handle, 0)
     finally:
         os.close(handle)
@@ -264,11 +264,11 @@ def _is_page(pid: int) -> bool:
 
 
 def total_bytes(processes: Iterable[Memory]) -> int:
-    """About the memory that the processes of a browser take together: what a container is charged for.
+    """The approximate memory of a browser's processes together, as charged to a container.
 
-    The resident sizes would count the program once for each process, and what two of them share twice.
-    The proportional sizes (smaps_rollup) may not be read of processes in the sandbox, and take long.
-    What pages share, they share with the browser.
+    Resident sizes would count the program once per process, and shared memory twice. Proportional
+    sizes (smaps_rollup) cannot be read for sandboxed processes, and take long. Pages share memory with
+    the browser.
     """
     found = list(processes)
     private = sum(process.private_bytes for process in found)
@@ -278,23 +278,23 @@ def total_bytes(processes: Iterable[Memory]) -> int:
 
 
 def status_of(pid: int) -> dict[str, str]:
-    """What the kernel says of a process (proc_pid_status(5)). Raises OSError."""
+    """The status of a process (proc_pid_status(5)). Raises OSError."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
         fields = (line.partition(":") for line in status)
         return {name: value.strip() for name, _, value in fields}
 
 
 class _Family:
-    """The processes of all sessions that a guardian of one family leads."""
+    """The processes of all sessions led by guardians of one family."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Sessions of others. One that has just begun may have a guardian a moment later.
+        # Other sessions. A new one may get a guardian a moment later.
         self._others: set[int] = set()
         self._known_others: set[int] = set()
 
     def members(self) -> list[int]:
-        """Find them. The sessions of others are looked at twice only."""
+        """Find them. Other sessions are checked only twice."""
         is_ours: dict[int, bool] = {}
         members = []
         for pid in _all_processes():
@@ -316,12 +316,12 @@ def command_of(pid: int) -> list[str]:
     """The command line of a process. Raises OSError."""
     with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
         words = file.read().rstrip("\0").split("\0")
-    # Processes that were forked by a zygote have written theirs in one piece.
+    # Processes forked by a zygote have theirs in one piece.
     return words if len(words) > 1 else words[0].split()
 
 
 def _end_session(session: int, number: signal.Signals, seconds: float) -> None:
-    """Send a signal to every process of a session, and wait so long until there is none."""
+    """Send a signal to all processes of a session, and wait up to this long until there are none."""
     deadline = time.monotonic() + seconds
     asked: set[int] = set()
     while others := session_members(session):
@@ -338,7 +338,7 @@ def _end_session(session: int, number: signal.Signals, seconds: float) -> None:
 
 
 def session_members(session: int) -> list[int]:
-    """The processes of a session, but for the caller and for zombies that others have to reap."""
+    """The processes of a session, except the caller and zombies of other parents."""
     own = os.getpid()
     members = []
     for pid in _all_processes():

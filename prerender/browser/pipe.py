@@ -10,9 +10,9 @@ from typing import Self, cast
 
 
 class Pipe(asyncio.Protocol):
-    """One end of the pipe. Make it with ``await Pipe.over(socket)``.
+    """One end of the pipe. Create it with ``await Pipe.over(socket)``.
 
-    ``lost`` is set when the connection has ended, whoever ended it.
+    ``lost`` is set when the connection has ended, on either side.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Pipe(asyncio.Protocol):
 
     @classmethod
     async def over(cls, connection: socket.socket) -> Self:
-        """Use a socket whose other end the browser has as its descriptors 3 and 4."""
+        """Use a socket whose other end is the browser's descriptors 3 and 4."""
         loop = asyncio.get_running_loop()
         try:
             _, pipe = await loop.create_unix_connection(cls, sock=connection)
@@ -40,7 +40,7 @@ class Pipe(asyncio.Protocol):
         self.abort()
 
     async def recv(self) -> str:
-        """The next message. Raises ConnectionResetError when the connection is lost."""
+        """The next message. Raises ConnectionResetError if the connection is lost."""
         while not self._messages:
             if self.lost.is_set():
                 raise ConnectionResetError("the browser's pipe is closed")
@@ -66,7 +66,7 @@ class Pipe(asyncio.Protocol):
         await self.lost.wait()
 
     def abort(self) -> None:
-        """End the connection. What has arrived and was not read is dropped."""
+        """End the connection. Unread messages are dropped."""
         self._messages.clear()
         self._transport.abort()
 

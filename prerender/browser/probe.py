@@ -1,11 +1,11 @@
 """The probe: a script that runs in every frame before any script of the page.
 
-It knows the work that virtual time does not see, and moves animation frames and idle callbacks onto
-the page's virtual clock. Between slices of virtual time settle.py asks it what is pending; when nothing
-is any more, what waits to be seen, and has it shown.
+It tracks the work that virtual time does not cover, and moves animation frames and idle callbacks to
+the page's virtual clock. Between slices of virtual time, settle.py asks it what is pending. When
+nothing is, settle.py asks which content waits to become visible, and scrolls to it.
 
-Its parts (scripts/probe/) are pieces of one function, in this order. Everything it calls later it takes
-at its start, because a page may replace any of it.
+Its parts (scripts/probe/) are pieces of one function, in this order. It saves all built-ins that it
+calls later, because a page may replace them.
 """
 
 from dataclasses import dataclass, fields
@@ -37,18 +37,18 @@ SCRIPT = "".join(
         "})();\n",
     ]
 )
-# What is pending: a State.
+# Pending work: a State.
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
-# What the page's scripts complained of.
+# Errors of the page's scripts.
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
-# The style sheets that they have touched: [place in document.styleSheets, rules in force or null].
+# Style sheets that scripts have modified: [index in document.styleSheets, current rules or null].
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One answer of the probe. Counts, but ``timers``: milliseconds until each is due, and
-    ``elapsed``: milliseconds of the page's clock since its document began."""
+    """A response of the probe. All fields are counts, except ``timers``: milliseconds until each is
+    due, and ``elapsed``: milliseconds of the page's clock since the start of its document."""
 
     complete: bool
     parsed: bool
@@ -71,7 +71,7 @@ class State:
 
     @classmethod
     def read(cls, answer: object) -> "State | None":
-        """The probe's answer, or None if there is no probe or the page has broken it."""
+        """Parse the probe's response; None if there is no probe or the page has broken it."""
         try:
             state = cls(**answer)  # type: ignore[arg-type]
         except TypeError:
@@ -86,10 +86,10 @@ class State:
 
 
 def lead(seconds: float) -> str:
-    """A script that tells a new document how far the page's clock is ahead of the real one."""
+    """A script that tells a new document how far the page's clock is ahead of real time."""
     return f'globalThis[Symbol.for("prerender.probe")]?.lead({seconds * 1000:.0f})'
 
 
 def sight(call: str) -> str:
-    """The expression of a call of scripts/probe/sight.js."""
+    """The JavaScript expression that calls scripts/probe/sight.js."""
     return f'globalThis[Symbol.for("prerender.probe")]?.sight.{call}'

@@ -19,7 +19,7 @@ _VITAL = ("network", "zygote")
 _LOOK_EVERY_SECONDS = 0.5
 # The flag of an exiting process in proc_pid_stat(5).
 _PF_EXITING = 4
-# The place of the flags in what stat_of() returns.
+# The index of the flags in the result of stat_of().
 _FLAGS = 5
 
 log = structlog.get_logger(__name__)
@@ -98,7 +98,7 @@ class Watch:
             await asyncio.sleep(_LOOK_EVERY_SECONDS)
 
     async def look(self) -> None:
-        """Measure the memory, get to know new processes, and see to those that stand still."""
+        """Measure the memory, register new processes, and kill stopped ones."""
         found = survey(self._guardian_pid)
         self.memory_bytes = memory_of(found)
         zygotes = {process.pid for process in found if process.kind == "zygote"}
@@ -109,7 +109,7 @@ class Watch:
                 self._keep(process)
         stopped = {process.pid for process in found if process.stopped}
         for pid in stopped & self._stopped:
-            # Nobody will wake it, and what waits for it would wait until its deadline.
+            # Nobody would continue it, and its renders would wait until their deadline.
             log.warning("stopped_process_killed", pid=pid)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -162,7 +162,7 @@ def stat_of(pid: int) -> list[int]:
     """The fields of /proc/PID/stat from the fourth on. Raises ProcessLookupError."""
     try:
         with open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
-            # Behind a name that can be anything, and the state, which is a letter.
+            # After the name, which can be anything, and the state, which is a letter.
             return [int(field) for field in stat.read().rpartition(")")[2].split()[1:]]
     except FileNotFoundError as error:
         raise ProcessLookupError(pid) from error

@@ -1,4 +1,4 @@
-"""What a page gives: the DOM of a render, what a person reads on it, or what it looks like."""
+"""Results of a page: its DOM, the text that a visitor sees, or a screenshot."""
 
 import json
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from prerender.browser.settle import Settled
 
 
 class Resource(NamedTuple):
-    """Something that a page has loaded, wherever from, as the browser lists it.
+    """A resource that a page has loaded, from anywhere, as listed by the browser.
 
-    ``status`` and ``size`` (bytes) are 0 where the page may not know them. ``start``: seconds of the
+    ``status`` and ``size`` (bytes) are 0 if they are hidden from the page. ``start``: seconds of the
     page's time.
     """
 
@@ -24,12 +24,12 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What a page was when it had settled. ``partial``: it was cut off by the wall-clock limit.
+    """A page after it has settled. ``partial``: it was cut off by the wall-clock limit.
 
-    ``parsing``: its document had not come to its end. ``pictures``: it shows something besides text.
+    ``parsing``: its document was incomplete. ``pictures``: it shows something besides text.
 
-    ``url``, ``status`` (0: no server sent it), ``content_type`` and ``redirected`` are those of its
-    last document, which a reload may have brought.
+    ``url``, ``status`` (0: not from a server), ``content_type`` and ``redirected`` are those of its
+    last document, for example after a reload.
     """
 
     html: str
@@ -52,13 +52,13 @@ class Rendered:
 
     @property
     def shows_anything(self) -> bool:
-        """Whether there is something to see: a text, or a picture."""
+        """Whether it shows a text or a picture."""
         return bool(self.text_length) or self.pictures
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a person gets of a page: each text of it, and whether it is shown; where its links lead."""
+    """What a visitor sees of a page: its texts, whether each is visible, and its links."""
 
     url: str
     title: str
@@ -68,10 +68,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class SerializeOptions:
-    """What the serialiser does beyond the necessary (see serializer.py).
+    """Options of the serializer (serializer.py).
 
-    ``internal_host``: the origin's host, with its port if it is not the scheme's own; its ugly URLs are
-    the site's too.
+    ``internal_host``: the origin's host, with its port unless it is the scheme's default. Ugly URLs on
+    it are the site's, too.
     """
 
     flatten_shadow_dom: bool = False
@@ -79,7 +79,7 @@ class SerializeOptions:
     internal_host: str = ""
 
     def as_json(self) -> str:
-        """The options as the script takes them."""
+        """The options as arguments of the script."""
         return json.dumps(
             {
                 "flattenShadowDom": self.flatten_shadow_dom,
@@ -91,7 +91,7 @@ class SerializeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """The page went to another document, by script or by meta refresh, as a redirect does."""
+    """The page went to another document, by script or meta refresh, like a redirect."""
 
     url: str
     settled: Settled
@@ -100,7 +100,7 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class Screenshot:
-    """What a page looks like: a PNG, the text that is seen, and what a screen reader says of it."""
+    """A screenshot: a PNG, the visible text, and what a screen reader announces."""
 
     png: bytes
     text: str
@@ -108,5 +108,5 @@ class Screenshot:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory."""
+        """The approximate size in memory."""
         return len(self.png) + 4 * len(self.text) + 500 * len(self.announced)

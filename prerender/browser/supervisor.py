@@ -1,8 +1,8 @@
-"""The life of the browsers: started, watched, replaced and ended.
+"""The lives of browsers: starting, watching, replacing and ending them.
 
-One browser is in use. When it dies another one is started at once; when starting fails, after a
-growing and jittered delay. When it has served long enough, the next one is made ready before it is
-retired: then it keeps the renders that it has, gets no new ones, and is ended.
+One browser is in use. If it dies, another one starts at once; if starting fails, after a growing delay
+with jitter. A worn browser is retired when the next one is ready: it finishes its renders, gets no new
+ones, and is ended.
 """
 
 import asyncio
@@ -21,22 +21,23 @@ from prerender.errors import BrowserGone
 
 _FIRST_DELAY_SECONDS = 0.1
 _LONGEST_DELAY_SECONDS = 5.0
-# A browser that dies before its pages are there can be bad luck. For so long the next try comes soon,
-# and those who wait for a page go on waiting.
+# A single failed start can be a coincidence. For this long, the next attempt comes soon, and renders
+# keep waiting for a page.
 _PATIENCE_SECONDS = 10.0
 _PATIENT_DELAY_SECONDS = 0.4
-# Sooner than this a browser's death is like a start that failed.
+# A browser that dies sooner counts as a failed start.
 _SHORT_LIFE_SECONDS = 1.0
 _CHECK_SECONDS = 0.5
-# A browser that takes so much of its memory for so long is replaced, while there is room for two: above
-# all of it the guardian ends pages. If even a new one takes as much, not more often than this.
+# A browser that uses this share of its memory limit for this long is replaced, while there is room for
+# two: above the limit, the guardian ends pages. If a new one takes as much, it is not replaced more
+# often than this.
 _LARGE_SHARE = 0.75
 _LARGE_SECONDS = 5.0
 _MEMORY_PAUSE_SECONDS = 60.0
-# Renders have deadlines of their own; one that goes on beyond this is not waited for.
+# Renders have their own deadlines. Do not wait longer for one than this.
 _DRAIN_SECONDS = 60.0
 
-# Why another browser is needed. "lost": it died, or did not answer.
+# The reason for another browser. "lost": it died or did not respond.
 _CAUSES = ("age", "lost", "memory", "not started", "renders")
 
 log = structlog.get_logger(__name__)
@@ -44,9 +45,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a browser may be used for before it is replaced; 0 stands for no limit.
+    """When a browser is replaced; 0: no limit.
 
-    Renders, seconds since its start, and bytes of memory of all its processes.
+    Number of renders, seconds since its start, and memory of all its processes in bytes.
     """
 
     renders: int = 0
@@ -55,29 +56,29 @@ class Limits:
 
 
 class Pages(Protocol):
-    """The pool, as the supervisor needs it."""
+    """The interface of the pool for the supervisor."""
 
     async def take_in(self, browser: Chromium) -> None:
-        """Open the pages of a new browser and lend them from now on. Raises BrowserGone."""
+        """Open the pages of a new browser and use them from now on. Raises BrowserGone."""
 
     def drop(self, browser: Chromium) -> None:
-        """Forget the pages of a browser that is gone."""
+        """Remove the pages of a browser that is gone."""
 
     async def drained(self, browser: Chromium) -> None:
-        """Wait until no page of this browser is lent."""
+        """Wait until no page of this browser is in use."""
 
     def lent(self, browser: Chromium) -> int:
-        """How often pages of this browser were lent."""
+        """How often pages of this browser were used."""
 
     def fail(self, problem: str) -> None:
-        """Tell all who wait that there is no browser, and why."""
+        """Fail all waiting renders, with the reason why there is no browser."""
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a task that ends with the pool."""
+        """Start a task that ends with the pool."""
 
 
 class Supervisor:
-    """Supplies a pool with browsers, for as long as ``run`` is running."""
+    """Supplies a pool with browsers while ``run`` is running."""
 
     def __init__(
         self, pool: Pages, launch: Callable[[], Coroutine[Any, Any, Chromium]], limits: Limits
@@ -94,7 +95,7 @@ class Supervisor:
         self.replacements = Counter(dict.fromkeys(_CAUSES, 0))
 
     async def run(self) -> None:
-        """Keep a browser there. Ends only by being cancelled."""
+        """Keep a browser running, until cancelled."""
         failures, works_at, failing_since = 0, time.monotonic(), 0.0
         while True:
             longest = _PATIENT_DELAY_SECONDS
@@ -104,9 +105,9 @@ class Supervisor:
             try:
                 await self._start()
             except Exception as error:
-                # A fault of ours must not leave the proxy without a browser for ever either.
+                # A bug here must not leave the proxy without a browser forever, either.
                 problem = str(error) or repr(error)
-                # A browser that cannot start says the same every time, twice a second at first.
+                # Log a repeated reason only once: attempts follow each other quickly at first.
                 if problem != told or time.monotonic() - failing_since > _PATIENCE_SECONDS:
                     log.error("browser_start_failed", error=problem)
                 told = problem
@@ -130,14 +131,14 @@ class Supervisor:
                 await self._back_off(min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), longest))
 
     async def _back_off(self, delay: float) -> None:
-        """Wait before the next try, but not when the browser that is there dies meanwhile."""
+        """Wait before the next attempt, unless the current browser dies meanwhile."""
         self._needed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(delay * random.uniform(0.8, 1.2)):  # noqa: S311 (jitter)
                 await self._needed.wait()
 
     async def _start(self) -> None:
-        """Put a new browser in the place of the current one, if there is one."""
+        """Start a browser, and replace the current one if there is one."""
         browser = await self._launch()
         self.browsers_started += 1
         log.info("browser_started", browser=repr(browser))
@@ -155,7 +156,7 @@ class Supervisor:
         self._small_at = time.monotonic()
 
     async def _live(self, browser: Chromium) -> None:
-        """Watch a browser to its end, and clear up behind it."""
+        """Watch a browser until its end, and clean up."""
         gone = asyncio.create_task(browser.gone(), name=f"end of {browser!r}")
         try:
             while not gone.done():
@@ -194,7 +195,7 @@ class Supervisor:
         return ""
 
     async def _retire(self, browser: Chromium) -> None:
-        """Let a browser finish what it has begun, then end it."""
+        """Let a browser finish its renders, then end it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await self._pool.drained(browser)

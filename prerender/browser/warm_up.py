@@ -1,7 +1,8 @@
-"""The first render of every page: one of our own, so that no crawler waits for what comes once.
+"""The first render of every new browser page is a test page, so that no crawler waits for one-time
+work.
 
-A browser that cannot render it is of no use; a page that has rendered it is warm (its process, its
-fonts and its connection to the gateway are there).
+A browser that cannot render it is unusable. Afterwards, the page is warm: its process, its fonts and
+its connection to the gateway exist.
 """
 
 from collections.abc import Callable, Coroutine
@@ -27,10 +28,10 @@ _PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
 
 
 def trial(gateway: Gateway, public: URL) -> Trial:
-    """What tries a new page out, and gives the next one. Raises RenderError when it does not work."""
+    """A function that tests a new page and returns the next one. It raises RenderError on failure."""
     headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
-    # The site's own host, so that the connection is there for the first crawler; but browsers refuse
-    # some ports, and that would be the site's fault and not the browser's.
+    # Use the site's host, so that the connection exists for the first crawler, unless browsers refuse
+    # its port: that would be the site's fault, not the browser's.
     url = f"{public.origin() if public.is_default_port() else 'http://trial.invalid'}/"
 
     async def run(page: Page) -> Page:
@@ -39,7 +40,7 @@ def trial(gateway: Gateway, public: URL) -> Trial:
                 url, visit, timeout=_SECONDS, budget=1, patience=1, options=SerializeOptions()
             )
         if not isinstance(rendered, Rendered) or _EXPECTED not in rendered.html:
-            raise RenderError("a page of our own was not rendered")
+            raise RenderError("the test page was not rendered")
         return await page.renew()
 
     return run

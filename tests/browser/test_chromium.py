@@ -242,7 +242,7 @@ async def test_a_program_that_cannot_be_started(
         await Chromium.launch("/nonexistent", gateway, sandbox=False)
     assert names_in(folder) == []
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
-    with pytest.raises(BrowserGone, match="no folder for the profile"):
+    with pytest.raises(BrowserGone, match="cannot create a folder for"):
         await Chromium.launch(chromium.find(), gateway, sandbox=False)
 
 

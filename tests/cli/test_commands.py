@@ -117,9 +117,7 @@ async def test_render_without_chromium(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": PAGE})
     failed = await run("render", origin.url, environ={"PRERENDER_BROWSER_PATH": "/none"})
     assert (failed.status, failed.out) == (1, b"")
-    assert failed.err.endswith(
-        "prerender: /none: is not a program that can be run ([browser] path)\n"
-    )
+    assert failed.err.endswith("prerender: /none: is not an executable program ([browser] path)\n")
     assert "Traceback" not in failed.err
 
 

@@ -60,7 +60,7 @@ async def test_nothing_is_there(tmp_path: Path) -> None:
     said = ended.out.decode()
     for expected in (
         "problem  origin       http://127.0.0.1:9: ",
-        "problem  browser      /nonexistent/chromium: is not a program",
+        "problem  browser      /nonexistent/chromium: is not an executable program",
         "problem  store        unix: ",
         f"warning  server port  127.0.0.1:{port}: already in use",
         "problem  admin port   192.0.2.1:8081: ",
