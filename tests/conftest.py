@@ -59,9 +59,9 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Search for more counterexamples when long tests are asked for."""
+    """Search for more counterexamples where property tests are asked for by their marker."""
     wanted = config.getoption("markexpr")
-    hypothesis_settings.load_profile("long" if "long" in wanted.split() else "ordinary")
+    hypothesis_settings.load_profile("long" if "hypothesis" in wanted.split() else "ordinary")
 
 
 @pytest.fixture(scope="session", autouse=True)
