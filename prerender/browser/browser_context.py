@@ -1,9 +1,9 @@
-"""A browser context and its process: each render has a tab of its own in one.
+"""A browser context and its process. Each render gets its own tab in it.
 
 A new context for each render would be clean by construction, but its process alone costs 60 ms of CPU
-time. A new tab costs 5 ms and has no history, no name and no emulation of the last one; the rest is
-cleared here between two tabs, and seen to be gone. What cannot be cleared for certain makes the context
-unfit for another tab: a worker, for one, may run on for seconds after its page.
+time. A new tab costs 5 ms, and has no history, name or emulation of the last one. The rest is cleared
+between two tabs, and verified. If something cannot be cleared with certainty, the context is not used
+again: a worker, for example, may run for seconds after its page.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from prerender.browser.fair_share import PageProcess
 
 BLANK = "about:blank"
-# A tab that opens here goes nowhere: its first page is the first of its history, as after a blank
-# one it would not be.
+# A tab opened with this URL does not navigate, so its first page is the first of its history, unlike
+# after about:blank.
 NOWHERE = "nowhere:"
-# Named kinds would be cleared sooner, but then storage buckets stay, empty.
+# Clearing named kinds is faster, but leaves empty storage buckets.
 STORAGE = "all"
-# Chromium collects garbage when a page is idle, by the page's clock: which stands still then. Left to
-# itself a page of nothing grew to 150 MiB, and its renders took more time; so it stays at 20.
+# Chromium collects garbage when a page is idle, by the page's clock, which is paused then. Without
+# this, an empty page grew to 150 MiB and its renders became slower; with it, it stays at 20 MiB.
 _COLLECT_EVERY_TABS = 10
 _CLOSE_SECONDS = 2.0
 
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class Context:
-    """Make it with ``await Context.open(...)``. ``clock`` is that of its process, so of all tabs."""
+    """Create it with ``await Context.open(...)``. ``clock``: of its process, so of all its tabs."""
 
     def __init__(self, devtools: DevTools, context_id: str, user_agent: str) -> None:
         self.devtools = devtools
@@ -43,9 +43,9 @@ class Context:
         self.tabs = 0
         self.process: PageProcess | None = None
         self._id = context_id
-        # Keeps the process between two tabs.
+        # Keeps the process alive between two tabs.
         self._keeper: Session
-        # The kinds of targets by their ids: tabs, windows that pages opened, workers.
+        # Types of targets by id: tabs, windows opened by pages, workers.
         self._targets: dict[str, str] = {}
         self._unfit = ""
 
@@ -65,7 +65,7 @@ class Context:
 
     async def _prepare(self) -> None:
         self._keeper, _ = await self._tab(BLANK)
-        # Told before the worker's script is fetched, while its target appears later.
+        # This event precedes the fetch of the worker's script; its target appears later.
         self._keeper.on("ServiceWorker.workerRegistrationUpdated", self._service_worker)
         await asyncio.gather(
             self._keeper.call("ServiceWorker.enable"),
@@ -94,9 +94,9 @@ class Context:
         return session, target_id
 
     async def clear(self, *, large: bool) -> None:
-        """Clear what outlives a tab, after the tab. Raises RenderError when something may be left.
+        """Clear the state that outlives a tab. Raises RenderError if something may remain.
 
-        ``large``: it was a page that should not be in memory together with the next one.
+        ``large``: free the memory of the page before the next one.
         """
         if unfit := self._unfit or next(iter(self._targets.values()), ""):
             raise RenderError(f"a {unfit} may go on")
@@ -111,14 +111,14 @@ class Context:
             await self._keeper.call("HeapProfiler.collectGarbage")
 
     async def close(self) -> None:
-        """Dispose of the context with its process. Errors do not matter: it may be gone already."""
+        """Dispose of the context with its process. Ignores errors: it may be gone already."""
         self.devtools.remove_listener("Target.targetCreated", self._target_created)
         try:
             await self.devtools.call(
                 "Target.disposeBrowserContext", _CLOSE_SECONDS, browserContextId=self._id
             )
         except RenderError as error:
-            log.debug("context not closed", error=str(error))
+            log.debug("context_not_closed", error=str(error))
 
     def _target_created(self, params: dict[str, Any]) -> None:
         info = params["targetInfo"]

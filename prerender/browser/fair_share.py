@@ -1,8 +1,8 @@
-"""What one page may take from the others that render at the same time: CPU time, frames, requests.
+"""Limits what a page takes from concurrent renders: CPU time, frames, requests.
 
-A page that uses much CPU time may go on until its time is up, but its process gives way to the others,
-step by step. What keeps the browser or the proxy busy cannot give way: a page with far too many frames
-or requests is ended.
+A page that uses much CPU time may continue until its time limit, but the priority of its process is
+lowered in steps. Load on the browser or the proxy cannot be lowered so: a page with far too many
+frames or requests is ended.
 """
 
 import os
@@ -13,17 +13,17 @@ import structlog
 
 from prerender.browser.processes import stat_of
 
-# CPU seconds of one render, and the niceness of the page's process from then on. Chromium has 5.
+# CPU seconds of a render, and the niceness of the page's process from then on. Chromium has 5.
 _STEPS = ((2.0, 12), (5.0, 19))
-# Each worker is a thread, and each thread one more competitor for the CPUs. A page itself has up to 25.
+# Each worker is a thread that competes for the CPUs. A page without workers has up to 25.
 _MANY_THREADS = 60
 _LAST_NICENESS = 19
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Of what stat_of() returns (proc_pid_stat(5), fields 14, 15, 20 and 22).
+# Indices in the result of stat_of() (proc_pid_stat(5), fields 14, 15, 20 and 22).
 _USER_TICKS, _SYSTEM_TICKS, _THREADS, _STARTED = 10, 11, 16, 18
-# An ordinary page has a few frames. Each costs the browser's own process a few milliseconds.
+# An ordinary page has a few frames. Each costs the browser process a few milliseconds.
 MOST_FRAMES = 200
-# Requests beyond [network] max_requests are refused; so many times as many are a flood.
+# Requests beyond [network] max_requests are refused; this many times as many end the page.
 FLOOD = 3
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class PageProcess:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        # Tells this process from another one that has its number later.
+        # Distinguishes this process from a later one with the same number.
         self._started = stat_of(pid)[_STARTED]
         self._used_before = 0.0
         self._niceness = 0
@@ -49,15 +49,15 @@ class PageProcess:
         return self._niceness > 0
 
     def begin(self) -> None:
-        """A render begins."""
+        """Note the start of a render."""
         self._used_before = self._usage()[0]
 
     def cpu_seconds(self) -> float:
-        """What it has used so far, in steps of 10 ms; 0 when it has ended."""
+        """CPU time so far in seconds, in steps of 10 ms; 0 if it has ended."""
         return self._usage()[0]
 
     def weigh(self) -> None:
-        """Lower the priority of a process that has taken much since the render began."""
+        """Lower the priority of a process that has used much CPU time since the render began."""
         seconds, threads = self._usage()
         used = seconds - self._used_before
         niceness = max((nice for least, nice in _STEPS if used > least), default=0)
@@ -69,18 +69,18 @@ class PageProcess:
             self._give_way(niceness)
 
     def kill(self) -> None:
-        """End it at once, whatever it is doing."""
+        """Kill it at once."""
         with suppress(OSError):
             handle = os.pidfd_open(self.pid)
             try:
-                # The handle is that of the process with this number; it cannot become another one's.
+                # The descriptor stays that of this process, even if its number is reused.
                 if stat_of(self.pid)[_STARTED] == self._started:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
             finally:
                 os.close(handle)
 
     def _usage(self) -> tuple[float, int]:
-        """CPU seconds so far, and threads; none of either if the process has ended."""
+        """CPU seconds so far and the number of threads; 0 and 0 if the process has ended."""
         with suppress(OSError):
             fields = stat_of(self.pid)
             if fields[_STARTED] == self._started:
@@ -88,7 +88,7 @@ class PageProcess:
         return 0.0, 0
 
     def _give_way(self, niceness: int) -> None:
-        # Priorities belong to threads; a new one has that of the thread that made it.
+        # Priorities belong to threads. A new thread inherits its creator's.
         for thread in _threads(self.pid):
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, thread, niceness)

@@ -1,7 +1,7 @@
-"""A page: a tab of the browser for one render, which navigates, settles and serialises.
+"""A page: a browser tab for one render, which navigates, settles and serializes.
 
-Its browser context and process are used again for the next page, once nothing of this one is left in
-them (browser_context.py). After a timeout or a crash they are not, nor when something may be left.
+Its browser context and process are reused for the next page after all state has been cleared
+(browser_context.py), but not after a timeout or crash, or if some state may remain.
 """
 
 import asyncio
@@ -39,27 +39,27 @@ from prerender.errors import BrowserGone, PageOverLimit, RenderError, RenderTime
 from prerender.gateway.visit import PAGE_STATUSES, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
-# A context is replaced after so many renders: what leaks in it must not add up.
+# A context is replaced after this many renders, so that leaks do not add up.
 RENDERS = 500
-# Virtual time runs ahead of the real clock and cannot be set back. From the first of these on a
-# page's Date is put right; in workers it cannot be, so beyond the second the context is replaced.
+# Virtual time runs ahead of real time and cannot be set back. Beyond the first limit, a page's Date is
+# corrected. In workers that is impossible, so beyond the second limit the context is replaced.
 CORRECTED_LEAD_SECONDS = 1.0
 LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
-# Of a picture, in CSS pixels.
+# The maximum height of a screenshot in CSS pixels.
 HIGHEST_PICTURE = 6000
-# Of a snapshot, in characters: such a page takes hundreds of megabytes until garbage is collected.
+# Characters of a snapshot: such a page takes hundreds of megabytes until garbage is collected.
 _LARGE_LENGTH = 1_000_000
 _STATUS_AND_TEXT = """[
   performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
   document.body ? document.body.innerText.slice(0, 200000) : "",
 ]"""
 _WORLD = "prerender"
-# After the limit of a render, what is there is serialised and the context cleared in this time.
+# The time to serialize the page and clear the context after the time limit of a render.
 _LAST_SECONDS = 2.0
 _STOP_SECONDS = 0.5
 _RENEW_SECONDS = 5.0
-# No two pages have the same, in no pool: what an old page still sends must not pass for a new one's.
+# Unique in all pools: late requests of an old page must not count as a new one's.
 _numbers = itertools.count(1)
 
 READ_SCRIPT = (files("prerender.browser") / "scripts" / "read.js").read_text("utf-8")
@@ -68,7 +68,7 @@ log = structlog.get_logger(__name__)
 
 
 class Page:
-    """Make it with ``await Page.open(...)``. ``number`` names it to the gateway."""
+    """Create it with ``await Page.open(...)``. ``number`` identifies it to the gateway."""
 
     def __init__(self, context: Context, session: Session, target_id: str) -> None:
         self.devtools = context.devtools
@@ -94,7 +94,7 @@ class Page:
 
     @classmethod
     async def open(cls, devtools: DevTools) -> "Page":
-        """A page in a new browser context. Raises BrowserGone or CommandFailed."""
+        """Open a page in a new browser context. Raises BrowserGone or CommandFailed."""
         context = await Context.open(devtools)
         try:
             return await cls._open(context)
@@ -132,7 +132,7 @@ class Page:
 
     @property
     def worn(self) -> bool:
-        """Whether its context should not be used for another page."""
+        """Whether its context must not be used for another page."""
         process = self.context.process
         return (
             self.context.tabs >= RENDERS
@@ -151,11 +151,11 @@ class Page:
         options: SerializeOptions,
         variant: Variant = ORDINARY,
     ) -> Rendered | Departed:
-        """Open ``url``, wait until the page has finished, and read its DOM.
+        """Open ``url``, wait until the page has settled, and read its DOM.
 
-        ``timeout`` is in seconds of the wall clock, ``budget`` of virtual time, and ``patience`` how
-        long a request of the page may be silent. Raises RenderTimeout when there is nothing to show
-        at the limit, and BrowserGone.
+        ``timeout``: seconds of real time; ``budget``: seconds of virtual time; ``patience``: how long
+        a request of the page may be silent. Raises RenderTimeout if there is nothing to show at the
+        limit, and BrowserGone.
         """
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         self._visit = visit
@@ -223,9 +223,11 @@ class Page:
         height: int = 0,
         variant: Variant = ORDINARY,
     ) -> Screenshot:
-        """Open ``url`` and take a picture; the caller sets a limit, and the page is not used again.
+        """Open ``url`` and take a screenshot. The caller sets a timeout, and the page is not used
+        again.
 
-        Without ``scripts`` none of the page's run. ``height`` in CSS pixels; 0: as high as the page.
+        Without ``scripts``, none of the page's run. ``height`` in CSS pixels; 0: the height of the
+        page.
         Raises RenderError.
         """
         self.broken = True
@@ -241,7 +243,7 @@ class Page:
         metrics = await session.call("Page.getLayoutMetrics")
         height = height or int(metrics["cssContentSize"]["height"])
         height = min(max(height, window.height // 4), HIGHEST_PICTURE)
-        # As high as the picture, so that what loads when it is seen is seen.
+        # A window of the screenshot's height, so that lazy content loads.
         await session.call("Emulation.setDeviceMetricsOverride", **window.metrics(height))
         await self._frames.make(drawn=True)
         await (await self._clock.start(SHOWN_MS, wait_for_network=True))
@@ -255,7 +257,7 @@ class Page:
     async def listen(
         self, url: str, visit: Visit, *, timeout: float, budget: float, patience: float
     ) -> tuple[Announcement, ...]:
-        """Open ``url`` without the page's scripts, and tell what a screen reader says of it.
+        """Open ``url`` without the page's scripts, and return what a screen reader announces.
 
         Raises RenderTimeout after ``timeout`` seconds, and RenderError.
         """
@@ -271,7 +273,7 @@ class Page:
                 return await self.announced()
         except TimeoutError:
             self.broken = True
-            raise RenderTimeout(f"{url}: does not come to rest") from None
+            raise RenderTimeout(f"{url}: does not settle") from None
         except BaseException:
             self.broken = True
             raise
@@ -279,7 +281,7 @@ class Page:
             self._departure = None
 
     async def announced(self) -> tuple[Announcement, ...]:
-        """What a screen reader says of the page as it stands. Raises RenderError."""
+        """What a screen reader announces on the current page. Raises RenderError."""
         tree = await self._session.call("Accessibility.getFullAXTree")
         return announced(tree["nodes"])
 
@@ -307,7 +309,7 @@ class Page:
         )
 
     async def _settle(self, settler: Settler) -> Settled:
-        """Wait until the page has settled or has left for another document."""
+        """Wait until the page has settled or has navigated to another document."""
         assert self._departure is not None
         settling = asyncio.create_task(settler.settle(), name=f"settle {self!r}")
         try:
@@ -321,16 +323,16 @@ class Page:
             await asyncio.gather(settling, return_exceptions=True)
 
     async def _stop(self) -> str:
-        """Stop a page that does not end. Raises RenderTimeout when it cannot be stopped."""
+        """Stop a page that does not settle. Raises RenderTimeout if it cannot be stopped."""
         self.broken = True
         try:
             await self._session.call("Runtime.terminateExecution", _STOP_SECONDS)
         except RenderError:
-            raise RenderTimeout("the page does not answer") from None
+            raise RenderTimeout("the page does not respond") from None
         return self._target_id
 
     async def read(self) -> Seen:
-        """What there is to be read on the page as it stands after a render. Raises RenderError."""
+        """The texts of the page after a render. Raises RenderError."""
         found = await self._session.evaluate(
             READ_SCRIPT, contextId=await self._world(self._target_id)
         )
@@ -338,7 +340,7 @@ class Page:
         return Seen(found["url"], found["title"], texts, tuple(found["links"]))
 
     async def _world(self, frame_id: str) -> int:
-        """A place for scripts of ours, whose built-ins the page cannot have replaced."""
+        """An isolated world for our scripts, whose built-ins the page cannot replace."""
         world = await self._session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
@@ -361,7 +363,7 @@ class Page:
         return found
 
     async def _errors(self) -> tuple[str, ...]:
-        """What the page's scripts complained of. The page can say what it likes here."""
+        """The errors of the page's scripts. The page can put anything here."""
         try:
             complaints = await self._session.evaluate(probe.ERRORS)
         except CommandFailed:
@@ -371,7 +373,7 @@ class Page:
         return tuple(text for text in complaints if isinstance(text, str))
 
     async def _sheets(self) -> list[Any] | None:
-        """The style sheets that scripts have touched, or None if the page plays tricks."""
+        """The style sheets that scripts have modified, or None if the page manipulates the result."""
         try:
             sheets = await self._session.evaluate(probe.SHEETS)
         except CommandFailed:
@@ -382,13 +384,13 @@ class Page:
 
     @property
     def _renewing_seconds(self) -> float:
-        """How long renewing may take: a render that took long leaves less, but always a second."""
+        """How long renewing may take: less after a long render, but at least a second."""
         return min(_RENEW_SECONDS, max(1.0, self._free_at - time.monotonic()))
 
     async def renew(self) -> "Page":
-        """The next page, in the same context, with nothing of this one.
+        """The next page in the same context, without any state of this one.
 
-        Raises BrowserGone when the context cannot be trusted any more.
+        Raises BrowserGone if the context cannot be used again.
         """
         try:
             async with asyncio.timeout(self._renewing_seconds):
@@ -402,7 +404,7 @@ class Page:
             raise BrowserGone(f"the context cannot be used again: {error!r}") from error
 
     async def _leave(self) -> None:
-        """Close the tab, and wait until it is gone. None of its scripts runs any more."""
+        """Close the tab, and wait until it is gone, so that none of its scripts runs."""
         await self._frames.finish()
         await self._session.call("Emulation.setScriptExecutionDisabled", value=True)
         if self._clock.has_budget:
@@ -412,17 +414,17 @@ class Page:
         await self._session.ended.wait()
 
     async def close(self) -> None:
-        """Close the page with its context. Errors do not matter: it may be gone already."""
+        """Close the page with its context. Ignores errors: it may be gone already."""
         self.kill()
         await self._frames.end()
         await self.context.close()
 
     def _crashed(self, _: dict[str, Any]) -> None:
-        """Its process died; if it is idle, the pool must not lend it any more."""
+        """Handle the death of its process. If it is idle, the pool must not use it any more."""
         self.broken = True
 
     def weigh(self) -> None:
-        """See that the page leaves the others their share; to be called often while it renders."""
+        """Apply the limits of fair_share.py. Call this often during a render."""
         if self.context.process is not None:
             self.context.process.weigh()
         visit = self._visit
@@ -430,13 +432,13 @@ class Page:
             self._end(f"more than {FLOOD} times max_requests = {visit.limits.max_requests}")
 
     def _end(self, reason: str) -> None:
-        """End the page's process; the render under way fails with the reason."""
+        """End the page's process. Its render fails with the reason."""
         if not self._over_limit:
             self._over_limit = reason
             self.kill()
 
     def kill(self) -> None:
-        """End the page at once, whatever it or the browser is doing."""
+        """Kill the page at once, whatever it or the browser is doing."""
         self.broken = True
         if self.context.process is not None:
             self.context.process.kill()
@@ -444,16 +446,16 @@ class Page:
     def _frame_attached(self, _: dict[str, Any]) -> None:
         self._inner_frames += 1
         if self._inner_frames > MOST_FRAMES:
-            # At once: what waits in the browser to be done for the page is dropped with it.
+            # Immediately: the browser drops pending work of the page with it.
             self._end(f"more than {MOST_FRAMES} frames")
 
     def _dismiss(self, params: dict[str, Any]) -> None:
-        """Answer a dialog at once: the page stands still until somebody does."""
+        """Close a dialog at once: it blocks the page."""
         accept = params["type"] == "beforeunload"
         ignore_failure(self._session.send("Page.handleJavaScriptDialog", {"accept": accept}))
 
     def _navigation_requested(self, params: dict[str, Any]) -> None:
-        """The page itself goes somewhere. A changed fragment alone is not told here."""
+        """Handle a navigation by the page. Changes of only the fragment are not reported here."""
         url: str = params["url"]
         departure = self._departure
         mine = params["frameId"] == self._target_id and params["disposition"] == "currentTab"

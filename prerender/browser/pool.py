@@ -1,8 +1,7 @@
-"""The pages that render: who gets one, and what becomes of it afterwards.
+"""The pool of pages: assigns them to renders, and cleans or replaces them afterwards.
 
-``place()`` admits a render to the queue, ``page()`` lends it a page when its turn comes. Every place
-and every page that is lent comes back, whatever happened to it. Where the pages come from, and what
-happens to their browser, is the supervisor's (supervisor.py).
+``place()`` admits a render to the queue; ``page()`` lends it a page when its turn comes. Every place
+and every page is returned, whatever happens. supervisor.py starts and replaces the browsers.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from prerender.browser.supervisor import Limits, Supervisor
 from prerender.browser.warm_up import Trial
 from prerender.errors import BrowserGone, PageOverLimit, PoolBusy, RenderError
 
-# A page's process can die while it starts, as at any other time.
+# A page's process can die at any time, even while it starts.
 _OPEN_ATTEMPTS = 2
 _WEIGH_EVERY_SECONDS = 0.1
 
@@ -31,20 +30,20 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Stock:
-    """A browser, its pages that nobody has, and how often any of its pages was lent."""
+    """A browser, its idle pages, and how often its pages were lent."""
 
     browser: Chromium
     idle: deque[Page] = field(default_factory=deque)
     lent: int = 0
-    # Pages are made one at a time: so it is known whose process is new.
+    # Pages are opened one at a time, to know which one a new process belongs to.
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
     replacing: int = 0
 
 
 class PoolState(NamedTuple):
-    """Pages: their maximum (``size``), those that are idle, and those that render or are being cleaned
-    (``busy``). Renders: those that wait for a page, those that are admitted to the queue, whether they
-    wait for a page or for their document, and the maximum of the latter."""
+    """Pages: their maximum (``size``), the idle ones, and those that render or are being cleaned
+    (``busy``). Renders: those that wait for a page, those admitted to the queue, which wait for a page
+    or for their document, and the maximum of the latter."""
 
     size: int
     idle: int
@@ -55,19 +54,19 @@ class PoolState(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """Pages that would be in use if there were enough of them."""
+        """The number of pages that could be used now."""
         return self.busy + self.waiting
 
     @property
     def queued(self) -> int:
-        """Renders that are admitted beyond the pages. New ones are refused at ``queue_limit``."""
+        """Renders admitted beyond the number of pages. At ``queue_limit``, new ones are refused."""
         return self.busy + self.admitted - self.size
 
 
 class Pool:
-    """``size`` pages of the browser that ``launch`` starts, each tried out by ``try_out``.
+    """``size`` pages of the browser that ``launch`` starts. ``try_out`` tests each page.
 
-    ``queue`` renders may wait for one. Use it with ``async with``.
+    ``queue``: how many renders may wait for a page. Use the pool with ``async with``.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Pool:
         self._try_out = try_out
         self._size = size
         self._queue = FairQueue(queue)
-        # The browser whose pages are lent, and the one that is being made ready to follow it.
+        # The browser in use, and its successor while that is starting.
         self._stock: _Stock | None = None
         self._next: _Stock | None = None
         self._busy: dict[Page, _Stock] = {}
@@ -114,38 +113,38 @@ class Pool:
 
     @property
     def ready(self) -> bool:
-        """Whether a page can be had, now or when one comes back."""
+        """Whether there are pages, idle or in use."""
         stock = self._stock
         return bool(stock and (stock.idle or stock.replacing or stock in self._busy.values()))
 
     @property
     def state(self) -> PoolState:
-        """How it stands at this moment."""
+        """The current state."""
         idle = len(self._stock.idle) if self._stock else 0
         queue = self._queue
         return PoolState(self._size, idle, len(self._busy), len(queue), queue.admitted, queue.size)
 
     @property
     def memory_bytes(self) -> int:
-        """What the browser in use takes; 0 if there is none."""
+        """The memory of the browser in use; 0 if there is none."""
         return self._stock.browser.memory_bytes if self._stock else 0
 
     @property
     def replacements(self) -> Counter[str]:
-        """How many browsers had to be replaced, by the cause."""
+        """The number of replaced browsers by reason."""
         return self._supervisor.replacements
 
     @property
     def browsers_started(self) -> int:
-        """How many browsers there have been."""
+        """The number of browsers since the start."""
         return self._supervisor.browsers_started
 
     @asynccontextmanager
     async def place(self, section: str = "") -> AsyncIterator[Place]:
-        """Be admitted to the queue, as a render of a section of the site (queue.section_of).
+        """A place in the queue, for a render of a section of the site (queue.section_of).
 
-        Raises PoolBusy when the queue is full, also later when the place has to be given up for
-        another section, and BrowserGone when no browser can be started.
+        Raises PoolBusy if the queue is full, or later if the place is given to another section, and
+        BrowserGone if no browser can be started.
         """
         if self._problem:
             raise BrowserGone(self._problem)
@@ -155,17 +154,18 @@ class Pool:
                 yield place
         except TimeoutError:
             if place.given_up:
-                raise PoolBusy("its place in the queue was needed for another section") from None
+                raise PoolBusy("its place in the queue was given to another section") from None
             raise
         finally:
             self._queue.leave(place)
 
     @asynccontextmanager
     async def page(self, place: Place, timeout: float) -> AsyncIterator[Page]:
-        """Borrow a page, waiting at most ``timeout`` seconds for it; perhaps again, with the next one.
+        """Borrow a page, waiting up to ``timeout`` seconds for it. A context may be repeated with
+        another page.
 
-        Raises PoolBusy when the wait was too long, BrowserGone when no browser can be started, and also
-        at the end when the browser was lost meanwhile: what the page showed cannot be trusted then.
+        Raises PoolBusy if the wait is too long, and BrowserGone if no browser can be started, or at
+        the end if the browser was lost meanwhile: then the page's content cannot be trusted.
         """
         page = await self._borrow(place, timeout)
         browser = self._browser_of(page)
@@ -177,7 +177,7 @@ class Pool:
                 raise PageOverLimit("its page took more memory than [browser] max_memory") from None
             raise
         finally:
-            # In the background: the snapshot does not wait until the page is clean again.
+            # In the background: the snapshot does not wait for the cleaning of the page.
             self.spawn(self._take_back(page), f"take back {page!r}")
 
     async def _borrow(self, place: Place, timeout: float) -> Page:
@@ -191,20 +191,20 @@ class Pool:
         except BaseException as error:
             self._queue.leave(place)
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                # Handed over in the moment in which the caller stopped waiting.
+                # The page was assigned at the moment when the caller stopped waiting.
                 page = turn.result()
                 self._put_back(page, page)
             if isinstance(error, TimeoutError):
-                raise PoolBusy(f"no page came free in {timeout:.1f} s") from None
+                raise PoolBusy(f"no page became free in {timeout:.1f} s") from None
             raise
 
     def _lend(self) -> None:
-        """Bring together those who wait and the pages that are free."""
-        # While a browser is replaced, the pages that are lent can be those of two.
+        """Assign idle pages to waiting renders."""
+        # While a browser is replaced, pages of two browsers can be in use.
         while self._stock and self._stock.idle and len(self._busy) < self._size and self._queue:
             stock = self._stock
-            page = stock.idle.pop()  # the one used last: its caches are warm
-            # The supervisor hears of a lost browser a little later.
+            page = stock.idle.pop()  # the last one used: its caches are warm
+            # The supervisor notices a lost browser a little later.
             page.broken = page.broken or page.devtools.closed.is_set()
             if page.broken:
                 self._busy[page] = stock
@@ -235,13 +235,13 @@ class Pool:
             self._put_back(page, following)
 
     def _put_back(self, page: Page, following: Page) -> None:
-        """A page has come back, and the one that follows it can be lent."""
+        """Take back a page whose successor is ready."""
         if stock := self._free(page):
             stock.idle.append(following)
         self._lend()
 
     async def _replace(self, page: Page, stock: _Stock) -> None:
-        """End a page, and open another one in its place if its browser is still in use."""
+        """Close a page, and open another one if its browser is still in use."""
         page.kill()
         stock.replacing += 1
         self._free(page)
@@ -254,7 +254,7 @@ class Pool:
             stock.replacing -= 1
 
     def _processes_but_of(self, page: Page) -> set[int]:
-        """Those of the other pages, as far as they are known."""
+        """The processes of the other pages, as far as they are known."""
         idle = self._stock.idle if self._stock else ()
         others = {*self._busy, *idle} - {page}
         return {other.context.process.pid for other in others if other.context.process is not None}
@@ -265,7 +265,7 @@ class Pool:
         raise BrowserGone(self._problem or "the browser is gone")
 
     def _free(self, page: Page) -> _Stock | None:
-        """Give back the slot that a page takes."""
+        """Release the slot of a page."""
         self._returned.set()
         return self._busy.pop(page, None)
 
@@ -276,7 +276,7 @@ class Pool:
                 return
             try:
                 page = await self._try_out(await self._make_page(stock))
-                # Before the page is lent, its browser's processes have to be known.
+                # The browser's processes must be registered before the page is used.
                 await stock.browser.look()
             except Exception as error:
                 log.warning("page_open_failed", error=repr(error))
@@ -284,7 +284,7 @@ class Pool:
                 stock.idle.append(page)
                 self._lend()
                 return
-        # A browser without a page that works is not worth keeping.
+        # A browser without a working page is replaced.
         devtools.abandon()
 
     async def _make_page(self, stock: _Stock) -> Page:
@@ -298,23 +298,23 @@ class Pool:
         return page
 
     async def _weigh(self) -> None:
-        """Keep the pages that are lent from taking more than their share."""
+        """Apply fair_share.py to all pages in use."""
         while True:
             await asyncio.sleep(_WEIGH_EVERY_SECONDS)
             for page in self._busy:
                 page.weigh()
 
-    # What the supervisor tells.
+    # Calls of the supervisor.
 
     async def take_in(self, browser: Chromium) -> None:
-        """Open the pages of a new browser, and lend those instead of another one's.
+        """Open the pages of a new browser, and use them instead of the current one's.
 
-        Raises BrowserGone when it does not work; then the other one's are lent as before.
+        Raises BrowserGone on failure; then the current browser stays in use.
         """
         stock = self._next = _Stock(browser)
         if self._stock is None:
             self._stock, self._problem = stock, ""
-        # One by itself, so that it is there soon.
+        # Open the first one alone, so that it is ready soon.
         await self._open_page(stock)
         others = [self._open_page(stock) for _ in range(self._size - 1)]
         if self._stock is stock:
@@ -328,7 +328,7 @@ class Pool:
         self._lend()
 
     def drop(self, browser: Chromium) -> None:
-        """The browser is gone: its pages are lent no more, and those that are lent take no slot."""
+        """Remove the pages of a browser that is gone. Those in use release their slots."""
         for page in [page for page, stock in self._busy.items() if stock.browser is browser]:
             page.broken = True
             self._free(page)
@@ -339,25 +339,25 @@ class Pool:
             self._lend()
 
     async def drained(self, browser: Chromium) -> None:
-        """Wait until no page of this browser is lent any more. The caller sets a limit."""
+        """Wait until no page of this browser is in use. The caller sets a timeout."""
         while any(stock.browser is browser for stock in self._busy.values()):
             self._returned.clear()
             await self._returned.wait()
 
     def lent(self, browser: Chromium) -> int:
-        """How often pages of this browser, which is the one in use, were lent."""
+        """How often pages of this browser, the current one, were used."""
         stock = self._stock
         return stock.lent if stock and stock.browser is browser else 0
 
     def fail(self, problem: str) -> None:
-        """No browser for now: whoever waits is told at once, and so is whoever asks."""
+        """Fail all waiting and new renders at once, as there is no browser for now."""
         self._problem = problem
         while place := self._queue.next():
             assert place.turn is not None
             place.turn.set_exception(BrowserGone(problem))
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run work of the pool's beside it; it ends with the pool."""
+        """Start a task that ends with the pool."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,15 +1,15 @@
-"""Waiting until a page has finished, in virtual time.
+"""Settling: waiting in virtual time until a page is complete.
 
-Virtual time makes a page's timers fire as fast as the CPU allows, while the clock waits for the
-network. It is granted in slices; between slices the probe (probe.py) tells what is pending
-that virtual time does not see. Work outside the page's thread (workers, databases, sockets) takes real
-time, so while there is some the two clocks go side by side.
+In virtual time, a page's timers fire as fast as the CPU allows, and the clock waits for the network.
+It is granted in slices. Between slices, the probe (probe.py) reports pending work that virtual time
+does not cover. Work outside the page's thread (workers, databases, sockets) takes real time, so both
+clocks advance together while some is pending.
 
-The browser makes no frame by itself. One is asked for when the probe tells of something that a frame
-would tell the page: an observer of layout, an animation, what loads when it is seen.
+The browser draws no frames by itself. One is requested if the probe reports something that waits for a
+frame: a layout observer, an animation, lazy content.
 
-What never ends must not hold the page: event streams, requests that have been silent for long,
-intervals and animation loops, sockets that do not speak.
+Endless work must not hold the page: event streams, requests that have long been silent, intervals,
+animation loops, and silent sockets.
 """
 
 import asyncio
@@ -26,54 +26,54 @@ from prerender.gateway.visit import Visit
 
 NOTHING_PENDING = "nothing pending"
 FIRST_SLICE_MS = 100.0
-# Chromium sets the clock 10 ms ahead with each answer from the network, before the page hears of it.
+# Chromium advances the clock by 10 ms for each response, before the page gets it.
 CONFIRMING_SLICE_MS = 25.0
-# Its own document may come when the first slice has begun. That slice is made longer then, so that all
-# slices end at the same times of the page, however fast the machine is.
+# The page's document may arrive during the first slice. That slice is extended then, so that slices
+# end at the same page times however fast the machine is.
 MOST_LATE_MS = 50.0
 FRAME_MS = SHORTEST_SLICE_MS = 16.0
 LONGEST_SLICE_MS = 4000.0
-# After so many slices for short timers that changed nothing, more is granted than the next one needs.
+# After this many slices for short timers that changed nothing, longer slices are granted.
 POLLING_SLICES = 10
-# While real work is pending, virtual time goes with the real one, in turns of a little more than this.
+# While real work is pending, virtual time follows real time, in turns of a little more than this.
 TURN_SECONDS = 0.01
-# A turn takes about 15 ms. What it takes beyond this much, when no request holds the clock, the machine
-# was busy with other things, and what is waited for had to wait too: that time does not count.
+# A turn takes about 15 ms. If it takes longer than this and no request holds the clock, the machine
+# was busy, and the work that is waited for was delayed, too: that time does not count.
 MOST_TURN_SECONDS = 0.03
-# How long something may be silent before it no longer counts: work in a worker, a database or a socket.
+# How long work in a worker, a database or a socket may be silent before it is ignored.
 WORK_PATIENCE_SECONDS = 3.0
-# Work that goes on and on: so long if nothing of it is seen in the page, so long in all.
+# Limits of endless work: without a visible effect in the page, and in total.
 FRUITLESS_SECONDS = 2.5
 WORK_AT_MOST_SECONDS = 8.0
-# A page that fetches without end is at work in vain at some time; a page whose data has not come after
-# so long waits for a slow server, which is another thing.
+# When an endlessly fetching page counts as working in vain. A page whose data has not arrived after
+# this time waits for a slow server, which is different.
 SLOW_DATA_SECONDS = 1.0
-# A worker or a server that has spoken may have more to say.
+# A worker or server that has sent something may send more.
 TALK_PATIENCE_SECONDS = 0.3
-# An answer that the gateway has passed on is not in the page yet.
+# A response that the gateway has passed on takes a moment to reach the page.
 DELIVERY_SECONDS = 0.2
-# Frames of other origins cannot be asked what they wait for, nor can pages that have broken the
-# probe: they get some virtual time.
+# Frames of other origins, and pages that have broken the probe, cannot be asked for pending work: they
+# get some virtual time.
 UNKNOWN_MS = 3000.0
-# The window grows to the height of a page with parts that load when they are seen, but not without end:
-# a page may grow with its window.
+# The window grows to the height of a page with lazy content, but only up to this: a page may grow with
+# its window.
 HIGHEST_WINDOW = 20_000
 MOST_SHOWINGS = 4
-# What is shown may need time of its own: a page's loops may have used up the budget by then.
+# Lazy content gets its own time: a page's loops may have used up the budget by then.
 SHOWN_MS = 2000.0
-# Intervals and animation loops may cost this much CPU time of the page's process: so much if they
-# change nothing, so much if they go on changing the page. Cheap ones run to the end of the virtual
-# budget, where a page that changes for ever is the same each time.
+# CPU time that intervals and animation loops may use: if they change nothing, and if they keep
+# changing the page. Cheap ones run to the end of the virtual budget, where an endlessly changing page
+# is the same each time.
 IDLE_LOOP_SECONDS = 0.5
 BUSY_LOOP_SECONDS = 1.5
 COSTLY_SLICE_SECONDS = 0.2
-# How long a slice may take before it is asked what holds it.
+# How long a slice may take before its cause is investigated.
 STALL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Why a page counts as finished, and what it took."""
+    """Why a page counts as settled, and what it took."""
 
     reason: str
     virtual_seconds: float
@@ -82,7 +82,7 @@ class Settled:
 
 
 class _Patience:
-    """Seconds of some clock since something last changed."""
+    """Seconds of a clock since the last change of something."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -100,11 +100,11 @@ class _Patience:
 
 
 class Settler:
-    """Settles one page once. The caller sets the wall-clock limit around ``settle``.
+    """Settles one page once. The caller sets a timeout around ``settle``.
 
-    ``cpu_seconds``: what the page's process has used so far.
-    ``complaints``: the page's scripts have complained of something, or nobody knows.
-    ``touched_sheets``: they have touched style sheets.
+    ``cpu_seconds``: the CPU time of the page's process so far.
+    ``complaints``: the page's scripts have reported errors, or that is unknown.
+    ``touched_sheets``: they have modified style sheets.
     """
 
     def __init__(
@@ -148,18 +148,18 @@ class Settler:
         self.touched_sheets = True
 
     async def settle(self) -> Settled:
-        """Grant slices of virtual time until nothing worth waiting for is pending."""
+        """Grant slices of virtual time until nothing relevant is pending."""
         slice_ms = FIRST_SLICE_MS
         while True:
             state = await self._run(min(slice_ms, self._budget_left_ms), watching=True)
             before = self._progress(state)
             if self._finished(state):
-                # What began just when the slice ended, it did not wait for: a short one tells.
+                # The slice did not wait for work that began at its end: a short one shows it.
                 state = await self._run(CONFIRMING_SLICE_MS)
             reason = self._finished(state)
             went_on = self._progress(state) != before
             if reason == NOTHING_PENDING and went_on and not self._is_in_vain(state):
-                # One request after another: between two of them nothing is pending either.
+                # In a sequence of requests, nothing is pending between two of them.
                 continue
             if not reason:
                 slice_ms = self._next_slice(slice_ms, state)
@@ -169,10 +169,10 @@ class Settler:
                 return self._settled(reason)
 
     async def _run(self, slice_ms: float, *, watching: bool = False) -> State | None:
-        """Use up a slice of the budget, with the frames that are waited for, and wait for work that
-        needs real time.
+        """Use up a slice of the budget, draw frames that are waited for, and wait for work in real
+        time.
 
-        ``watching``: what is watched may have changed.
+        ``watching``: observed elements may have changed.
         """
         await self._grant(slice_ms)
         self._budget_left_ms -= slice_ms
@@ -192,17 +192,17 @@ class Settler:
         return state
 
     async def _frame(self, state: State) -> State | None:
-        """Have a frame made, and the tasks done that it has posted."""
+        """Draw a frame, and run the tasks that it has posted."""
         await self._frames.make(drawn=state.drawn > 0)
         await self._grant(FRAME_MS)
         self._budget_left_ms = max(0.0, self._budget_left_ms - FRAME_MS)
         return await self._ask()
 
     async def _turn(self) -> State | None:
-        """A moment of real time, and as much virtual time."""
+        """Spend a moment of real time, and as much virtual time."""
         started, asked = time.monotonic(), self._visit.requests
         await asyncio.sleep(TURN_SECONDS)
-        # Real time is what this waits for, so it does not use up the page's budget.
+        # This waits for real time, so it does not use up the page's budget.
         await self._grant(self._turn_seconds * 1000)
         state = await self._ask()
         took = time.monotonic() - started
@@ -212,21 +212,21 @@ class Settler:
         return state
 
     def _clock_was_held(self, asked: int) -> bool:
-        """Whether the clock has stood still for a request since there were ``asked`` of them."""
+        """Whether the clock has waited for a request since their number was ``asked``."""
         return self._waits_for_network and (
             self._visit.requests > asked or self._visit.has_unfinished
         )
 
     def _waited(self) -> float:
-        """The real clock, but for the time that the machine did not have for this page."""
+        """Real time, without the time when the machine was busy with other things."""
         return time.monotonic() - self._lost_seconds
 
     async def _show_more(self, state: State | None) -> bool:
-        """Show the parts of the page that wait to be seen; False when there is nothing to show.
+        """Make content visible that waits for that. Returns False if there is none.
 
-        The window is made as high as the page. What cannot be shown so is gone to: in elements that
-        scroll, and in pages that grow with their window (sections as high as it), in a window of the
-        ordinary height.
+        The window grows to the height of the page. Content that remains invisible is scrolled to: in
+        scrolling elements, and in pages that grow with their window (sections of its height), in a
+        window of the ordinary height.
         """
         if state is None or state.ready or not state.unseen:
             return False
@@ -248,7 +248,7 @@ class Settler:
         return True
 
     async def _height(self) -> int:
-        """The height of the page, in CSS pixels. The page can say what it likes here."""
+        """The height of the page in CSS pixels. The page can return anything here."""
         height = await self._see("height()")
         return int(height) if isinstance(height, int | float) else 0
 
@@ -257,12 +257,12 @@ class Settler:
         await self._session.call(
             "Emulation.setDeviceMetricsOverride", **self._window.metrics(height)
         )
-        # Until there has been one, the window cannot be resized again.
+        # Without a frame in between, the window cannot be resized again.
         await self._frames.make()
 
     def _next_slice(self, last_ms: float, state: State | None) -> float:
-        """Twice the last slice, but not further than the last timer: what is not needed of virtual
-        time would only set the page's clock ahead. A page that polls would take long that way."""
+        """Twice the last slice, but not beyond the last timer: unnecessary virtual time would only set
+        the page's clock ahead. For a polling page, that would take long."""
         costly = self._last_slice_cpu_seconds > COSTLY_SLICE_SECONDS
         longest = min(last_ms if costly else last_ms * 2, LONGEST_SLICE_MS)
         if state is None or state.intervals or state.frames or state.foreign:
@@ -270,25 +270,25 @@ class Settler:
         if state.ready is False or self._polls(state):
             return longest
         due = [time for time in state.timers if time <= self._budget_left_ms]
-        # A timer can be overdue: the page was busy, or it is one of low priority.
+        # A timer can be overdue if the page was busy or the timer has a low priority.
         return min(longest, max(SHORTEST_SLICE_MS, max(due, default=longest) + 1))
 
     def _polls(self, state: State) -> bool:
-        """Whether timer after timer has changed nothing; to be asked once after each slice."""
+        """Whether timers keep changing nothing. Call this once after each slice."""
         changed = state.mutations != self._mutations
         self._mutations = state.mutations
         self._unchanged_slices = 0 if changed else self._unchanged_slices + 1
         return self._unchanged_slices > POLLING_SLICES
 
     def cut_off(self, reason: str) -> Settled:
-        """What to report of a page that was not let settle."""
+        """The result for a page that was cut off."""
         return self._settled(reason)
 
     def _is_working(self, state: State) -> bool:
-        """Whether there is work that needs real time, is not hanging, and shows something."""
+        """Whether work is pending in real time that neither hangs nor is in vain."""
         slow = self._visit.awaits_slow_data(SLOW_DATA_SECONDS)
         if slow or self._visit.loads_programs(parsed=state.parsed):
-            # What the page does with them has all its time when they have come.
+            # The page has all its time when they have arrived.
             self._working_since = 0.0
             self._fruitless.restart()
             return True
@@ -302,16 +302,16 @@ class Settler:
         return bool(state.talking) and silent < TALK_PATIENCE_SECONDS
 
     def _is_delivering(self) -> bool:
-        """Whether an answer may be on its way to a page whose clock does not wait for it."""
+        """Whether a response may be on its way to a page whose clock does not wait for it."""
         idle = self._delivery.idle_seconds(self._visit.answered)
         return not self._waits_for_network and idle < DELIVERY_SECONDS
 
     def _progress(self, state: State | None) -> tuple[int, int]:
-        """What changes when the page asks for something, or something that it asked for happens."""
+        """Values that change when the page requests something, or a request progresses."""
         return self._visit.requests, state.activity if state else 0
 
     def _is_in_vain(self, state: State | None) -> bool:
-        """Whether the page has been at work for long, or for a while without showing anything."""
+        """Whether the page has been working for long, or for a while without a visible effect."""
         self._working_since = self._working_since or self._waited()
         mutations = state.mutations if state else 0
         if self._fruitless.idle_seconds(mutations) > FRUITLESS_SECONDS:
@@ -319,7 +319,7 @@ class Settler:
         return self._waited() - self._working_since > WORK_AT_MOST_SECONDS
 
     def _finished(self, state: State | None) -> str:
-        """Why nothing more is to be expected, or '' while something is."""
+        """Why no more content is expected, or '' while some is."""
         if state is None:
             return "no probe" if self._virtual_ms >= UNKNOWN_MS else ""
         if state.ready is True:
@@ -351,13 +351,13 @@ class Settler:
         try:
             state = State.read(await self._session.evaluate(probe.STATE))
         except CommandFailed:
-            state = None  # the page has broken what the probe relies on
+            state = None  # the page has broken a dependency of the probe
         self.complaints = state is None or state.errors > 0
         self.touched_sheets = state is None or state.sheets > 0
         return state
 
     async def _grant(self, slice_ms: float) -> None:
-        """Let the page have ``slice_ms`` of virtual time, however long that really takes."""
+        """Grant the page ``slice_ms`` of virtual time, however long that takes in real time."""
         self._virtual_ms += slice_ms
         self._slices += 1
         started, used = time.monotonic(), self._cpu_seconds()
@@ -369,13 +369,13 @@ class Settler:
         self._last_slice_cpu_seconds = self._cpu_seconds() - used
 
     async def _unstall(self, stalled_seconds: float) -> None:
-        """Look at what holds the clock, and let it go on if that is nothing worth waiting for."""
+        """Check what holds the clock, and continue it if that is irrelevant."""
         if not self._waits_for_network:
             return
         hanging = self._visit.only_hanging(self._patience_seconds)
         if hanging or stalled_seconds > self._patience_seconds:
-            # What is left of the network never ends. From now on the clock does not wait for it, and
-            # the requests worth waiting for are waited for here.
+            # The remaining requests never end. From now on, the clock does not wait for requests; the
+            # relevant ones are waited for here.
             self._waits_for_network = False
             await self._clock.advance()
 

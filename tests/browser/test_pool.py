@@ -82,7 +82,7 @@ async def test_a_wait_has_its_limit() -> None:
     async with pool_of(1) as pool:
         holder = Borrower(pool)
         await state(pool, "0 idle, 1 busy, 0 waiting")
-        with pytest.raises(PoolBusy, match=r"no page came free in 0\.1 s"):
+        with pytest.raises(PoolBusy, match=r"no page became free in 0\.1 s"):
             await Borrower(pool, timeout=0.05).task
         await state(pool, "0 idle, 1 busy, 0 waiting")
         await holder.give_back()
