@@ -18,6 +18,9 @@ PrerenderError               500
 │   └── StoreGone            (the store is unavailable: it is not asked for a while)
 ├── AdminError               (a command cannot reach the admin listener, or is refused)
 ├── FetchFailed              (a command that acts as a crawler got no response)
+│   └── Unreachable          (it got no connection)
+├── ReplicasGone             (no replica of the proxy has answered such a command for minutes)
+├── JournalError             (its state file cannot be read or written)
 ├── ArchiveError             (an export cannot be read or written)
 ├── SitemapError             (a sitemap or list of URLs cannot be read)
 └── RenderError              503 + Retry-After: the page exists but could not be rendered
@@ -165,6 +168,18 @@ class FetchFailed(PrerenderError):
     """A page requested by a command that acts as a crawler got no response."""
 
 
+class Unreachable(FetchFailed):
+    """There is no connection to the server."""
+
+
+class ReplicasGone(PrerenderError):
+    """No replica of the proxy can be reached, and none could for minutes."""
+
+
+class JournalError(PrerenderError):
+    """The state file of a command cannot be read or written."""
+
+
 class ArchiveError(PrerenderError):
     """A folder of exported snapshots cannot be read or written."""
 
@@ -227,6 +242,8 @@ class SnapshotTooLarge(RenderError):
 
 class PoolBusy(RenderError):
     """All pages are busy and the queue is full, or the render waited in it for too long."""
+
+    detail = "busy"
 
 
 class ShuttingDown(RenderError):

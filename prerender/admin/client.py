@@ -19,6 +19,11 @@ def purge(settings: Settings, what: Mapping[str, object]) -> None:
     _post(settings, "/api/v1/purge", what)
 
 
+def render(settings: Settings, url: str) -> bool:
+    """Render a page again. Returns whether a new snapshot is stored. Raises AdminError."""
+    return bool(_post(settings, "/api/v1/render", {"url": url}).get("kept"))
+
+
 def import_pages(
     settings: Settings, pages: Sequence[Mapping[str, object]], *, fresh: bool
 ) -> dict[str, int]:

@@ -70,7 +70,7 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
         crawler = await stack.enter_async_context(Crawler.open(via, options.user_agent))
-        sources = Sources(crawler, progress)
+        sources = Sources(crawler.stream, progress)
         urls = [options.url]
         if listed := not await sources.is_page(options.url):
             urls = [entry.url for entry in await sources.listed(urls)]

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from yarl import URL
 
 from prerender.config import Settings, load
 from prerender.config.settings import Log, Origin
+from prerender.config.types import PositiveDuration
 from prerender.errors import ConfigError
 from prerender.telemetry import logs
 from prerender.urls.addresses import pretty_of
@@ -80,13 +81,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def add_via(parser: argparse.ArgumentParser) -> None:
-    """``--via URL``."""
+def add_via(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """``--via URL``; ``several``: it may be repeated."""
+    repeat = "; repeat it for all replicas, which share the work" if several else ""
     parser.add_argument(
         "--via",
         type=_server,
         metavar="URL",
-        help="send the requests to this server instead of the site: a proxy or a load balancer",
+        action="append" if several else "store",
+        help="send the requests to this server instead of the site: a proxy or a load balancer"
+        f"{repeat}",
     )
 
 
@@ -125,6 +129,15 @@ def rate(text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: give a number, for example 5 or 0.5")
     return float(text)
+
+
+def duration(text: str) -> float:
+    """Argument type: a duration in seconds."""
+    try:
+        return TypeAdapter(PositiveDuration).validate_python(text)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise argparse.ArgumentTypeError(f"{text!r}: {reason}") from None
 
 
 def whole(least: int, most: int = 10**9) -> Callable[[str], int]:

@@ -14,7 +14,7 @@ from prerender.errors import SitemapError
 from prerender.tools import sitemap_writing
 from prerender.tools.crawler import USER_AGENT, Crawler
 from prerender.tools.link_following import States
-from prerender.tools.sitemaps import MOST_URLS, Listed
+from prerender.tools.sitemap_parsing import MOST_URLS, Listed
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """Sources of pages for commands: sitemaps, files, standard input, or pages whose links are followed."""
 
 import argparse
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from yarl import URL
@@ -12,9 +13,16 @@ from prerender.cli.terminal import Progress
 from prerender.config import Settings
 from prerender.errors import FetchFailed, SitemapError
 from prerender.tools import sitemaps
-from prerender.tools.crawler import Crawler
-from prerender.tools.sitemaps import Listed
+from prerender.tools.crawler import Crawler, Streamed, is_html
+from prerender.tools.sitemap_parsing import Listed, is_sitemap
 from prerender.urls.addresses import page_of, site_of
+
+# Of a response, to tell a sitemap from a page.
+_HEAD_BYTES = 4096
+_MOST_SHOWN = 20
+_LONGEST_SHOWN = 500
+
+OpenURL = Callable[[str], AbstractAsyncContextManager[Streamed]]
 
 
 class Listing(NamedTuple):
@@ -33,7 +41,7 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
     """
     progress = stack.enter_context(terminal.progress("page"))
     crawler = await stack.enter_async_context(Crawler.open())
-    pages = await Sources(crawler, progress).read(options.sources)
+    pages = await Sources(crawler.stream, progress).read(options.sources)
     site = str(URL(pages[0].url, encoded=True).origin())
     settings = common.settings_for_site(site, options.config)
     common.quiet_logs(settings.log)
@@ -41,40 +49,49 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
 
 
 class Sources:
-    """Reads sources with ``crawler`` and reports skipped URLs."""
+    """Reads sources and reports skipped URLs. ``open_url`` opens a URL as ``Crawler.stream`` does."""
 
-    def __init__(self, crawler: Crawler, progress: Progress) -> None:
-        self._crawler = crawler
+    def __init__(self, open_url: OpenURL, progress: Progress) -> None:
+        self._open_url = open_url
         self._progress = progress
         self._sites: set[tuple[str, str]] = set()
+        self.skipped = 0
 
-    async def read(self, sources: list[str], *, follow: int = 0) -> list[Listed]:
-        """All pages as pretty URLs. Raises SitemapError.
+    async def read(self, sources: list[str]) -> list[Listed]:
+        """All pages as pretty URLs. Raises SitemapError."""
+        found = [page async for page in self.pages(sources)]
+        if not found:
+            raise SitemapError(f"{', '.join(sources)}: no pages listed")
+        return found
 
-        A URL that is not a sitemap is a page, whose links are followed to depth ``follow``.
+    async def pages(
+        self,
+        sources: list[str],
+        failed: Callable[[SitemapError], None] | None = None,
+        *,
+        same_hosts: bool = False,
+    ) -> AsyncIterator[Listed]:
+        """All pages as pretty URLs, as they are read. Raises SitemapError.
+
+        A URL that is not a sitemap is a page. ``failed``: as for ``sitemaps.read``. ``same_hosts``:
+        skip pages of other hosts than those of sources that are URLs.
         """
-        pages = []
-        for entry in await self.listed(sources):
+        hosts = {URL(source).host for source in sources if "://" in source} if same_hosts else set()
+        async for entry in self._entries(sources, failed):
             try:
                 page = page_of(entry.url)
             except ValueError as error:
-                self._progress.line(f"skipped: {entry.url}: {error}")
+                self._skip(f"{entry.url}: {error}")
+                continue
+            if hosts and URL(page, encoded=True).host not in hosts:
+                self._skip(f"{page}: not on the host of the sitemap; give --via for this page")
                 continue
             self._sites.add(site_of(page))
-            pages.append(Listed(page, entry.lastmod))
-        if not pages and not follow:
-            raise SitemapError(f"{', '.join(sources)}: no pages listed")
-        return pages
+            yield Listed(page, entry.lastmod)
 
     async def listed(self, sources: list[str]) -> list[Listed]:
         """All pages with their URLs as listed. Raises SitemapError."""
-        listed: list[Listed] = []
-        for source in sources:
-            if source.startswith(("http://", "https://")) and await self.is_page(source):
-                listed.append(Listed(source))
-            else:
-                listed += [entry async for entry in sitemaps.read([source], self._fetch)]
-        return listed
+        return [entry async for entry in self._entries(sources)]
 
     def own_page(self, url: str) -> str | None:
         """The pretty URL of a linked page, if it is on one of the sites."""
@@ -90,15 +107,47 @@ class Sources:
         if "#!" in url:
             return True
         try:
-            answer = await self._crawler.get(url)
+            async with self._open_url(url) as answer:
+                if not is_html(answer.headers):
+                    return False
+                head = b""
+                async for part in answer.body:
+                    head += part
+                    if len(head) >= _HEAD_BYTES:
+                        break
         except FetchFailed as error:
             raise SitemapError(str(error)) from error
-        if answer.status // 100 == 3:
-            return True
-        return answer.is_html and not sitemaps.is_sitemap(answer.body)
+        return not is_sitemap(head)
 
-    async def _fetch(self, url: str) -> bytes:
-        answer = await self._crawler.get(url)
-        if answer.status != 200:
-            raise SitemapError(f"{url}: status {answer.status}")
-        return answer.body
+    async def _entries(
+        self, sources: list[str], failed: Callable[[SitemapError], None] | None = None
+    ) -> AsyncIterator[Listed]:
+        for source in sources:
+            try:
+                if source.startswith(("http://", "https://")) and await self.is_page(source):
+                    yield Listed(source)
+                    continue
+            except SitemapError as error:
+                if failed is None:
+                    raise
+                failed(error)
+                continue
+            async for entry in sitemaps.read([source], self._opened, failed):
+                yield entry
+
+    @asynccontextmanager
+    async def _opened(self, url: str) -> AsyncIterator[sitemaps.Body]:
+        try:
+            async with self._open_url(url) as answer:
+                if answer.status != 200:
+                    raise SitemapError(f"{url}: status {answer.status}")
+                yield answer.body
+        except FetchFailed as error:
+            raise SitemapError(str(error)) from error
+
+    def _skip(self, reason: str) -> None:
+        self.skipped += 1
+        if self.skipped <= _MOST_SHOWN:
+            self._progress.line(f"skipped: {reason[:_LONGEST_SHOWN]}")
+        if self.skipped == _MOST_SHOWN:
+            self._progress.line("more skipped URLs are not shown")

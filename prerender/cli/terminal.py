@@ -64,6 +64,11 @@ class Progress:
     def __init__(self, bar: Any = None) -> None:
         self._bar = bar
 
+    @property
+    def has_bar(self) -> bool:
+        """Whether a bar is shown."""
+        return self._bar is not None
+
     def line(self, text: str) -> None:
         """Print a line to standard error, above the bar if there is one."""
         if self._bar is None:

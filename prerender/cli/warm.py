@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
@@ -13,27 +14,32 @@ from prerender.admin import client
 from prerender.cli import options as common
 from prerender.cli import terminal
 from prerender.cli.sources import Sources
-from prerender.cli.terminal import FAILED
+from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.errors import AdminError, ConfigError
+from prerender.errors import AdminError, ConfigError, JournalError, ReplicasGone, SitemapError
 from prerender.tools.crawler import Crawler
-from prerender.tools.warming import Job, Journal, Totals, Warming
+from prerender.tools.warming.journal import Job, Journal
+from prerender.tools.warming.replicas import Replicas
+from prerender.tools.warming.warming import Totals, Warming
 
 _SHOWN_FAILURES = 20
-# More purges of single pages would be merged into one of all pages (purges.py).
-_MOST_PURGES = 1000
+_REPORT_SECONDS = 60.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_sources(parser)
-    common.add_via(parser)
+    common.add_via(parser, several=True)
     common.add_concurrency(parser, default=8)
     parser.add_argument(
         "--rate", type=common.rate, default=0.0, metavar="N", help="maximum pages per second"
     )
     parser.add_argument(
-        "--max-pages", type=common.whole(1), default=0, metavar="N", help="maximum pages in all"
+        "--max-pages",
+        type=common.whole(1),
+        default=0,
+        metavar="N",
+        help="maximum pages to request, the last changed first",
     )
     parser.add_argument(
         "--state",
@@ -41,22 +47,28 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="record finished pages, and skip those that were finished before and have not changed",
     )
+    parser.add_argument(
+        "--max-age",
+        type=common.duration,
+        metavar="DURATION",
+        help="with --state: request pages that were finished longer ago again, for example 7d",
+    )
     common.add_json(parser)
     common.add_config(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Warm the cache and print a summary. Returns 1 if a page failed."""
+    """Warm the cache and print a summary. Returns 1 if a page failed or a sitemap could not be read."""
     settings = common.settings_if_any(options.config)
     try:
-        journal = Journal(options.state)
-    except OSError as error:
-        raise ConfigError([f"--state: {options.state}: {error.strerror}"]) from error
+        journal = Journal(options.state, options.max_age)
+    except JournalError as error:
+        raise ConfigError([f"--state: {error}"]) from error
     with closing(journal):
         try:
             totals = common.run(_warm(options, settings, journal))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ReplicasGone):
             if options.state:
                 terminal.say(f"interrupted: continue with --state {options.state}")
             raise
@@ -64,50 +76,100 @@ def run(options: argparse.Namespace) -> int:
         terminal.write_json(_of_totals(totals))
     else:
         terminal.write(_summary(totals))
-    return FAILED if totals.failures else 0
+    return FAILED if totals.failed or totals.unread else 0
 
 
 async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:
-    via = URL(options.via) if options.via else None
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
-        purges = _MOST_PURGES if settings is not None and settings.admin.token else 0
-
-        async def purge(url: str) -> bool:
-            nonlocal purges
-            if settings is None or not purges:
-                return False
-            purges -= 1
-            try:
-                await asyncio.to_thread(client.purge, settings, {"url": url, "soft": True})
-            except AdminError as error:
-                progress.line(f"outdated snapshots are not renewed: {error}")
-                purges = 0
-                return False
-            return True
-
-        timeout = settings.render.timeout + 10 if settings is not None else 60.0
-        crawler = await stack.enter_async_context(Crawler.open(via, timeout=timeout))
-        sources = Sources(crawler, progress)
-        listed = await sources.read(options.sources, follow=options.follow)
-
+        replicas = await _replicas(options, settings, stack)
+        sources = Sources(replicas.stream, progress)
         warming = Warming(
-            crawler,
+            replicas,
             journal,
             concurrency=options.concurrency,
-            rate=options.rate,
             most=options.max_pages,
-            purge=purge,
+            renew=_Renewals(settings, progress) if settings and settings.admin.token else None,
             told=lambda _: progress.done(),
             found=progress.found,
             page_of=sources.own_page,
         )
-        jobs = [Job(entry.url, entry.lastmod, options.follow) for entry in listed]
+        reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
         try:
-            return await warming.run(jobs)
+            return await warming.run(_jobs(options, sources, warming.totals, progress))
         except asyncio.CancelledError:
             print(_summary(warming.totals), end="", file=sys.stderr)
             raise
+        finally:
+            reporting.cancel()
+
+
+async def _replicas(
+    options: argparse.Namespace, settings: Settings | None, stack: AsyncExitStack
+) -> Replicas:
+    timeout = settings.render.timeout + 10 if settings is not None else 60.0
+    vias = [URL(via) for via in options.via] if options.via else [None]
+    crawlers = [
+        await stack.enter_async_context(Crawler.open(via, timeout=timeout))
+        for via in dict.fromkeys(vias)
+    ]
+    return Replicas(crawlers, options.concurrency, options.rate, direct=not options.via)
+
+
+async def _jobs(
+    options: argparse.Namespace, sources: Sources, totals: Totals, progress: Progress
+) -> AsyncIterator[Job]:
+    """The pages of the sources. Raises SitemapError if there are none at all."""
+    failures: list[SitemapError] = []
+
+    def report() -> None:
+        for error in failures:
+            progress.line(f"not read: {error}")
+        totals.unread += len(failures)
+        failures.clear()
+
+    found = False
+    async for page in sources.pages(options.sources, failures.append, same_hosts=not options.via):
+        found = True
+        report()
+        yield Job(page.url, page.lastmod, options.follow)
+    if found:
+        report()
+    elif failures:
+        raise failures[0]
+    else:
+        raise SitemapError(f"{', '.join(options.sources)}: no pages listed")
+
+
+class _Renewals:
+    """Renders outdated pages again, through the admin listener."""
+
+    def __init__(self, settings: Settings, progress: Progress) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._allowed = True
+
+    async def __call__(self, url: str) -> bool:
+        """Whether the page has a new snapshot."""
+        if not self._allowed:
+            return False
+        try:
+            return await asyncio.to_thread(client.render, self._settings, url)
+        except AdminError as error:
+            if self._allowed:
+                self._progress.line(f"outdated snapshots are not renewed: {error}")
+            self._allowed = False
+            return False
+
+
+async def _report(totals: Totals, progress: Progress) -> None:
+    """Tell the progress now and then where there is no bar."""
+    while not progress.has_bar:
+        await asyncio.sleep(_REPORT_SECONDS)
+        progress.line(
+            f"{terminal.counted(totals.counts.total(), 'page')}, {totals.failed} failed, "
+            f"{totals.skipped} skipped"
+        )
 
 
 def _of_totals(totals: Totals) -> dict[str, object]:
@@ -116,7 +178,9 @@ def _of_totals(totals: Totals) -> dict[str, object]:
         "outcomes": dict(totals.counts),
         "skipped": totals.skipped,
         "left_out": totals.left_out,
+        "unread_sitemaps": totals.unread,
         "seconds": round(totals.seconds, 3),
+        "failed": totals.failed,
         "failures": [asdict(failure) for failure in totals.failures],
     }
 
@@ -129,6 +193,8 @@ def _summary(totals: Totals) -> str:
         parts.append(f"{totals.skipped} skipped (finished before)")
     if totals.left_out:
         parts.append(f"{totals.left_out} skipped (--max-pages)")
+    if totals.unread:
+        parts.append(f"{terminal.counted(totals.unread, 'sitemap')} not read to the end")
     took = f"{terminal.counted(pages, 'page')} in {totals.seconds:.1f} s ({speed:.1f} per second)"
     lines = [f"{took}: {', '.join(parts)}"]
     if totals.counts["outdated"]:
@@ -136,7 +202,8 @@ def _summary(totals: Totals) -> str:
             f"{terminal.counted(totals.counts['outdated'], 'snapshot')} older than lastmod: to render "
             "them again, give the settings of the proxy with an [admin] token (--config)"
         )
-    lines += [f"failed: {one.url}: {one.reason}" for one in totals.failures[:_SHOWN_FAILURES]]
-    if len(totals.failures) > _SHOWN_FAILURES:
-        lines.append(f"and {len(totals.failures) - _SHOWN_FAILURES} more (use --json for all)")
+    shown = totals.failures[:_SHOWN_FAILURES]
+    lines += [f"failed: {one.url}: {one.reason}" for one in shown]
+    if totals.failed > len(shown):
+        lines.append(f"and {totals.failed - len(shown)} more (--json names up to 1000)")
     return "\n".join([*lines, ""])

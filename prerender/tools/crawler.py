@@ -1,7 +1,7 @@
 """An HTTP client that fetches pages as a crawler does: no scripts, no cookies, no redirects followed.
 
-Bodies are read completely, up to a limit. Requests can be sent to a proxy of the site (``via``), with
-the site's own Host.
+``get`` reads bodies completely, up to a limit; ``stream`` reads files in parts, and follows redirects.
+Requests can be sent to a proxy of the site (``via``), with the site's own Host.
 """
 
 import asyncio
@@ -11,14 +11,23 @@ import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urljoin
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+)
 from multidict import CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
-from prerender.errors import FetchFailed
+from prerender.errors import FetchFailed, Unreachable
 from prerender.gateway.failures import reason_of
 from prerender.http import headers
 from prerender.urls.addresses import after_host
@@ -28,6 +37,9 @@ USER_AGENT = f"Mozilla/5.0 (compatible; HashbangCrawler/{__version__})"
 # A crawler that sites with a User-Agent list know.
 SEARCH_ENGINE = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 MAX_BYTES = 64 * 1024**2
+# Twenty times what a sitemap may have.
+LARGEST_FILE = 1024**3
+_MOST_REDIRECTS = 5
 _IDLE_SECONDS = 30
 # A link and its parameters. Quoted values may contain the separators.
 _LINK = re.compile(r"""<([^>]*)>((?:[^",<]|"(?:[^"\\]|\\.)*")*)""")
@@ -47,12 +59,12 @@ class Fetched:
     @property
     def media_type(self) -> str:
         """The Content-Type without parameters, in lower case."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return media_type(self.headers)
 
     @property
     def is_html(self) -> bool:
         """Whether there is a page to be read."""
-        return self.media_type in ("text/html", "application/xhtml+xml")
+        return is_html(self.headers)
 
     @property
     def charset(self) -> str | None:
@@ -72,6 +84,24 @@ class Fetched:
                 relations = (found[1] or found[2]).lower().split() if found else ()
                 with suppress(ValueError):
                     yield urljoin(self.url, reference.strip()), tuple(relations)
+
+
+def media_type(fields: CIMultiDictProxy[str]) -> str:
+    """The Content-Type without parameters, in lower case."""
+    return fields.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def is_html(fields: CIMultiDictProxy[str]) -> bool:
+    """Whether the Content-Type is that of a page."""
+    return media_type(fields) in ("text/html", "application/xhtml+xml")
+
+
+class Streamed(NamedTuple):
+    """A response whose body is read in parts, perhaps compressed with gzip."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: AsyncIterator[bytes]
 
 
 class Crawler:
@@ -110,31 +140,81 @@ class Crawler:
         ``user_agent``: the User-Agent of this request.
         """
         url = url.partition("#")[0]
+        started = time.monotonic()
+        async with self._response(url, user_agent) as response:
+            body = b"".join([part async for part in _limited(response, url, MAX_BYTES)])
+        seconds = time.monotonic() - started
+        return Fetched(url, response.status, response.headers, body, seconds)
+
+    @asynccontextmanager
+    async def stream(self, url: str) -> AsyncIterator[Streamed]:
+        """GET a file of any size. Redirects are followed. Raises FetchFailed, also while it is read."""
+        asked = url.partition("#")[0]
+        for _ in range(_MOST_REDIRECTS):
+            async with self._response(asked, compressed=True) as response:
+                location = response.headers.get("Location", "")
+                if response.status // 100 != 3 or not location:
+                    body = _limited(response, url, LARGEST_FILE, self._timeout)
+                    yield Streamed(response.status, response.headers, body)
+                    return
+            asked = _redirect_target(asked, location)
+        raise FetchFailed(f"{url}: more than {_MOST_REDIRECTS} redirects")
+
+    @asynccontextmanager
+    async def _response(
+        self, url: str, user_agent: str = "", *, compressed: bool = False
+    ) -> AsyncIterator[ClientResponse]:
+        """The response of a URL. ``compressed``: with its content coding, without a time limit."""
         fields = dict(self._fields)
         if user_agent:
             fields["User-Agent"] = user_agent
-        asked = url
-        started = time.monotonic()
+        if compressed:
+            fields["Accept-Encoding"] = "gzip"
         try:
+            asked = url
             if self._via is not None:
                 site = URL(url, encoded=True).origin()
                 fields["Host"] = headers.authority(site)
                 fields["X-Forwarded-Proto"] = site.scheme
                 asked = f"{self._via.origin()}{after_host(url)}"
             async with (
-                asyncio.timeout(self._timeout),
+                asyncio.timeout(self._timeout) as limit,
                 self._session.get(
-                    URL(asked, encoded=True), headers=fields, allow_redirects=False
+                    URL(asked, encoded=True),
+                    headers=fields,
+                    allow_redirects=False,
+                    auto_decompress=not compressed,
                 ) as response,
             ):
-                body = bytearray()
-                async for part in response.content.iter_any():
-                    body += part
-                    if len(body) > MAX_BYTES:
-                        raise FetchFailed(f"{url}: more than {MAX_BYTES // 1024**2} MiB")
+                if compressed:
+                    limit.reschedule(None)
+                yield response
         except TimeoutError:
             raise FetchFailed(f"{url}: no answer within {self._timeout:g} s") from None
+        except ClientConnectorError as error:
+            raise Unreachable(f"{url}: {reason_of(error)}") from error
         except (ClientError, OSError, ValueError, zlib.error) as error:
             raise FetchFailed(f"{url}: {reason_of(error)}") from error
-        seconds = time.monotonic() - started
-        return Fetched(url, response.status, response.headers, bytes(body), seconds)
+
+
+async def _limited(
+    response: ClientResponse, url: str, most_bytes: int, timeout: float | None = None
+) -> AsyncIterator[bytes]:
+    """A body, each part of which must come in ``timeout`` seconds. Raises FetchFailed."""
+    size = 0
+    while True:
+        async with asyncio.timeout(timeout):
+            part = await response.content.readany()
+        if not part:
+            return
+        size += len(part)
+        if size > most_bytes:
+            raise FetchFailed(f"{url}: more than {most_bytes // 1024**2} MiB")
+        yield part
+
+
+def _redirect_target(url: str, location: str) -> str:
+    target = urljoin(url, location).partition("#")[0]
+    if not target.startswith(("http://", "https://")):
+        raise FetchFailed(f"{url}: redirects to {location}")
+    return target

@@ -1,15 +1,19 @@
 """Sitemaps as they are in the wild: XML in several states, indexes, compressed, plain lists."""
 
 import gzip
-from contextlib import suppress
+import itertools
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prerender.errors import FetchFailed, SitemapError
-from prerender.tools.sitemaps import Listed, is_sitemap, parse, read
+from prerender.errors import SitemapError
+from prerender.tools.sitemap_parsing import Listed, Parser, is_sitemap, parse
+from prerender.tools.sitemaps import Body, read
 
 SCHEMA = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
@@ -36,6 +40,12 @@ def index(*urls: str) -> bytes:
         (b"<urlset><url><loc>http://a/</loc></url></urlset>", ["http://a/"]),
         (urlset("http://a/")[:-3], ["http://a/"]),
         (b"http://a/\r\nhttp://b/#!/c\n\n# and so on\n", ["http://a/", "http://b/#!/c"]),
+        (urlset("<![CDATA[http://a/?x=1&y=2]]>"), ["http://a/?x=1&y=2"]),
+        (gzip.compress(gzip.compress(urlset("http://a/"))), ["http://a/"]),
+        (
+            gzip.compress(urlset("http://a/")[:40]) + gzip.compress(urlset("http://a/")[40:]),
+            ["http://a/"],
+        ),
         (urlset(), []),
         (b"", []),
         (
@@ -56,6 +66,11 @@ def test_what_is_listed(data: bytes, urls: list[str]) -> None:
         (b"just words", "line 1: is no sitemap, and no absolute URL: 'just words'"),
         (gzip.compress(urlset("http://a/"))[:-9], "is cut short"),
         (b"\x1f\x8bnonsense", "is not gzip"),
+        (gzip.compress(gzip.compress(gzip.compress(b"http://a/"))), "line 1: is no sitemap"),
+        (
+            urlset("http://a/") + urlset("http://b/"),
+            "1 of 2 entries cannot be read: line 1",
+        ),
     ],
 )
 def test_what_is_no_sitemap(data: bytes, said: str) -> None:
@@ -96,14 +111,52 @@ def test_nothing_breaks_it(data: bytes) -> None:
         assert is_sitemap(broken) in (True, False)
 
 
+def test_it_does_not_matter_how_a_sitemap_is_cut() -> None:
+    data = urlset("http://a/?x=1&y=2", "<![CDATA[http://b/?x=1&y=2]]>", "http://c/&amp;d")
+    data = data.replace(b"</url>", b"<lastmod>1970-01-01</lastmod></url>")
+    whole = list(parse(data, "x"))
+    assert len(whole) == 3
+    for size in range(1, 40):
+        parser = Parser("x")
+        found = [e for i in range(0, len(data), size) for e in parser.feed(data[i : i + size])]
+        assert [*found, *parser.close()] == whole
+
+
+def read_in_parts(begin: bytes, part: bytes, count: int) -> None:
+    parser = Parser("x")
+    for data in (begin, *itertools.repeat(part, count)):
+        list(parser.feed(data))
+
+
+@pytest.mark.parametrize("begin", [b"<!--", b"<url ", b"<url a='"])
+def test_markup_without_an_end(begin: bytes) -> None:
+    with pytest.raises(SitemapError, match="is not XML: a tag or comment has no end"):
+        read_in_parts(b"<urlset>" + begin, b"x" * 2**16, 20)
+
+
+@pytest.mark.long
+def test_a_decompression_bomb() -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    begin = packer.compress(b"<urlset>") + packer.flush(zlib.Z_SYNC_FLUSH)
+    part = packer.compress(b" " * 2**22) + packer.flush(zlib.Z_FULL_FLUSH)
+    with pytest.raises(SitemapError, match="larger than 1000 MiB"):
+        read_in_parts(begin, part, 260)
+
+
 async def listed(*sources: str, **content: bytes) -> list[str]:
-    async def fetch(url: str) -> bytes:
+    @asynccontextmanager
+    async def open_url(url: str) -> AsyncIterator[Body]:
         name = url.removeprefix("http://h/")
         if name not in content:
-            raise FetchFailed(f"{url}: status 404")
-        return content[name]
+            raise SitemapError(f"{url}: status 404")
 
-    return [entry.url async for entry in read(list(sources), fetch)]
+        async def body() -> Body:
+            for start in range(0, len(content[name]), 7):
+                yield content[name][start : start + 7]
+
+        yield body()
+
+    return [entry.url async for entry in read(list(sources), open_url)]
 
 
 async def test_indexes_are_followed_in_their_order_and_each_once(tmp_path: Path) -> None:

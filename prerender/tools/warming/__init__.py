@@ -1,0 +1,1 @@
+"""``prerender warm``: fills the cache of running proxies."""

@@ -1,0 +1,229 @@
+"""Fills the cache of a running proxy by requesting pages as crawlers do.
+
+Pages are asked for while the sitemaps are still being read. What is to do is in a ``Journal``, so that
+memory does not depend on the number of pages, an interrupted run resumes, and the next run requests
+only pages that changed since.
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from prerender.errors import FetchFailed
+from prerender.tools.crawler import Fetched
+from prerender.tools.html import read_page
+from prerender.tools.link_following import led_to
+from prerender.tools.warming.journal import GOOD, Job, Journal, Outcome
+from prerender.tools.warming.replicas import Replicas, cache_details
+from prerender.urls.addresses import is_ugly
+from prerender.urls.ajax_crawling import pretty_to_ugly
+
+# Listed or taken together: a transaction of the journal each.
+_BATCH = 200
+_TAKEN = 32
+_MOST_FAILURES = 1000
+# Between the first request for a page that failed for a reason that may pass, and the second.
+_LATER_SECONDS = 10.0
+_MAY_PASS = (500, 503, 504)
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """The outcome of a page; ``reason``: why it failed, or where it redirects to."""
+
+    url: str
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Totals:
+    """The totals of a run. ``failures``: the first ones. ``skipped``: done by an earlier run.
+    ``left_out``: beyond the limit. ``unread``: sitemaps that could not be read to their end."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failures: list[Warmed] = field(default_factory=list)
+    skipped: int = 0
+    left_out: int = 0
+    unread: int = 0
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> int:
+        """How many pages failed."""
+        return sum(count for outcome, count in self.counts.items() if outcome not in GOOD)
+
+
+class Warming:
+    """Warms pages. ``renew`` renders an outdated page again, and returns whether it could.
+
+    ``most``: maximum number of pages; 0: all. ``page_of`` returns the page of a link, in pretty form,
+    or None if it is not to be warmed. ``told``: called for each page, ``found``: with the number of
+    pages that were found.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        journal: Journal,
+        *,
+        concurrency: int,
+        most: int = 0,
+        renew: Callable[[str], Awaitable[bool]] | None = None,
+        told: Callable[[Warmed], None] = lambda _: None,
+        found: Callable[[int], None] = lambda _: None,
+        page_of: Callable[[str], str | None],
+    ) -> None:
+        self._replicas = replicas
+        self._journal = journal
+        self._concurrency = concurrency
+        self._most = most
+        self._renew = renew
+        self._told = told
+        self._found = found
+        self._page_of = page_of
+        self._taken: deque[Job] = deque()
+        self._asked = 0
+        self._running = 0
+        self._reading = True
+        self._first_pass = True
+        self._changed = asyncio.Event()
+        self.totals = Totals()
+
+    async def run(self, jobs: AsyncIterator[Job]) -> Totals:
+        """Warm all pages: of those that are known, the last changed first."""
+        started = time.monotonic()
+        tasks = [
+            asyncio.create_task(self._work(), name=f"worker {n}") for n in range(self._concurrency)
+        ]
+        tasks.append(asyncio.create_task(self._read(jobs), name="reading"))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.totals.seconds = time.monotonic() - started
+            self.totals.left_out = self._journal.left() if self._most else 0
+        return self.totals
+
+    async def _read(self, jobs: AsyncIterator[Job]) -> None:
+        batch = []
+        async for job in jobs:
+            batch.append(job)
+            if len(batch) == _BATCH:
+                self._add(batch)
+                batch = []
+        self._add(batch)
+        self._reading = False
+        self._changed.set()
+
+    def _add(self, jobs: Iterable[Job]) -> None:
+        added = self._journal.add(jobs)
+        self.totals.skipped += added.done
+        self._found(added.new)
+        self._changed.set()
+
+    async def _work(self) -> None:
+        while (job := await self._next()) is not None:
+            try:
+                await self._warm(job)
+            finally:
+                self._running -= 1
+                self._changed.set()
+
+    async def _next(self) -> Job | None:
+        """The next page; None if there are no more."""
+        while True:
+            # With a limit, only when all are known it is known which ones changed last.
+            if not self._taken and not (self._most and self._reading):
+                self._taken.extend(self._journal.take(min(_TAKEN, self._room())))
+            if self._taken:
+                self._asked += 1
+                self._running += 1
+                return self._taken.popleft()
+            if not self._reading and not self._running and not await self._once_more():
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _room(self) -> int:
+        return self._most - self._asked if self._most else _TAKEN
+
+    async def _once_more(self) -> bool:
+        """List the pages that may succeed now, for the second and last time."""
+        if not self._first_pass:
+            self._changed.set()
+            return False
+        self._first_pass = False
+        self._running += 1
+        if self._journal.has_later():
+            await asyncio.sleep(_LATER_SECONDS)
+            self._asked -= self._journal.once_more()
+        self._running -= 1
+        self._changed.set()
+        return True
+
+    async def _warm(self, job: Job) -> None:
+        warmed, answer = await self._asked_for(job)
+        if self._first_pass and answer is not None and _may_pass(warmed, answer):
+            self._journal.write(job.url, "later")
+            return
+        self._journal.write(job.url, warmed.outcome)
+        self._count(warmed)
+        if answer is not None:
+            await self._follow(job, warmed, answer)
+
+    def _count(self, warmed: Warmed) -> None:
+        self.totals.counts[warmed.outcome] += 1
+        if warmed.outcome not in GOOD and len(self.totals.failures) < _MOST_FAILURES:
+            self.totals.failures.append(warmed)
+        self._told(warmed)
+
+    async def _follow(self, job: Job, warmed: Warmed, answer: Fetched) -> None:
+        """Add the page that a redirect leads to, or those that links lead to."""
+        if warmed.outcome == "redirected":
+            page_there = self._page_of(led_to(job.url, answer))
+            self._add([Job(page_there, depth=job.depth)] if page_there else [])
+        elif job.depth and answer.is_html:
+            page = await asyncio.to_thread(read_page, answer.body, job.url, answer.charset)
+            followed = (link for link in page.links if not is_ugly(link))
+            pages = filter(None, map(self._page_of, followed))
+            self._add(Job(page, depth=job.depth - 1) for page in pages)
+
+    async def _asked_for(self, job: Job) -> tuple[Warmed, Fetched | None]:
+        ugly = pretty_to_ugly(job.url, opted_in=True)
+        if ugly is None:
+            return Warmed(job.url, "failed", "has no ugly URL"), None
+        try:
+            answer = await self._replicas.get(ugly)
+        except FetchFailed as error:
+            return Warmed(job.url, "failed", str(error)), None
+        outcome, age = _outcome(answer)
+        if outcome == "fresh" and job.lastmod is not None and time.time() - age < job.lastmod:
+            renewed = self._renew is not None and await self._renew(job.url)
+            outcome = "renewed" if renewed else "outdated"
+        if there := led_to(job.url, answer):
+            return Warmed(job.url, "redirected", f"to {there}"), answer
+        if answer.status != 200:
+            return Warmed(job.url, "failed", f"status {answer.status}"), answer
+        reason = "the response is not a snapshot of this proxy" if outcome == "no proxy" else ""
+        return Warmed(job.url, outcome, reason), answer
+
+
+def _may_pass(warmed: Warmed, answer: Fetched) -> bool:
+    return warmed.outcome == "failed" and answer.status in _MAY_PASS
+
+
+def _outcome(answer: Fetched) -> tuple[Outcome, float]:
+    """The outcome according to Cache-Status, and the age of a snapshot in seconds."""
+    details = cache_details(answer)
+    if not details:
+        return "no proxy", 0.0
+    if "hit" in details:
+        ages = [part.removeprefix("age=") for part in details if part.startswith("age=")]
+        return "fresh", float(ages[0]) if ages and ages[0].isdecimal() else 0.0
+    collapsed = "collapsed" in details
+    return "rendered" if "stored" in details or collapsed else "not kept", 0.0

@@ -1,0 +1,391 @@
+"""Filling a cache with many pages: over all replicas, politely, in bounded memory, and after a kill."""
+
+import asyncio
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from prerender.cli.sources import Sources
+from prerender.cli.terminal import Progress
+from prerender.errors import JournalError, ReplicasGone, SitemapError
+from prerender.tools.crawler import Crawler
+from prerender.tools.warming.journal import Job, Journal
+from prerender.tools.warming.replicas import Replicas
+from prerender.tools.warming.warming import Totals, Warming
+from prerender.urls.ajax_crawling import ugly_to_pretty
+from tests.conftest import StartOrigin
+from tests.support import raw
+from tests.support.programs import ended, run, started
+
+SITE = "https://shop.example"
+STORED = {"Cache-Status": "prerender; fwd=miss; stored; ttl=99"}
+Answer = Callable[[str], web.Response | None]
+
+
+class Replica:
+    """What a proxy would answer to ``warm``. ``answer`` may answer differently."""
+
+    def __init__(self, answer: Answer = lambda _: None) -> None:
+        self.asked: list[str] = []
+        self.times: list[float] = []
+        self._answer = answer
+
+    async def start(self, start_origin: StartOrigin) -> str:
+        application = web.Application()
+        application.router.add_get("/{path:.*}", self._page)
+        return (await start_origin(application)).url
+
+    async def _page(self, request: web.Request) -> web.Response:
+        page = str(ugly_to_pretty(request.path_qs)).removeprefix("/#!")
+        self.asked.append(page)
+        self.times.append(time.monotonic())
+        await asyncio.sleep(0)
+        given = self._answer(page)
+        return given or web.Response(text="<p>", content_type="text/html", headers=STORED)
+
+
+@asynccontextmanager
+async def replicas(*urls: str, concurrency: int = 4) -> AsyncIterator[Replicas]:
+    async with AsyncExitStack() as stack:
+        crawlers = [await stack.enter_async_context(Crawler.open(URL(url))) for url in urls]
+        yield Replicas(crawlers, concurrency)
+
+
+async def fill(sent_to: Replicas, pages: list[str], journal: Journal | None = None) -> Totals:
+    async def jobs() -> AsyncIterator[Job]:
+        for page in pages:
+            yield Job(f"{SITE}/#!{page}")
+
+    own = journal or Journal(None)
+    warming = Warming(sent_to, own, concurrency=4, page_of=lambda url: url)
+    async with asyncio.timeout(60):
+        return await warming.run(jobs())
+
+
+async def test_replicas_share_the_pages(start_origin: StartOrigin) -> None:
+    there = [Replica(), Replica(), Replica()]
+    urls = [await replica.start(start_origin) for replica in there]
+    pages = [str(number) for number in range(60)]
+    async with replicas(*urls) as sent_to:
+        totals = await fill(sent_to, [*pages, *pages])
+    assert totals.counts == {"rendered": 60}
+    assert Counter(page for replica in there for page in replica.asked) == Counter(pages)
+    assert min(len(replica.asked) for replica in there) >= 10
+
+
+async def test_the_share_of_replicas_that_are_gone_or_die_goes_to_the_others(
+    start_origin: StartOrigin,
+) -> None:
+    """One is not there at all, the other one closes its connections after some responses."""
+
+    async def dying(request: web.Request) -> web.Response:
+        answered.append(request.path_qs)
+        if len(answered) > 5:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(text="<p>", content_type="text/html", headers=STORED)
+
+    answered: list[str] = []
+    application = web.Application()
+    application.router.add_get("/{path:.*}", dying)
+    dies = (await start_origin(application)).url
+    living = Replica()
+    gone = f"http://127.0.0.1:{raw.free_port()}"
+    pages = [str(number) for number in range(40)]
+    async with replicas(dies, gone, await living.start(start_origin)) as sent_to:
+        totals = await fill(sent_to, pages)
+    assert totals.counts == {"rendered": 40}
+    assert len(living.asked) == len(set(living.asked)) == 35
+
+
+async def test_all_replicas_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prerender.tools.warming.replicas._GONE_AT_START_SECONDS", 0.0)
+    async with replicas(f"http://127.0.0.1:{raw.free_port()}") as sent_to:
+        with pytest.raises(ReplicasGone, match="no connection"):
+            await fill(sent_to, ["a"])
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_the_origin_is_left_alone_for_as_long_as_it_asks(
+    start_origin: StartOrigin, status: int
+) -> None:
+    """By all replicas, since it is the same for them."""
+    refused: list[float] = []
+
+    def answer(_: str) -> web.Response | None:
+        if sum(len(replica.asked) for replica in there) != 9:
+            return None
+        refused.append(time.monotonic())
+        return web.Response(status=status, headers={"Retry-After": "1"})
+
+    there = [Replica(answer), Replica(answer)]
+    urls = [await replica.start(start_origin) for replica in there]
+    async with replicas(*urls, concurrency=1) as sent_to:
+        totals = await fill(sent_to, [str(number) for number in range(20)])
+    assert totals.counts == {"rendered": 20}
+    times = sorted(moment for replica in there for moment in replica.times)
+    assert len(times) == 21
+    (moment,) = refused
+    after = [later for later in times if later > moment]
+    assert len(after) == 12
+    assert after[0] - moment >= 0.95
+
+
+async def test_a_busy_replica_is_left_alone_and_another_one_gets_its_pages(
+    start_origin: StartOrigin,
+) -> None:
+    def busy(_: str) -> web.Response:
+        headers = {"Retry-After": "600", "Cache-Status": "prerender; fwd=miss; detail=busy"}
+        return web.Response(status=503, headers=headers)
+
+    there = [Replica(busy), Replica()]
+    urls = [await replica.start(start_origin) for replica in there]
+    async with replicas(*urls) as sent_to:
+        totals = await fill(sent_to, [str(number) for number in range(20)])
+    assert totals.counts == {"rendered": 20}
+    assert len(there[0].asked) <= 4  # those that were sent at the same time
+
+
+async def test_a_page_that_fails_is_requested_once_more_at_the_end(
+    start_origin: StartOrigin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not slow the others down: what is missing is its own."""
+    monkeypatch.setattr("prerender.tools.warming.warming._LATER_SECONDS", 0.0)
+
+    def answer(page: str) -> web.Response | None:
+        if page == "never" or (page == "later" and replica.asked.count(page) == 1):
+            headers = {
+                "Retry-After": "10",
+                "Cache-Status": "prerender; fwd=miss; detail=incomplete",
+            }
+            return web.Response(status=503, headers=headers)
+        return None
+
+    replica = Replica(answer)
+    url = await replica.start(start_origin)
+    async with replicas(url, concurrency=1) as sent_to:
+        totals = await fill(sent_to, ["never", "later", "a", "b"])
+    assert totals.counts == {"rendered": 3, "failed": 1}
+    assert replica.asked == ["never", "later", "a", "b", "never", "later"]
+    assert [failure.url for failure in totals.failures] == [f"{SITE}/#!never"]
+
+
+def taken(journal: Journal) -> list[str]:
+    return [job.url for job in journal.take(100)]
+
+
+def test_what_a_journal_has_as_done(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    with closing(Journal(file)) as journal:
+        pages = [Job("done", 5.0), Job("failed"), Job("killed"), Job("old", 5.0), Job("outdated")]
+        assert journal.add([*pages, *pages]) == (5, 0)
+        # The last changed first, then in their order.
+        assert taken(journal) == ["done", "old", "failed", "killed", "outdated"]
+        for url in ("done", "old"):
+            journal.write(url, "rendered")
+        journal.write("failed", "failed")
+        journal.write("outdated", "outdated")
+    with closing(Journal(file)) as journal:
+        jobs = [Job("done", 5.0), Job("failed"), Job("killed"), Job("old", 6.0), Job("outdated")]
+        assert journal.add(jobs) == (4, 1)
+        assert taken(journal) == ["old", "failed", "killed", "outdated"]
+    with closing(Journal(file)) as journal:
+        # Followed pages are requested for their links. A sitemap without lastmod says nothing new.
+        assert journal.add([Job("done", 5.0, depth=1), Job("done")]) == (1, 0)
+
+
+def test_pages_that_were_done_too_long_ago(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    with closing(Journal(file)) as journal:
+        journal.add([Job("now"), Job("ago"), Job("ahead")])
+        for url in taken(journal):
+            journal.write(url, "fresh")
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE pages SET done = done - 3600 WHERE url = 'ago'")
+        # The clock was wrong, and has been set back.
+        database.execute("UPDATE pages SET done = done + 3600 WHERE url = 'ahead'")
+    with closing(Journal(file, max_age=600)) as journal:
+        assert journal.add([Job("now"), Job("ago"), Job("ahead")]) == (2, 1)
+
+
+def test_files_that_are_no_journal(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    file.write_text('{"url": "https://shop.example/", "at": 1, "outcome": "rendered"}\n')
+    with pytest.raises(JournalError, match="is not a state file"):
+        Journal(file)
+    with closing(sqlite3.connect(tmp_path / "other")) as database:
+        database.execute("CREATE TABLE pages (a)")
+    with pytest.raises(JournalError, match="another database"):
+        Journal(tmp_path / "other")
+    with closing(Journal(tmp_path / "used")), pytest.raises(JournalError, match="another run uses"):
+        Journal(tmp_path / "used")
+    with pytest.raises(JournalError, match="unable to open"):
+        Journal(tmp_path / "no folder" / "state")
+
+
+async def killed_after(count: int, replica: Replica, arguments: tuple[str, ...]) -> None:
+    """Start the command, and kill it after so many requests."""
+    before = len(replica.asked)
+    async with started("warm", *arguments) as process, asyncio.timeout(60):
+        while len(replica.asked) < before + count:
+            await asyncio.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+async def killed_and_continued(
+    start_origin: StartOrigin, folder: Path, moments: list[int], pages: int
+) -> None:
+    replica = Replica()
+    url = await replica.start(start_origin)
+    listed = folder / "list.txt"
+    listed.write_text("".join(f"{SITE}/#!{number}\n" for number in range(pages)))
+    arguments = (str(listed), "--via", url, "--state", str(folder / "state"), "--concurrency", "4")
+    for moment in moments:
+        await killed_after(moment, replica, arguments)
+    last = await run("warm", *arguments)
+    assert last.status == 0, last.err
+    asked = Counter(replica.asked)
+    assert asked.keys() == {str(number) for number in range(pages)}
+    # Those that were under way, and nothing else, are requested again.
+    assert len(replica.asked) <= pages + 4 * len(moments)
+
+
+async def test_a_run_that_was_killed_is_continued(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    await killed_and_continued(start_origin, tmp_path, [25], pages=200)
+
+
+@pytest.mark.long
+async def test_a_run_that_is_killed_at_many_moments_is_continued(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    await killed_and_continued(start_origin, tmp_path, [0, 1, 2, 3, 50, 333, 1000, 0], pages=5000)
+
+
+class Sitemaps:
+    """Serves an index of ``count`` sitemaps with ``size`` pages each, made while they are sent."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self._count = count
+        self._size = size
+
+    async def start(self, start_origin: StartOrigin) -> str:
+        application = web.Application()
+        application.router.add_get("/index.xml", self._index)
+        application.router.add_get("/{number:[0-9]+}.xml", self._sitemap)
+        return (await start_origin(application)).url
+
+    async def _index(self, request: web.Request) -> web.Response:
+        names = (f"http://{request.host}/{number}.xml" for number in range(self._count))
+        entries = "".join(f"<sitemap><loc>{name}</loc></sitemap>" for name in names)
+        return web.Response(text=f"<sitemapindex>{entries}</sitemapindex>")
+
+    async def _sitemap(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"<urlset>")
+        for start in range(0, self._size, 500):
+            name = f"{SITE}/{request.match_info['number']}/a-product-with-a-name"
+            entry = f"<url><loc>{name}-%d</loc></url>"
+            numbers = range(start, min(self._size, start + 500))
+            await response.write("".join(entry % number for number in numbers).encode())
+        await response.write(b"</urlset>")
+        return response
+
+
+async def most_memory(url: str, folder: Path, pages: int) -> int:
+    """The memory that the command takes at most, in bytes."""
+    most = 0
+    arguments = (
+        f"{url}/index.xml",
+        "--via",
+        url,
+        "--state",
+        str(folder / "state"),
+        "--max-pages",
+        "1",
+    )
+    async with started("warm", *arguments) as process:
+        end = asyncio.create_task(ended(process))
+        watched = psutil.Process(process.pid)
+        while not end.done():
+            try:
+                most = max(most, watched.memory_info().rss)
+            except psutil.NoSuchProcess:
+                break
+            await asyncio.sleep(0.02)
+        told = await end
+    assert f"{pages - 1} skipped (--max-pages)" in told.out.decode(), told
+    return most
+
+
+@pytest.mark.long
+async def test_memory_does_not_depend_on_the_number_of_pages(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
+    used = []
+    for count in (1, 10):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        url = await Sitemaps(count, 20_000).start(start_origin)
+        used.append(await most_memory(url, folder, count * 20_000))
+    assert used[1] < used[0] + 16 * 1024**2, used
+
+
+async def test_more_pages_in_a_sitemap_than_the_protocol_allows(start_origin: StartOrigin) -> None:
+    url = await Sitemaps(1, 51_000).start(start_origin)
+    async with Crawler.open() as crawler:
+        found = await Sources(crawler.stream, Progress()).listed([f"{url}/index.xml"])
+    assert len(found) == 51_000
+
+
+async def test_sitemaps_that_cannot_be_read_do_not_stop_the_others(
+    start_origin: StartOrigin,
+) -> None:
+    """Redirects are followed; an index of itself, a circle of redirects and errors end."""
+    application = web.Application()
+
+    async def answer(request: web.Request) -> web.Response:
+        base = f"http://{request.host}"
+        names = ("index", "moved", "circle", "missing", "broken", "good")
+        entries = "".join(f"<sitemap><loc>{base}/{name}</loc></sitemap>" for name in names)
+        url = f"<url><loc>{base}/#!%s</loc></url>"
+        elsewhere = "<url><loc>https://elsewhere.example/</loc></url>"
+        content = {
+            "index": f"<sitemapindex>{entries}</sitemapindex>",
+            "there": f"<urlset>{url % 'moved'}</urlset>",
+            "broken": f"<urlset>{url % 'b1'}<url><loc></url></nothing>{url % 'b2'}</urlset>",
+            "good": f"<urlset>{url % 'good'}{elsewhere}{url % 'good'}</urlset>",
+        }
+        name = request.path[1:]
+        if name in ("moved", "circle"):
+            location = "/there" if name == "moved" else "/circle"
+            return web.Response(status=301, headers={"Location": location})
+        return web.Response(text=content.get(name, ""), status=200 if name in content else 404)
+
+    application.router.add_get("/{path:.*}", answer)
+    site = await start_origin(application)
+    failures: list[SitemapError] = []
+    async with Crawler.open() as crawler:
+        sources = Sources(crawler.stream, Progress())
+        source = f"{site.url}/index"
+        found = [
+            page.url async for page in sources.pages([source], failures.append, same_hosts=True)
+        ]
+    assert [url.partition("#!")[2] for url in found] == ["moved", "b1", "b2", "good", "good"]
+    assert sources.skipped == 1
+    told = " ".join(map(str, failures))
+    for said in ("circle: more than 5 redirects", "missing: status 404", "broken: 1 of 3 entries"):
+        assert said in told
+    assert len(failures) == 3
