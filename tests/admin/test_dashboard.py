@@ -339,7 +339,14 @@ async def test_the_way_in(start_origin: StartOrigin, start_proxy: StartProxy, ta
     await tab.sees("Log in", "h1")
 
 
-async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab) -> None:
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        pytest.param([(1440, False), (390, True)], id="two"),
+        pytest.param([(1440, True), (390, False)], id="others", marks=pytest.mark.long),
+    ],
+)
+async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab, shapes: list[tuple[int, bool]]) -> None:
     """axe-core finds nothing serious, in light and dark, and nothing sticks out of a phone."""
     asked = await proxy.client.get(f"{proxy.admin_url}/api/v1/pages?url=/%23!/items/3")
     key = (await asked.json())["id"]
@@ -353,7 +360,7 @@ async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab) -> None:
         await look(tab, proxy, place)
         await tab.sees(shown, "main")
         await tab.run(AXE)
-        for width, dark in ((1440, False), (1440, True), (390, False), (390, True)):
+        for width, dark in shapes:
             await tab.shape(width, 844, dark=dark)
             sticking_out = "document.documentElement.scrollWidth > innerWidth"
             assert not await tab.run(sticking_out), (place, width)
