@@ -10,13 +10,13 @@ from tests.support.commands import ROOT, in_
 
 SHARED = {"measuring.py", "renderers.py", "replicas.py", "bare_loop.py"}
 SHORT = {
-    "cached_path.py": "--seconds 1 --rounds 1",
     "listing.py": "--snapshots 100",
     "soak.py": "--heavy 1 --small 5 --pages 1",
     "telemetry.py": "--rounds 1",
 }
 LONG = {
     "against_prerender.py": "--only fetch-that",
+    "cached_path.py": "--seconds 1 --rounds 1",
     "chaos.py": "--seconds 2 --pages 1 --clients 1",
     "everything.py": "--quick",
     "forwarding.py": "--seconds 1 --rounds 1",

@@ -495,7 +495,7 @@ async def test_permissions() -> None:
             (folder / FILE_NAME).chmod(file_mode)
             folder.chmod(folder_mode)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _AS_NOBODY, *folders),
+            *(sys.executable, "-c", _AS_NOBODY, *map(str, folders)),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
