@@ -1,5 +1,5 @@
-// What a person can read of the page: [text, whether it is shown] of all that stands between tags, in the
-// order in which it is drawn; and where its links lead. Evaluated in an isolated world. An element ends a text, a comment does not.
+// The texts that a visitor can read: [text, whether it is visible] of all text between tags, in drawing order; and
+// the targets of links. Evaluated in an isolated world. An element ends a text, a comment does not.
 (() => {
   "use strict";
   const unread = new Set(["script", "style", "noscript", "template", "head"]);
@@ -13,7 +13,7 @@
     text = "";
   };
 
-  // Options count as shown, although they have no place on the page until the list is opened.
+  // Options count as visible, although they have no box until the list is opened.
   const isShown = (element) =>
     (element?.closest("select") ?? element)?.checkVisibility({ visibilityProperty: true }) ?? true;
 
@@ -26,7 +26,7 @@
     return node.childNodes;
   };
 
-  // A list of what is left to do instead of recursion: pages nest as deep as they like.
+  // A stack instead of recursion: pages can be nested to any depth.
   const stack = [document.documentElement];
   while (stack.length) {
     const node = stack.pop();

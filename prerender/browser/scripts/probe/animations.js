@@ -1,7 +1,7 @@
-// ---- Transitions and animations. They begin when a style is computed, go by the time of the last frame, and
-// frames tell their ends. Where nobody listens to them, nothing of the page depends on them.
+// ---- Transitions and animations. They begin when a style is computed, follow the time of the last frame, and end
+// with a frame. If nothing listens to them, nothing of the page depends on them.
 const { getAnimations } = Document.prototype;
-const animations = newSet(); // those that scripts have made
+const animations = newSet(); // created by scripts
 const EVENTS = /^(?:webkit)?(?:transition|animation)(?:cancel|end|iteration|run|start)$/i;
 let animated = false; // whether the page can notice animations
 const heedAnimations = () => { animated = true; };
@@ -32,7 +32,7 @@ patch(prototypeOf("Element"), "animate", (original) => function (...given) {
   return animation;
 });
 
-// What the browser computes with each frame: a transition needs a style from before the change.
+// The browser computes styles with each frame: a transition needs a style from before the change.
 let computedAt = -Infinity;
 const computeStyle = () => {
   if (!animated) return;
@@ -41,8 +41,8 @@ const computeStyle = () => {
 };
 const computeStyleInTime = () => { if (now() - computedAt >= FRAME_MS) computeStyle(); };
 
-// Milliseconds until each running animation ends, Infinity for one that does not. One that has run out is not
-// listed any more, although its end is told with the next frame only.
+// Milliseconds until each running animation ends; Infinity if it does not. Finished ones are not listed, although
+// their events come with the next frame.
 const animationEnds = () => {
   const ends = [];
   if (!animated) return ends;

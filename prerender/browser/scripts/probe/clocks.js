@@ -1,4 +1,4 @@
-// ---- Clocks stand still while a script runs: one that waits for them in a loop would never end.
+// ---- Virtual clocks are paused while a script runs: one that waits for them in a loop would never end.
 const PATIENT_CALLS = 1000;
 let skew = 0;
 const unstuck = (read) => {
@@ -10,15 +10,15 @@ const unstuck = (read) => {
     return time + skew;
   };
 };
-// How far the browser's clock was ahead of the real one when the page was opened: earlier pages have
-// been through virtual time. Theirs is not this page's.
+// How far the browser's clock was ahead of real time when the page was opened, because of the virtual time of earlier
+// pages.
 let leadMilliseconds = 0;
 const lead = (milliseconds) => { leadMilliseconds = milliseconds; };
 const OriginalDate = globalThis.Date;
 const readDate = unstuck(OriginalDate.now.bind(OriginalDate));
 const dateNow = () => Math.floor(readDate() - leadMilliseconds);
 patch(OriginalDate, "now", () => function () { return dateNow(); });
-// A page's performance.now() begins with it, wherever the clock stands. Browsers blur it by up to 0.1 ms.
+// performance.now() begins at 0 with the page, whatever the clock says. Browsers coarsen it by up to 0.1 ms.
 const started = now();
 const pageTime = () => Math.round(now() - started);
 patch(Performance.prototype, "now", () => unstuck(pageTime));
@@ -36,5 +36,5 @@ const WatchedDate = new Proxy(OriginalDate, {
 OriginalDate.prototype.constructor = WatchedDate;
 Object.defineProperty(globalThis, "Date", { configurable: true, writable: true, value: WatchedDate });
 
-// A delay as the browser understands it: ToInt32, and nothing is negative (HTML, section 8.6).
+// A delay as the browser converts it: ToInt32, and not negative (HTML, section 8.6).
 const delayOf = (delay) => Math.max(0, delay | 0);

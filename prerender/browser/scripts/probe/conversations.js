@@ -1,4 +1,4 @@
-// ---- Those that answer when they like: worth waiting for their next word.
+// ---- Channels that respond at any time: their next message is waited for.
 const answering = (target, receiver = target, keepsTalking = false) => {
   let end = begin();
   let talks = () => {};
@@ -25,8 +25,8 @@ const subclass = (type, setUp) => {
   Object.defineProperty(globalThis, type, { configurable: true, writable: true, value: Watched });
 };
 
-// ---- Media: waited for until it is known what they are. Those in the page say when they begin to load;
-// to those that are not in it one has to listen in time.
+// ---- Media: waited for until their metadata is known. Elements in the page dispatch an event when they begin to
+// load; others need a listener before.
 const { HTMLMediaElement } = globalThis;
 if (HTMLMediaElement) {
   const watchMedia = ({ target }) => {
@@ -45,7 +45,7 @@ if (HTMLMediaElement) {
   });
 }
 
-// ---- The channels.
+// ---- Instrumented channels.
 const askedBy = (owner, calls) => {
   patch(owner, "postMessage", (original) => function (...given) {
     calls.asked();
@@ -67,7 +67,7 @@ subclass("WebSocket", (socket) => {
 });
 subclass("EventSource", (source) => {
   const calls = answering(source, source, true);
-  // Events of an event stream have names of the site's own choice.
+  // Events of an event stream can have any name.
   patch(source, "addEventListener", (original) => function (type, ...given) {
     if (!["error", "message", "open"].includes(type)) listen.call(source, type, calls.heard);
     return original.call(source, type, ...given);

@@ -1,6 +1,6 @@
-// What the browser gives, taken before the page can replace it, and the counts of what is going on.
+// Saves built-ins before the page can replace them, and counts pending work.
 const name = Symbol.for("prerender.probe");
-// The blank page between two renders is not worth the time that all this takes.
+// Skipped in the blank page between two renders, to save time.
 if (globalThis[name] || (globalThis === top && location.href === "about:blank")) return;
 
 const { setTimeout, clearTimeout, setInterval, clearInterval, Promise, Map, Set, Math, Reflect } =
@@ -11,10 +11,10 @@ const realFrame = globalThis.requestAnimationFrame?.bind(globalThis);
 const report = globalThis.reportError?.bind(globalThis) ?? (() => {});
 const listen = EventTarget.prototype.addEventListener;
 const then = Promise.prototype.then;
-const FRAME_MS = 16; // a whole number: setTimeout() knows no other
+const FRAME_MS = 16; // an integer: setTimeout() truncates
 
-// ---- What is going on. Only counts and times, so that asking is cheap.
-// What these are asked to do is theirs, whatever a page makes of the prototypes.
+// ---- Pending work: only counts and times, so that a query is cheap.
+// Own properties, so that changed prototypes have no effect.
 const own = (collection, type) => {
   for (const method of ["add", "clear", "delete", "forEach", "get", "has", "set", "values"]) {
     if (type.prototype[method]) collection[method] = type.prototype[method];
@@ -25,8 +25,8 @@ const newMap = () => own(new Map(), Map);
 const newSet = () => own(new Set(), Set);
 const timers = newMap(); // id -> when a one-shot timer is due
 const intervals = newSet();
-const open = { working: 0, layout: 0, drawn: 0, talking: 0 }; // what is under way outside virtual time
-let activity = 0; // grows with whatever happens there; stays when something hangs
+const open = { working: 0, layout: 0, drawn: 0, talking: 0 }; // work outside virtual time
+let activity = 0; // grows with each event of that work; constant if it hangs
 let mutations = 0;
 
 const begin = (kind = "working") => {

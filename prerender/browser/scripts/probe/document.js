@@ -1,13 +1,13 @@
-// ---- The document itself. It is parsed when the scripts that it names have run, but those of their own time.
+// ---- The document. It is parsed when its scripts have run, except asynchronous ones.
 let parsed = document.readyState === "complete";
 listen.call(globalThis, "DOMContentLoaded", () => { parsed = true; }, true);
 const count = new MutationObserver((records) => { mutations += records.length; });
 count.observe(document, { childList: true, characterData: true, subtree: true });
 
-// When a refresh of the document takes the visitor elsewhere (HTML, section 4.2.5.3): its time begins when the
-// document has been loaded. A reload brings nothing new.
+// When a refresh navigates to another page (HTML, section 4.2.5.3). Its time begins when the document has been
+// loaded. Reloads are ignored.
 const REFRESH = /^\s*(\d+)[.\d]*\s*[;,]?\s*(?:url\s*=\s*)?["']?([^"']*)/i;
-// Chromium runs this script in a page without any other only when something of it is asked for.
+// In a page without scripts, Chromium runs this one only on demand.
 let loadedAt = document.readyState === "complete" ? now() : null;
 listen.call(globalThis, "load", () => { loadedAt = now(); });
 const refreshDue = () => {
@@ -21,7 +21,7 @@ const refreshDue = () => {
   return null;
 };
 
-// Frames of the same origin are part of the page; others cannot be asked.
+// Frames of the same origin are part of the page; others cannot be queried.
 let foreign = 0;
 const forEachFrame = (visit) => {
   foreign = 0;
@@ -35,5 +35,5 @@ const forEachFrame = (visit) => {
   }
 };
 
-// A window that has been to one page only may close itself. This one is not a visitor's.
+// A window with one history entry may close itself. Here it must not.
 if (globalThis === top) patch(globalThis, "close", () => () => {});

@@ -1,4 +1,4 @@
-// ---- What a frame tells. There is none until settle.py asks for one, which it does when it hears of this.
+// ---- Events that a frame dispatches. settle.py requests a frame only if these are pending.
 let frameWanted = false;
 const wantFrame = () => { frameWanted = true; };
 const wantFrameAfter = (owner, ...methods) => {
@@ -18,7 +18,7 @@ const onAccess = (owner, property, accessor, notice) => {
   });
 };
 
-// ---- Scrolling is told with a frame; if it is smooth, its end with one of the next.
+// ---- Scroll events come with a frame, the end of smooth scrolling with a later one.
 const SMOOTH_MS = 1000;
 const willScroll = () => {
   wantFrame();
@@ -42,14 +42,14 @@ for (const [owner, methods] of [
 }
 for (const property of ["scrollTop", "scrollLeft"]) onAccess(prototypeOf("Element"), property, "set", wantFrame);
 
-// A view transition goes on with frames that are really drawn.
+// A view transition needs drawn frames.
 patch(prototypeOf("Document"), "startViewTransition", (original) => function (...given) {
   const transition = original.apply(this, given);
   const end = begin("drawn");
   then.call(transition.finished, end, end);
   return transition;
 });
-// Fonts are asked for by the layout, pictures decoded and videos shown with a frame.
+// Layout requests fonts; frames decode images and show videos.
 onAccess(prototypeOf("FontFaceSet"), "ready", "get", wantFrame);
 wantFrameAfter(prototypeOf("HTMLImageElement"), "decode");
 patch(prototypeOf("HTMLVideoElement"), "requestVideoFrameCallback", (original) => function (callback) {
@@ -60,10 +60,10 @@ patch(prototypeOf("HTMLVideoElement"), "requestVideoFrameCallback", (original) =
   return original.call(this, function (...given) { timers.delete(key); end(); return callback.apply(this, given); });
 });
 
-// ---- Observers of layout are told with a frame, and again with the next one when what they do changes the
-// layout. What has not come into view yet may be a part that loads when it is seen.
+// ---- Layout observers are notified with a frame, and again with the next one if they change the layout. Elements
+// that are not visible yet may be lazy content.
 const unseen = newSet();
-let observers = 0; // that observe something
+let observers = 0; // observers with targets
 const { has: hasObserver, add: addObserver, delete: deleteObserver } = WeakSet.prototype;
 for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   const Original = globalThis[type];

@@ -1,4 +1,4 @@
-// ---- Promises that are kept outside the page's own thread.
+// ---- Promises that are resolved outside the page's thread.
 const watchWith = (start, owner, ...methods) => {
   for (const method of methods) {
     patch(owner, method, (original) => function (...given) {
@@ -13,9 +13,8 @@ const watchWith = (start, owner, ...methods) => {
 const watchPromise = (owner, ...methods) => watchWith(begin, owner, ...methods);
 const prototypeOf = (type) => globalThis[type]?.prototype;
 
-// Requests are waited for by the browser and by the gateway. That one begins shows that the page goes on,
-// sooner than it comes there.
-// While a visitor waits for an answer, styles are computed.
+// The browser and the gateway wait for requests. A new one shows activity here before it arrives there.
+// For a visitor, styles are computed while a request is pending.
 patch(globalThis, "fetch", (original) => function (...given) {
   activity++;
   const promise = original.apply(this, given);
@@ -32,7 +31,7 @@ watchPromise(prototypeOf("Response"), "arrayBuffer", "blob", "bytes", "formData"
 watchPromise(prototypeOf("Blob"), "arrayBuffer", "bytes", "text");
 watchPromise(prototypeOf("ReadableStreamDefaultReader"), "read");
 const { getPrototypeOf } = Object;
-// The iterators of an interface share one prototype, which only an iterator leads to.
+// The iterators of an interface share a prototype, which is only reachable through an iterator.
 const watchIterators = (owner, ordinary, ...methods) => {
   let iterators;
   for (const method of methods) {
@@ -56,7 +55,7 @@ watchPromise(prototypeOf("ServiceWorkerContainer"), "register", "getRegistration
 const workers = prototypeOf("ServiceWorkerContainer"); // secure sites only
 const ready = workers && Object.getOwnPropertyDescriptor(workers, "ready");
 if (ready) {
-  // Without a registration none is ever ready, so until then nobody waits for that.
+  // Without a registration it never resolves, so it is not waited for before.
   let asked = false;
   let registered = false;
   const untilReady = (container) => {
@@ -95,7 +94,7 @@ watchPromise(prototypeOf("Clipboard"), "read", "readText", "write", "writeText")
 watchPromise(prototypeOf("WakeLock"), "request");
 watchPromise(prototypeOf("LockManager"), "query");
 patch(prototypeOf("LockManager"), "request", (original) => function (lock, ...given) {
-  // A lock may be held for ever; what is waited for is that it is had.
+  // A lock may be held forever; only its acquisition is waited for.
   const end = begin();
   const callback = given.pop();
   const promise = original.call(this, lock, ...given, function (...granted) {
@@ -131,8 +130,8 @@ watchPromise(prototypeOf("OfflineAudioContext"), "startRendering");
 watchPromise(prototypeOf("BaseAudioContext"), "decodeAudioData");
 watchPromise(prototypeOf("Worklet"), "addModule");
 
-// ---- Pictures of a canvas: Chromium makes them when it is idle, which it never is while virtual time runs, or
-// after a second. That second is a timer's; only after it real time is waited for.
+// ---- Images of a canvas: Chromium encodes them when it is idle, which it never is in virtual time, or after a
+// second. That second is a timer's; real time is waited for only afterwards.
 const ENCODING_MS = 1001;
 const encoding = () => {
   const key = {};
@@ -154,7 +153,7 @@ patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (
   return original.call(this, (at) => { end(); found(at); }, (error) => { end(); failed?.(error); }, ...rest);
 });
 
-// ---- IndexedDB: a request or a transaction is open until one of its last events.
+// ---- IndexedDB: a request or transaction is pending until one of its final events.
 const untilEvent = (target, ...events) => {
   if (!target) return;
   const end = begin();

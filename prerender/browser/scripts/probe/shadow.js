@@ -1,4 +1,4 @@
-// ---- Closed shadow roots are closed to the page's own scripts only: the serialiser has to see them.
+// ---- Closed shadow roots are closed only to the page's scripts: the serializer must read them.
 const closed = new WeakSet();
 const shadowRoots = newSet();
 patch(prototypeOf("Element"), "attachShadow", (original) => function (options, ...rest) {

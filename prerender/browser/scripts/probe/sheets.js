@@ -1,6 +1,6 @@
-// ---- Style sheets that scripts may have changed. What they say then is in no text of the page; and what a
-// linked one said before is not to be had afterwards. All ways to change one begin with these.
-const touchedSheets = newMap(); // sheet -> the rules of a linked one before it was touched, or null
+// ---- Style sheets that scripts may have modified. Their rules are then in no text of the page, and the original
+// rules of a linked sheet are lost. Every modification begins with one of these calls.
+const touchedSheets = newMap(); // sheet -> rules of a linked one before the first modification, or null
 const rulesOf = Object.getOwnPropertyDescriptor(prototypeOf("CSSStyleSheet"), "cssRules").get;
 const { from: listed } = Array;
 const sheetText = (sheet) => listed(call(rulesOf, sheet, []), (rule) => rule.cssText).join("\n");
@@ -9,7 +9,7 @@ const touch = (sheet) => {
   while (top?.parentStyleSheet) top = top.parentStyleSheet;
   if (!top?.ownerNode || touchedSheets.has(top)) return;
   const isLinked = top.ownerNode.localName === "link";
-  try { touchedSheets.set(top, isLinked ? sheetText(top) : null); } catch { /* another site's */ }
+  try { touchedSheets.set(top, isLinked ? sheetText(top) : null); } catch { /* of another site */ }
 };
 for (const method of ["insertRule", "deleteRule", "addRule", "removeRule"]) {
   patch(prototypeOf("CSSStyleSheet"), method, (original) => function (...given) {
@@ -20,8 +20,8 @@ for (const method of ["insertRule", "deleteRule", "addRule", "removeRule"]) {
 for (const property of ["cssRules", "rules"]) {
   hide(prototypeOf("CSSStyleSheet"), property, (rules, sheet) => { touch(sheet); return rules; });
 }
-// [place in document.styleSheets, rules in force] of linked sheets that say something else now, and
-// [place, null] of others that may.
+// [index in document.styleSheets, current rules] of linked sheets that have changed, and [index, null] of others that
+// may have.
 const restyled = () => {
   const found = [];
   listed(document.styleSheets).forEach((sheet, place) => {

@@ -1,4 +1,4 @@
-// ---- What waits to be seen: observed elements, lazy images, and scripts that listen to scrolling.
+// ---- Content that waits to become visible: observed elements, lazy images, and scroll listeners.
 const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
 const { querySelector, querySelectorAll } = Document.prototype;
 const { querySelectorAll: querySelectorAllWithin } = DocumentFragment.prototype;
@@ -6,8 +6,8 @@ const { getBoundingClientRect, getClientRects, scrollIntoView } = Element.protot
 const { dispatchEvent } = EventTarget.prototype;
 const { Event: ScrollEvent, Node } = globalThis;
 const scrollWindow = globalThis.scrollTo?.bind(globalThis);
-const scrolled = newSet(); // whose scrolling the page listens to
-const visited = newSet(); // what has been gone to, whether that had an effect or not
+const scrolled = newSet(); // targets of scroll listeners
+const visited = newSet(); // elements that were scrolled to, with or without effect
 patch(EventTarget.prototype, "addEventListener", (original) => function (...given) {
   if (given[0] === "scroll") scrolled.add(this ?? globalThis);
   if (given[0] === "contentvisibilityautostatechange" && this instanceof Element) unseen.add(this);
@@ -18,7 +18,7 @@ const waitingToBeSeen = () => {
   const add = (element) => { if (element.isConnected && !visited.has(element)) waiting.add(element); };
   const addLazy = (found) => {
     for (let i = 0; i < found.length; i++) {
-      // A frame that has not been loaded is blank; one of another origin cannot be looked into.
+      // A frame that is not loaded is blank; one of another origin cannot be inspected.
       if (found[i].complete === false || found[i].contentDocument?.URL === "about:blank") add(found[i]);
     }
   };
@@ -29,7 +29,7 @@ const waitingToBeSeen = () => {
 };
 const listensToScrolling = () => Boolean(scrolled.size || globalThis.onscroll || document.onscroll);
 
-// How high the window has to be for the whole page, also for what is in an element that scrolls.
+// The window height that shows the whole page, including the content of scrolling elements.
 const height = () => {
   let highest = document.documentElement?.scrollHeight ?? 0;
   const reach = (bottom) => { highest = Math.max(highest, Math.ceil(bottom + scrollY)); };
@@ -40,7 +40,7 @@ const height = () => {
   return highest;
 };
 
-// All is in the window now: those who listen to scrolling are told, for nothing can be scrolled any more.
+// Everything is in the window now. Dispatch scroll events, because nothing can be scrolled any more.
 const shown = () => {
   wantFrame();
   realFrame(() => {
@@ -54,7 +54,7 @@ const shown = () => {
   });
 };
 
-// An element to go to: of this page or of its frames, and with a box (what is not displayed has none).
+// Whether an element can be scrolled to: one of this page or its frames, with a box (undisplayed ones have none).
 const nextToVisit = () => {
   let next = null;
   waitingToBeSeen().forEach((element) => {
@@ -64,8 +64,8 @@ const nextToVisit = () => {
   return next;
 };
 
-// Through the page as a reader goes: down by a window's height with each frame, then to each element
-// that has not been seen yet (in one that scrolls by itself), and back to where it was.
+// Scrolls through the page like a reader: down by a window's height with each frame, then to each element that was
+// not visible yet (in scrolling elements), and back.
 const MOST_STEPS = 20;
 const MOST_VISITS = 50;
 const tour = () => {

@@ -1,4 +1,4 @@
-// ---- What settle.py asks for.
+// ---- The state for settle.py.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "activity",
   "mutations", "unseen", "foreign"];
 let focused = false;
@@ -17,7 +17,7 @@ const state = () => {
     if (ends[i] < Infinity) due[pending++] = ends[i];
   }
   const refresh = refreshDue();
-  // One that does not come is not waited for.
+  // A frame that does not arrive is not waited for.
   if (refresh !== null && time - refresh < 500) due[pending++] = refresh - time;
   const ready = globalThis.prerenderReady;
   const own = {
@@ -31,7 +31,7 @@ const state = () => {
     working: open.working + idle.size,
     layout: open.layout + open.drawn + frameWanted,
     drawn: open.drawn,
-    // What may be told with a frame whenever something has changed.
+    // Observers that a frame may notify after any change.
     watched: observers + ends.length + unseenParts + foreign,
     talking: open.talking,
     foreign,
@@ -41,7 +41,7 @@ const state = () => {
     errors: errors.length,
     sheets: touchedSheets.size,
   };
-  frameWanted = false; // settle.py makes one now
+  frameWanted = false; // settle.py draws one now
   for (const frame of within) {
     for (const at of frame.timers) due[pending++] = at;
     for (const key of summed) own[key] += frame[key];
@@ -52,7 +52,7 @@ state.lead = lead;
 state.sheets = restyled;
 state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
-// ---- What the page's scripts complain of, for the owner of the site.
+// ---- Errors of the page's scripts, for the site's owner.
 const errors = state.errors = [];
 const complain = (...parts) => {
   if (errors.length < 20) errors.push(parts.map(String).join(" ").slice(0, 500));
@@ -60,13 +60,13 @@ const complain = (...parts) => {
 listen.call(globalThis, "error", ({ message }) => { if (message) complain(message); });
 listen.call(globalThis, "unhandledrejection", ({ reason }) => complain("Unhandled:", reason));
 patch(globalThis.console, "error", (original) => function (...given) {
-  try { complain(...given); } catch { /* an object that cannot be text */ }
+  try { complain(...given); } catch { /* an object that cannot be converted to text */ }
   return original.apply(this, given);
 });
 
-// Data that came and cannot be read: applications catch that, and show an error in its place.
+// Data that arrived but cannot be parsed: applications catch the exception and show an error.
 const malformed = (url) => complain(`Malformed JSON: ${url}`);
-const texts = newMap(); // of the last responses, with their URLs
+const texts = newMap(); // the last responses with their URLs
 const remember = (text, url) => {
   if (texts.size >= 64) texts.clear();
   texts.set(text, url);

@@ -1,4 +1,4 @@
-// ---- Timers: virtual time runs them, the probe only knows that they are there.
+// ---- Timers: virtual time runs them, the probe only tracks them.
 patch(globalThis, "setTimeout", (original) => function (callback, delay, ...rest) {
   if (typeof callback !== "function") {
     const id = original.call(globalThis, callback, delay, ...rest);
@@ -43,7 +43,7 @@ patch(globalThis.AbortSignal, "timeout", (original) => function (delay) {
   return signal;
 });
 
-// ---- Animation frames: they come every 16 ms of virtual time, and cost no frame of the browser's.
+// ---- Animation frames: every 16 ms of virtual time, without a frame of the browser.
 let frames = newMap();
 let nextFrame = 0;
 const flushFrames = () => {

@@ -1,5 +1,4 @@
-// ---- The page as HTML text, with what the page says about itself. Works on an inert copy: nothing of the
-// page runs.
+// ---- The page as HTML text, with its metadata. Works on an inert copy, so that no code of the page runs.
 const keep = "[data-prerender-keep]";
 const removed = [
   "noscript", 'meta[name="fragment"]', 'link[rel~="modulepreload"]', 'link[rel~="import"]',
@@ -8,7 +7,7 @@ const removed = [
 const ownMetas = 'meta[name="prerender-status-code"], meta[name="prerender-header"], ' +
   'meta[name="prerender-cache-ttl"], meta[name="prerender-cache-tags"], ' +
   'meta[name="render:status_code"], meta[name="render:header"]';
-// Other data in scripts is for scripts: no crawler reads it, and frameworks leave megabytes there.
+// Other data blocks are for scripts: crawlers do not read them, and frameworks put megabytes there.
 const dataScript = /^application\/ld\+json$/i;
 
 const setAttribute = (element, name, on) => {
@@ -44,7 +43,7 @@ const copyState = (from, to) => {
   }
 };
 
-// What a frame shows whose document stands in its attribute; what stands there if a sandbox hides the rest.
+// The content of a srcdoc frame; the attribute itself if a sandbox hides the content.
 const frameText = (frame) => {
   const shown = frame.contentDocument;
   const live = shown?.URL === "about:srcdoc" ? shown.documentElement : null;
@@ -57,9 +56,8 @@ const frameText = (frame) => {
   return root.outerHTML;
 };
 
-// Original and copy have the same shape, so the n-th element of one is the n-th of the other. Of most
-// elements nothing is asked but whether they have a shadow root, and nothing of their copies: each that
-// is touched costs.
+// Original and copy have the same structure, so the n-th elements correspond. Most elements are only checked for a
+// shadow root, and their copies not at all: each access costs time.
 const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, iframe[srcdoc]";
 const shadowRoots = [];
 const complete = (original, copy) => {
@@ -87,7 +85,7 @@ const copied = (root) => {
 
 const declared = (root) => {
   const template = inert.createElement("template");
-  // Also of a closed one: in a snapshot there are no scripts to close it to, and who walks the DOM can read it.
+  // Closed ones, too: a snapshot has no scripts to hide it from, and readers that walk the DOM can read it.
   template.setAttribute("shadowrootmode", "open");
   if (root.delegatesFocus) template.setAttribute("shadowrootdelegatesfocus", "");
   const style = adopted(root);
@@ -95,8 +93,8 @@ const declared = (root) => {
   return template;
 };
 
-// What a user sees, for readers that know no shadow DOM: slots are replaced by what is in them. The
-// styles of a shadow root would apply to the whole page and are left out.
+// The flattened tree, for readers without shadow DOM: slots are replaced by their content. Styles of a shadow root
+// are removed, because they would apply to the whole page.
 const flattened = (host, copy, root) => {
   const light = new Map(Array.from(host.childNodes, (node, i) => [node, copy.childNodes[i]]));
   const content = copied(root);
@@ -159,14 +157,14 @@ const html = () => {
   return asText(doctype() + text);
 };
 
-// What there is to read: not what stands in scripts and styles, but what stands in shadow roots.
+// The text of the page: without scripts and styles, but with shadow roots.
 const lengthOf = (node) => node.textContent.replace(/\s+/g, " ").trim().length;
 const textLength = (body) => [body, ...shadowRoots].reduce((sum, root) => {
   const unread = Array.from(root.querySelectorAll("script, style, noscript"), lengthOf);
   return sum + lengthOf(root) - unread.reduce((length, part) => length + part, 0);
 }, 0);
 
-// A piece is what the receiver can take without standing still. Never cut within a character.
+// A chunk that the receiver can parse without blocking. Characters are never split.
 const PIECE_LENGTH = 2 ** 20;
 const inPieces = (text) => {
   const pieces = [];
@@ -188,19 +186,19 @@ return {
   more: more.length,
   url: location.href,
   contentType: document.contentType,
-  // 0 for what did not come by HTTP.
+  // 0: not fetched by HTTP.
   status: navigation?.responseStatus ?? 0,
   redirected: navigation?.redirectCount > 0,
   textLength: body ? textLength(body) : 0,
   parsing: document.readyState === "loading",
-  // Something to look at that has no text. The shadow roots are those that were found on the way.
+  // Visible content without text. The shadow roots were collected before.
   pictures: [document, ...shadowRoots].some((root) => root.querySelector(
     "img, svg, canvas, video, audio, picture, iframe, object, embed, input, button, select, textarea")),
   statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
   headers: [...metas("prerender-header"), ...metas("render:header")],
   cacheTtls: metas("prerender-cache-ttl"),
   cacheTags: metas("prerender-cache-tags"),
-  // What came from the browser's own cache, the gateway has not seen.
+  // Resources from the browser's own cache did not pass the gateway.
   resources: performance.getEntriesByType("resource").slice(0, 200).map((entry) => [
     entry.name.slice(0, 500), entry.initiatorType, entry.responseStatus ?? 0, entry.encodedBodySize,
     entry.startTime / 1000,

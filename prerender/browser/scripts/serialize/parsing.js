@@ -1,11 +1,11 @@
-// ---- A snapshot is parsed to the DOM that it was made of. Four things of a DOM would be read otherwise than
-// they stand there (HTML Standard, sections 13.1, 13.2.3.5 and 13.3):
-// - NUL, which the parser drops or replaces, and noncharacters and lone surrogates, which no document may
-//   contain: each becomes U+FFFD, as the parser itself does it. Other controls are read as they are, and stay.
-// - CR, which is read as LF: a character reference, or LF where none would be decoded.
-// - The first LF of these elements, which is not read: it is there twice.
+// ---- Parsing a snapshot must give the DOM that it was made of. Four things would be parsed differently (HTML
+// Standard, sections 13.1, 13.2.3.5 and 13.3):
+// - NUL, which the parser drops or replaces, and noncharacters and lone surrogates, which are not allowed in
+//   documents: each becomes U+FFFD, as in the parser. Other controls stay.
+// - CR, which is parsed as LF: a character reference, or LF where references are not decoded.
+// - The first LF in these elements, which the parser drops: it is doubled.
 const dropsFirstNewline = "pre, textarea, listing";
-// - The end of raw text within it: a string of a style may contain "</style>", a comment "-->".
+// - The end tag within raw text: a string in a style may contain "</style>", a comment "-->".
 const rawText = "style, script, xmp, iframe, noembed, noframes";
 const forbidden = /[\0\p{Cs}\p{NChar}]/gu;
 

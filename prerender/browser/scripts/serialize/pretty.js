@@ -1,11 +1,11 @@
-// ---- Ugly URLs of the site in pretty form: users and crawlers see pretty ones only. The rules are those of
-// ajax_crawling.py and references.py, and both sides run the vectors of tests/urls/scheme_vectors.json.
+// ---- Converts ugly URLs of the site to pretty ones: snapshots contain only these. Same rules as ajax_crawling.py
+// and references.py; both are tested with tests/urls/scheme_vectors.json.
 const TOKEN = "_escaped_fragment_=";
 const ugly = /^([^?#]*)(?:\?|(\?[^#]*)&)_escaped_fragment_=([^&#]*)(?:(#)(.*))?$/s;
 const hasToken = /(?:^\?|&)_escaped_fragment_(?=[=&]|$)/;
 
 const octetsOf = (text) => String.fromCharCode(...new TextEncoder().encode(text));
-// Octet by octet, so that no part of a value depends on what stands beside it.
+// Octet by octet, so that no part of a value depends on its neighbours.
 const stateOf = (value) => Array.from(value, octetsOf).join("")
   .replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(parseInt(hex, 16)))
   .replace(/[^!#-;=?-_a-~]/g, (octet) =>

@@ -1,5 +1,5 @@
-// ---- Styles as they are in force. Scripts can change a style sheet without changing any text of the page
-// (CSSOM), so what is in force is compared with what a browser would make of the text.
+// ---- Current styles. Scripts can modify a style sheet without changing any text of the page (CSSOM), so the current
+// rules are compared with those that a browser would parse from the text.
 const inert = document.implementation.createHTMLDocument("");
 
 const sheetText = (sheet) => {
@@ -8,18 +8,18 @@ const sheetText = (sheet) => {
 // A string in a rule must not end the element.
 const asContent = (css) => css.replace(/<(?=\/style)/gi, "\\3c ");
 
-// What scripts have touched, as the probe tells: owner -> rules in force of a linked sheet, null for others.
-// Without its word everything may have been touched.
+// Sheets that scripts have modified, as reported by the probe: owner -> current rules of a linked sheet, null for
+// others. Without the probe's report, all may be modified.
 const touched = new Map(
   (sheets ?? []).map(([place, text]) => [document.styleSheets[place]?.ownerNode, text]),
 );
-// The probe knows the document's own sheets; reading rules costs too much to do it without need.
+// The probe tracks the document's sheets; reading rules without need costs too much.
 const mayDiffer = (style) =>
   sheets === null || touched.has(style) || style.getRootNode() !== document;
 
 const parsed = inert.createElement("style");
 inert.head.append(parsed);
-// A browser's own text of a rule is not always what was written, so the text stays if it says the same.
+// A browser may serialize a rule differently, so the original text stays if it is equivalent.
 const styleText = (style) => {
   const rules = style.sheet && mayDiffer(style) ? sheetText(style.sheet) : null;
   if (rules === null) return null;
@@ -35,7 +35,7 @@ const styleOf = (css, sheet) => {
   return style;
 };
 
-// The rules of a linked sheet name their files relative to it.
+// URLs in a linked sheet are relative to it.
 const moved = (css, base) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole, reference) => {
   const url = reference.startsWith("#") ? null : resolved(reference, base);
   if (!url) return whole;
@@ -43,7 +43,7 @@ const moved = (css, base) => css.replace(/url\("((?:[^"\\]|\\.)*)"\)/gs, (whole,
   return `url("${own ? url.href.slice(url.origin.length) : url.href}")`;
 });
 
-// An alternative sheet that a script has switched on looks like all others: only a rule in it can tell.
+// An alternative sheet that a script has enabled looks like any other: only a test rule shows whether it applies.
 const applies = (sheet) => {
   const place = sheet.cssRules.length;
   sheet.insertRule(":root { --prerender-applies: 1 }", place);
@@ -56,7 +56,7 @@ const isSwitchedOn = (link) => {
   try { return applies(link.sheet); } catch { return false; /* of another origin */ }
 };
 
-// Whether a sheet applies may have been decided by script too.
+// A script may also have decided whether a sheet applies.
 const copySheetState = (from, to) => {
   const { sheet } = from;
   if (!sheet) return;

@@ -1,4 +1,4 @@
-// ---- Which URLs of a page are made pretty (docs/scheme.md gives the reason for each).
+// ---- The URLs of a page that are converted to pretty ones (docs/scheme.md gives the reasons).
 // The URL attributes of the HTML Standard ("Attributes" in its index), its obsolete ones, SVG's, and RDFa's.
 const urlAttributes = new Set([
   "action", "background", "cite", "data", "formaction", "href", "itemid", "longdesc", "manifest", "poster",
@@ -9,7 +9,7 @@ const refresh = /^(\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?(["']?))(.*?)(\2)\s*
 
 const prettyHere = (reference) =>
   prettyReference(reference, document.baseURI, [location.hostname, options.internalHost]);
-// Elsewhere a URL is one only if it is all there is: a sentence with a URL in it stays.
+// Elsewhere, only a value that is entirely a URL is converted: a sentence with a URL stays.
 const prettyWhole = (text) => (/\s/.test(text.trim()) ? text : prettyHere(text));
 
 const prettyAttribute = (element, name, value) => {
@@ -25,7 +25,7 @@ const prettyJson = (text) => text.replace(/"(?:[^"\\]|\\.)*"/gs, (literal) => {
   let value;
   try { value = JSON.parse(literal); } catch { return literal; }
   const pretty = prettyWhole(value);
-  // What was escaped so that it does not end the element stays so.
+  // Characters that were escaped so that they do not end the element stay escaped.
   return pretty === value ? literal : JSON.stringify(pretty).replaceAll("<", "\\u003c");
 });
 
