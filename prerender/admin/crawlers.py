@@ -54,7 +54,8 @@ class Tally:
     def count(self, record: RequestRecord) -> None:
         """Count a request."""
         self.crawler = record.crawler or ""
-        self.unverified += record.reason == _UNVERIFIED
+        if record.reason == _UNVERIFIED:
+            self.unverified += 1
         self.got[_got(record)] += 1
         self.durations[round(math.log(record.seconds or _SHORTEST_SECONDS) / _LOG_BASE)] += 1
         target = record.snapshot_target
@@ -118,7 +119,7 @@ class Crawlers:
         self._new: list[RequestRecord] = []
         # A request is counted in its minute only; ``_ended`` is the sum of all minutes before.
         self._ended: dict[str, Tally] = {}
-        self._minutes: deque[tuple[int, dict[str, Tally]]] = deque(maxlen=_MINUTES)
+        self._minutes: deque[tuple[float, dict[str, Tally]]] = deque(maxlen=_MINUTES)
 
     def __call__(self, record: RequestRecord) -> None:
         """Count a request of a crawler; visitors are not counted."""
@@ -131,10 +132,11 @@ class Crawlers:
     def _count_new(self) -> None:
         for record in self._new:
             name = self._name(record.user_agent[:1000]) if record.crawler else OTHERS
-            tallies = self._tallies(int(record.time) // 60)
-            if name not in tallies:
-                tallies[name] = Tally()
-            tallies[name].count(record)
+            tallies = self._tallies(record.time // 60)
+            tally = tallies.get(name)
+            if tally is None:
+                tally = tallies[name] = Tally()
+            tally.count(record)
         self._new.clear()
 
     def last_hour(self) -> dict[str, Tally]:
@@ -149,7 +151,7 @@ class Crawlers:
         current = self._minutes[-1][1] if self._minutes else {}
         return _added({}, self._ended, current)
 
-    def _tallies(self, minute: int) -> dict[str, Tally]:
+    def _tallies(self, minute: float) -> dict[str, Tally]:
         # After a clock was set back and for requests that took long, keep counting in the last minute.
         if not self._minutes or self._minutes[-1][0] < minute:
             if self._minutes:

@@ -218,7 +218,8 @@ class ClientConnection(web.RequestHandler):
             if end < 0 or not self._raw.startswith(f"{method} {path} HTTP/1.".encode()):
                 raise BadMessage("the request line is not METHOD TARGET VERSION")
             del self._raw[: end + len(_HEAD_END)]
-            self._begin_body(head)
+            if head.body_bytes != 0:
+                self._begin_body(head)
             await self._front.handler(request)
         except BadMessage as error:
             return self._refused(error)
@@ -380,10 +381,14 @@ class ClientConnection(web.RequestHandler):
         self._current = None
         if self._left_bytes or (self._chunks is not None and not self._chunks.done):
             self.abort()  # aiohttp parsed a different body
+        self._chunks = None
+        self.busy = False
+        seconds = self.limits.idle
         if self._raw:
             self._raw = self._raw.lstrip(b"\r\n")
-        self.busy = bool(self._raw) and _HEAD_END in self._raw
-        self._due = self._loop.time() + (self.limits.head if self._raw else self.limits.idle)
+            self.busy = _HEAD_END in self._raw
+            seconds = self.limits.head if self._raw else seconds
+        self._due = self._loop.time() + seconds
         if self._reading_held and len(self._raw) <= _AHEAD_BYTES and self.transport is not None:
             self._reading_held = False
             self.transport.resume_reading()

@@ -22,6 +22,7 @@ from prerender.proxy.decision import (
     OPTED_OUT,
     UNVERIFIED,
     Decision,
+    Forward,
     Refuse,
     Render,
     decide,
@@ -117,7 +118,12 @@ class Handler:
         try:
             if self._looks_twice and isinstance(decision, Render):
                 decision = context.decision = await self._second_look(request, decision)
-            await self._answering(request, decision, context)
+            if isinstance(decision, Render):
+                await self._snapshot(request, decision, context)
+            elif isinstance(decision, Forward):
+                await self._forwarder.forward(request)
+            else:
+                raise decision.error
         except (BadMessage, CutShort, CancelledError) as error:
             context.error = error
             raise
@@ -199,16 +205,6 @@ class Handler:
             return FOREIGN_HOST
         return decision
 
-    def _answering(
-        self, request: Request, decision: Decision, context: RequestContext
-    ) -> Awaitable[None]:
-        match decision:
-            case Render():
-                return self._snapshot(request, decision, context)
-            case Refuse(error):
-                raise error
-        return self._forwarder.forward(request)
-
     async def _second_look(self, request: Request, decision: Render) -> Decision:
         """Apply the slow checks: robots.txt for ugly URLs, DNS for crawlers by User-Agent."""
         if decision.by_user_agent:
@@ -238,7 +234,9 @@ class Handler:
             await self._forward_instead(request, target, reason, context)
         else:
             vary = self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
-            await request.answer(snapshot_response(request, result, vary))
+            request.send(snapshot_response(request, result, vary))
+            if request.congested:
+                await request.drain()
 
     def _compare_host(self, host: str) -> None:
         """Warn the owner if the site's URL is only guessed, and clients use another one."""

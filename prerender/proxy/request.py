@@ -118,13 +118,16 @@ class Request:
         if self.connection.writing_paused:
             await self.connection.drain()
 
-    async def answer(self, response: WholeResponse) -> None:
-        """Send a complete response. Raises CutShort."""
+    def send(self, response: WholeResponse) -> None:
+        """Write a complete response. Call ``drain`` afterwards."""
         self.status = response.status
         body = response.body if self.method != "HEAD" else None
         self.begin(response.head, body or b"")
-        if self.congested:
-            await self.drain()
+
+    async def answer(self, response: WholeResponse) -> None:
+        """Send a complete response. Raises CutShort."""
+        self.send(response)
+        await self.drain()
 
     def _connection_line(self) -> bytes:
         # The rest of an incomplete request must not be parsed as the next request.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from html import unescape
@@ -55,7 +55,7 @@ class Target:
         variant: Variant = ORDINARY,
     ) -> "Target":
         """The target of a pretty URL without ``tracking`` parameters, on the site at ``public``."""
-        pretty = replace(pretty, path=tracking.without(pretty.path))
+        pretty = pretty._replace(path=tracking.without(pretty.path))
         path = str(pretty)
         url = f"{public.origin()}{path}"
         # URLs have no spaces.

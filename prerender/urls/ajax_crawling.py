@@ -17,7 +17,7 @@ https://developers.google.com/search/docs/ajax-crawling/docs/specification. The 
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 UGLY_TOKEN = "_escaped_fragment_="  # noqa: S105 - not a secret
@@ -41,8 +41,7 @@ _FROM_OCTET = re.compile("[\udc80-\udcff]")
 _FROM_NOTHING = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class PrettyURL:
+class PrettyURL(NamedTuple):
     """The URL of a page as visitors see it, without scheme and host.
 
     ``path``: path and query exactly as in the request target (``/p?x=1``); undecodable octets
