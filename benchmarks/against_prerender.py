@@ -2,12 +2,11 @@
 
     .venv/bin/python benchmarks/against_prerender.py [--prerender FOLDER] [--only TEXT] [--write FILE]
 
-The pages are those of tests/sites/corpus, each of which finishes by one mechanism of the web platform
-and then says so. Each is rendered by both sides, one after the other, without any cache. Then both get
-all of them eight at once, and the same static page and the same application so. FOLDER is where
-`npm install --ignore-scripts prerender@5` was run; without it only our side is measured. --only takes
-the pages with TEXT in their names. The table in the documentation is docs/completeness.md. Needs
-Node.js and Chromium.
+Each page of tests/sites/corpus completes by one mechanism of the web platform, and then shows that it
+is complete. Both sides render each page in turns, without a cache. Then they render all pages eight at
+a time, and likewise a static page and an application. FOLDER is where `npm install --ignore-scripts
+prerender@5` was run; without it, only this proxy is measured. --only selects the pages with TEXT in
+their names. The result is docs/completeness.md. Requires Node.js and Chromium.
 """
 
 import argparse
@@ -38,14 +37,14 @@ APPLICATION = "timers-and-fetches-chained"
 
 @asynccontextmanager
 async def origin() -> AsyncIterator[str]:
-    """The corpus on a free port."""
+    """Serves the corpus on a free port."""
     application = corpus.application()
 
     async def static(_: web.Request) -> web.Response:
         text = f"<title>t</title><p id=out>{FINISHED}"
         return web.Response(text=text, content_type="text/html")
 
-    # Before the corpus's own route, which takes every path.
+    # Before the route of the corpus, which matches every path.
     fixed = web.Application()
     fixed.router.add_get(STATIC, static)
     for resource in application.router.resources():
@@ -60,7 +59,7 @@ async def origin() -> AsyncIterator[str]:
 
 
 def expected_text(name: str) -> str:
-    """What a page of the corpus says when it has finished."""
+    """The text of a page of the corpus when it is complete."""
     page = (corpus.FOLDER / f"{name}.html").read_text(encoding="utf-8")
     found = re.search(r'<meta name="expected" content="([^"]*)">', page)
     assert found
@@ -69,14 +68,14 @@ def expected_text(name: str) -> str:
 
 @dataclass
 class Measured:
-    """One side: each page alone; then renders per second with some at once, and those complete."""
+    """One side: each page alone; then concurrent renders per second, and how many were complete."""
 
     alone: dict[str, Outcome] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
     complete_at_once: int = 0
 
 
-# What ``Measured.rates`` are of.
+# The keys of ``Measured.rates``.
 BURSTS = ("all pages", "static page", "application")
 
 
@@ -125,7 +124,7 @@ def summary(sides: dict[str, Measured]) -> list[str]:
 async def alone(
     starts: Mapping[str, Start], pages: Sequence[str], measured: Mapping[str, Measured]
 ) -> None:
-    """Every page by itself, the sides in turns."""
+    """Render each page alone, the sides in turns."""
     async with AsyncExitStack() as stack:
         sides = {title: await stack.enter_async_context(start()) for title, start in starts.items()}
         for name in pages:
@@ -136,8 +135,8 @@ async def alone(
 
 
 async def at_once(start: Start, pages: Sequence[str], measured: Measured) -> None:
-    """Some at once: all pages, and one of two kinds. The side is started anew for each, because some
-    pages leave Prerender without an answer to any other one."""
+    """Concurrent renders: of all pages, and of two single pages. The side is restarted for each,
+    because after some pages Prerender does not respond to any other."""
     page = f"/{APPLICATION}.html"
     async with start() as side:
         all_pages = ((f"/{name}.html", expected_text(name)) for name in pages)

@@ -1,8 +1,8 @@
-"""The floors: the same Chromium, driven by a bare loop with no proxy around it.
+"""The baselines: the same Chromium, driven by a bare loop without a proxy.
 
-Its pages are reused as they are, nothing is cleaned, guarded, judged or kept, and the page itself says
-when it has finished. Nobody could serve crawlers so, but nobody can be faster either. One floor draws
-frames as browsers do, the other draws none.
+Its pages are reused without cleaning; nothing is isolated, checked or stored; and the page itself
+signals when it is complete. It is not usable for crawlers, but nothing can be faster. One baseline
+draws frames like a browser, the other draws none.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender.browser import chromium
 
-# Ends when the text of #out is there, and returns the page.
+# Waits for the text of #out, and returns the page.
 _WHEN_FINISHED = """new Promise((resolve) => {
   const html = () => "<!DOCTYPE html>" + document.documentElement.outerHTML;
   const out = document.getElementById("out");
@@ -32,7 +32,7 @@ _WHEN_FINISHED = """new Promise((resolve) => {
 
 
 class BareLoop:
-    """A pool of pages of one Chromium, and the DevTools protocol by hand."""
+    """A pool of pages of one Chromium, with hand-written DevTools messages."""
 
     def __init__(
         self, socket: ClientWebSocketResponse, site: str, pid: int, *, frames: bool
@@ -51,9 +51,9 @@ class BareLoop:
     async def running(
         cls, site: str, pages: int, *, frames: bool = True
     ) -> AsyncIterator["BareLoop"]:
-        """Chromium with so many pages, started and ended. ``frames``: it draws them as it likes."""
+        """Run Chromium with this many pages. ``frames``: it draws frames by itself."""
         profile = Path(tempfile.mkdtemp())
-        # The same, but for the way in, and for what belongs to frames on demand.
+        # The same flags, except those of the connection and of frames on demand.
         other = ("--remote-debugging", *(chromium.FRAME_FLAGS if frames else ()))
         flags = [flag for flag in chromium._FLAGS if not flag.startswith(other)]
         flags.append("--remote-debugging-port=0")
@@ -83,7 +83,7 @@ class BareLoop:
             shutil.rmtree(profile, ignore_errors=True)
 
     async def html(self, path: str) -> str:
-        """One render, when a page is free."""
+        """Render when a page is free."""
         session = await self._free.get()
         try:
             loaded = self._loads[session] = asyncio.get_running_loop().create_future()
@@ -132,7 +132,7 @@ class BareLoop:
 
 
 async def _address(profile: Path) -> str:
-    """Where Chromium listens, when it does."""
+    """Wait until Chromium listens, and return its address."""
     file = profile / "DevToolsActivePort"
     async with asyncio.timeout(30):
         while not file.exists() or len(lines := file.read_text("ascii").splitlines()) < 2:

@@ -1,14 +1,14 @@
-"""How fast are cached snapshots and 304s? Ours, nginx's own cache, and a bare aiohttp handler.
+"""Speed of cached snapshots and 304s: this proxy, nginx's cache, and a bare aiohttp handler.
 
     .venv/bin/python benchmarks/cached_path.py [--seconds 3] [--rounds 3] [--node-modules FOLDER]
 
-The bare handler answers with the same bytes as ours. "nginx in front" is deploy/nginx/caching.conf,
-which revalidates what it keeps each second. With FOLDER (see renderers.py) also the memory caches of
-Prerender and Rendertron.
+The bare handler sends the same bytes as this proxy. "nginx in front" is deploy/nginx/caching.conf,
+which revalidates its cache every second. With FOLDER (see renderers.py), the memory caches of
+Prerender and Rendertron are measured, too.
 
-Needs wrk, nginx and Chromium. Each server is one process on one core, wrk has another one, if there is
-one. All sides get the same load in turns. Compare the ratios: the figures are of this machine at this
-moment. The CPU time of a request depends least on what else is running.
+Requires wrk, nginx and Chromium. Each server is one process on one core; wrk uses another one if there
+is one. All sides get the same load in turns. Compare ratios: absolute figures depend on the machine
+and its load. The CPU time per request depends least on other processes.
 """
 
 import argparse
@@ -46,7 +46,7 @@ location / {{
 
 @asynccontextmanager
 async def in_front(folder: Path, proxy: Side, *pinned: str) -> AsyncIterator[Side]:
-    """The nginx that is delivered, in front of the proxy."""
+    """nginx in front of the proxy, with the configuration in deploy/."""
     port = measuring.free_port()
     config = CACHING.read_text(encoding="utf-8")
     for ours, here in (
@@ -62,7 +62,7 @@ async def in_front(folder: Path, proxy: Side, *pinned: str) -> AsyncIterator[Sid
 
 @asynccontextmanager
 async def serving(server: web.Server) -> AsyncIterator[str]:
-    """A server in this process."""
+    """Run a server in this process."""
     runner = web.ServerRunner(server)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -71,12 +71,12 @@ async def serving(server: web.Server) -> AsyncIterator[str]:
 
 
 async def page(_: web.BaseRequest) -> web.StreamResponse:
-    """The page that all sides have kept."""
+    """The page that all sides have cached."""
     return web.Response(text=PAGE, content_type="text/html", headers={"ETag": ETAG})
 
 
 async def bare(port: int) -> None:
-    """What aiohttp can do with nothing around it: the same bytes as the proxy at ``port`` sends."""
+    """Bare aiohttp, which sends the same bytes as the proxy at ``port``."""
     headers, body = await _same(f"http://127.0.0.1:{port}{UGLY}")
 
     async def kept(_: web.BaseRequest) -> web.StreamResponse:
@@ -90,7 +90,7 @@ async def bare(port: int) -> None:
 async def measure(
     seconds: int, rounds: int, modules: Path | None
 ) -> dict[str, list[measuring.Measured]]:
-    """All sides, measured in turns."""
+    """Measure all sides in turns."""
     cores = sorted(os.sched_getaffinity(0))
     first, last = (("taskset", "-c", str(core)) for core in (cores[0], cores[-1]))
     async with AsyncExitStack() as stack:
@@ -128,7 +128,7 @@ async def measure(
                     start(client, origin, modules, cached=True, pinned=first)
                 )
                 sides[f"snapshot, {name}"] = (Side(server.url_of(""), server.pid), "/", "")
-                # The first answer is what they have kept.
+                # The first response fills their caches.
                 assert await server.html("/")
         return await measuring.in_turns(
             {
@@ -140,7 +140,7 @@ async def measure(
 
 
 async def main(seconds: int, rounds: int, modules: Path | None) -> None:
-    """Measure, and print the medians with their ratios."""
+    """Measure and print medians with ratios."""
     measured = await measure(seconds, rounds, modules)
     print(f"{BODY_BYTES} bytes, {CONNECTIONS} connections, one process each; ratios to nginx")
     print(f"{'':26}{'requests/s':>12}{'ratio':>7}{'CPU/request':>14}{'ratio':>7}")
@@ -154,7 +154,7 @@ async def main(seconds: int, rounds: int, modules: Path | None) -> None:
 
 
 async def _same(url: str) -> tuple[dict[str, str], bytes]:
-    """A kept answer: the fields that aiohttp does not make itself, and the body."""
+    """A cached response: the headers that aiohttp does not add itself, and the body."""
     async with ClientSession(headers={"Accept-Encoding": "identity"}) as client:
         for _ in range(2):
             async with client.get(url) as answer:
@@ -164,7 +164,7 @@ async def _same(url: str) -> tuple[dict[str, str], bytes]:
 
 
 async def _etag(side: Side) -> str:
-    # As wrk asks: each coding has a tag of its own.
+    # Requested like wrk does: each coding has its own ETag.
     asked = {"Accept-Encoding": "identity"}
     async with ClientSession(headers=asked) as client:
         async with client.get(side.url + UGLY) as first:

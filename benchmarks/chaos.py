@@ -1,9 +1,9 @@
-"""Crawlers at work while one of the browser's processes is killed each second, by any signal.
+"""Crawls while one of the browser's processes is killed every second, by a random signal.
 
     .venv/bin/python benchmarks/chaos.py [--seconds 60] [--pages 4] [--clients 4] [--seed 1]
 
-Every answer has to be a whole snapshot or a 503 with Retry-After, at least 95 of 100 the former, and
-afterwards all has to be as it was. Exits with 1 when it is not.
+Every response must be a complete snapshot or a 503 with Retry-After, at least 95 % must be snapshots,
+and resources must be the same before and afterwards. Exits with 1 otherwise.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.support.pools import Shop
 
 
 async def main(options: argparse.Namespace) -> bool:
-    """Run it and print what it came to; whether it was as it should be."""
+    """Run, and print the outcome. Returns whether it is as required."""
     logs.configure(Log(level=options.log))
     async with AsyncExitStack() as stack:
         shop = Shop()
@@ -56,7 +56,7 @@ async def main(options: argparse.Namespace) -> bool:
 
 
 def report(outcome: chaos.Outcome, seconds: float) -> bool:
-    """Print an outcome; whether it was as it should be."""
+    """Print an outcome. Returns whether it is as required."""
     times = sorted(outcome.snapshots) or [0.0]
     print(f"{seconds:g} s, killed: {dict(outcome.killed)}; {outcome.browsers} browsers started")
     print(

@@ -1,10 +1,10 @@
-"""All benchmarks beside all rivals, as docs/benchmarks.md: `make bench`.
+"""Runs all benchmarks with all competitors, for docs/benchmarks.md: `make bench`.
 
     .venv/bin/python benchmarks/everything.py [--quick] [--node-modules FOLDER] [--write]
 
-Takes about half an hour on two cores, and wants them for itself: Chromium gives way to all that runs.
---quick shows within minutes whether everything runs; its figures say nothing. With --write the page and
-its plots are written. --urls is for the part with failures (scaling_out.py).
+Takes about half an hour on two cores, which must be idle: Chromium has a low priority. --quick checks
+within minutes that everything runs; its figures are meaningless. --write writes the page and its
+plots. --urls is for the part with failures (scaling_out.py).
 """
 
 import argparse
@@ -50,14 +50,14 @@ they have finished. It draws frames as browsers do; the bare loop *without frame
 
 @dataclass(frozen=True)
 class Goal:
-    """A performance target, and what was measured."""
+    """A performance target and its measurement."""
 
     text: str
     reached: float | None
     least: float
 
     def row(self) -> str:
-        """A line of a table."""
+        """A row of a table."""
         if self.reached is None:
             return f"| {self.text} | {self.least:g} | not measured | |"
         return (
@@ -67,7 +67,7 @@ class Goal:
 
 
 async def main(*, quick: bool, modules: Path | None, urls: int) -> tuple[str, list[growth.Growth]]:
-    """Measure; the page, and what is to be plotted."""
+    """Measure everything. Returns the page and the plots."""
     seconds, rounds = (1, 1) if quick else (3, 3)
     hits = await _section("hits", lambda: cached_path.measure(seconds, rounds, modules))
     busy, calm = await _section("forwarding", lambda: forwarding.measure(seconds, rounds, modules))
@@ -110,7 +110,7 @@ def _goals(
         return ratio(hits, f"snapshot, {mine}", f"snapshot, {other}")
 
     def of_misses(at_once: int, other: str, figure: str) -> float | None:
-        """The worse one of both pages; of times the other way round."""
+        """The worse value of both pages; for times, the higher one."""
         found = []
         for title in misses.PATHS:
             if (other, title, at_once) not in rendered.misses:

@@ -1,12 +1,12 @@
-"""How fast is forwarding? Ours beside Node's http-proxy, nginx and bare aiohttp, in one run.
+"""Speed of forwarding: this proxy, Node's http-proxy, nginx and bare aiohttp, in one run.
 
     npm install --prefix FOLDER http-proxy
     .venv/bin/python benchmarks/forwarding.py [--node-modules FOLDER/node_modules]
 
-Needs wrk and nginx, and Chromium for our side to be what it is in production. The origin is an nginx
-with a file of 20 kB. Each proxy is one process on one core; the origin and wrk share another one, if
-there is one. All sides get the same load in turns. Compare the ratios: the figures are of this machine
-at this moment. The CPU time of a request depends least on what else is running.
+Requires wrk, nginx and Chromium (so that this proxy runs as in production). The origin is an nginx
+with a file of 20 kB. Each proxy is one process on one core; the origin and wrk share another one if
+there is one. All sides get the same load in turns. Compare ratios: absolute figures depend on the
+machine and its load. The CPU time per request depends least on other processes.
 """
 
 import argparse
@@ -51,7 +51,7 @@ location / {
 
 
 async def bare(origin: str) -> None:
-    """What one writes first: aiohttp's server and client, streamed."""
+    """The simplest proxy: aiohttp's server and client, streaming."""
     connector = TCPConnector(limit=0)
     async with ClientSession(
         connector=connector, auto_decompress=False, timeout=ClientTimeout(total=None)
@@ -89,7 +89,7 @@ Results = dict[str, list[measuring.Measured]]
 
 
 async def measure(seconds: int, rounds: int, modules: Path | None) -> tuple[Results, Results]:
-    """All sides, measured in turns: busy, and with one client."""
+    """Measure all sides in turns: under load, and with one client."""
     cores = sorted(os.sched_getaffinity(0))
     first, last = (("taskset", "-c", str(core)) for core in (cores[0], cores[-1]))
     async with AsyncExitStack() as stack:
@@ -128,7 +128,7 @@ async def measure(seconds: int, rounds: int, modules: Path | None) -> tuple[Resu
 
 
 async def main(seconds: int, rounds: int, modules: Path | None) -> None:
-    """Measure, and print medians and ratios."""
+    """Measure and print medians and ratios."""
     busy, calm = await measure(seconds, rounds, modules)
     yardstick = "http-proxy" if modules is not None else "bare aiohttp"
     print(f"{BODY_BYTES} bytes, one process each; ratios to {yardstick}")

@@ -1,9 +1,9 @@
-"""How cost grows with pages, kept snapshots, and replicas: one table and one plot each.
+"""How cost grows with pages, stored snapshots and replicas: a table and a plot for each.
 
     .venv/bin/python benchmarks/growth.py [--quick] [--plots FOLDER]
 
-Needs wrk, nginx, redis-server and Chromium; for plots `pip install --group bench`.
-Snapshots are not all rendered: one is, and the store is filled with copies of it under other keys.
+Requires wrk, nginx, redis-server and Chromium; for plots, `pip install --group bench`. Only one
+snapshot is rendered; the store is filled with copies of it under other keys.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from prerender.snapshots.stores.from_settings import open_store
 from prerender.urls.ajax_crawling import ugly_to_pretty
 
 PUBLIC = "https://www.example.com"
-# Each request is for one of ``count`` snapshots, at random.
+# Each request is for a random one of ``count`` snapshots.
 _LUA = """
 request = function()
   return wrk.format("GET", "{path}?number=" .. math.random({count}) .. "&_escaped_fragment_=")
@@ -37,7 +37,7 @@ end
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured."""
+    """The extent of the measurement."""
 
     pages: Sequence[int] = (1, 2, 3, 4, 6, 8, 12)
     renders: int = 60
@@ -52,7 +52,7 @@ QUICK = Scale(pages=(1, 3), renders=8, snapshots=(100, 1_000), seconds=1, replic
 
 @dataclass(frozen=True)
 class Growth:
-    """One figure as another one grows: ``rows`` begin with that other one."""
+    """Figures as another value grows, which is the first one of each of ``rows``."""
 
     name: str
     title: str
@@ -60,7 +60,7 @@ class Growth:
     rows: Sequence[Sequence[float]]
 
     def table(self) -> list[str]:
-        """Lines of Markdown."""
+        """The table as lines of Markdown."""
         lines = [f"| {' | '.join(self.columns)} |", f"|{'---:|' * len(self.columns)}"]
         for row in self.rows:
             cells = (f"{cell:,.0f}" if cell >= 100 else f"{cell:g}" for cell in row)
@@ -68,11 +68,11 @@ class Growth:
         return [f"### {self.title}", "", *lines]
 
     def plot(self, folder: Path) -> None:
-        """NAME.svg in a folder."""
+        """Write NAME.svg to a folder."""
         import matplotlib as mpl  # noqa: PLC0415 -- not everybody draws
 
         mpl.use("svg")
-        # Text stays text, and the same figures make the same file.
+        # Keep text as text, and make the file reproducible.
         mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": self.name, "font.size": 10}
         from matplotlib import pyplot  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ class Growth:
 
 
 async def measure(scale: Scale) -> list[Growth]:
-    """All of it."""
+    """Measure everything."""
     async with renderers.Site().running() as site, renderers.crawler() as client:
         return [
             await _pages(client, site, scale),
@@ -124,7 +124,7 @@ async def _snapshots(client: renderers.ClientSession, site: renderers.Site, scal
             "PRERENDER_CACHE_TTL": "1d",
         }
         async with renderers.ours(client, site.url, f"{STATIC}?number=0", **settings):
-            pass  # number 0 is rendered and kept
+            pass  # number 0 is rendered and stored
         filled = 0
         for count in scale.snapshots:
             await _fill(settings, filled + 1, count)
@@ -132,7 +132,7 @@ async def _snapshots(client: renderers.ClientSession, site: renderers.Site, scal
             script = folder / "requests.lua"
             script.write_text(_LUA.format(path=STATIC, count=count))
             async with measuring.proxy(site.url, **settings) as side:
-                # What fits into memory is there.
+                # Fill the memory.
                 for _ in range(2):
                     hit = await measuring.wrk(side, "/", scale.seconds, 8, script=str(script))
                 server = renderers.Server(client, side.pid, str)
@@ -144,7 +144,7 @@ async def _snapshots(client: renderers.ClientSession, site: renderers.Site, scal
 
 
 async def _fill(settings: dict[str, str], first: int, last: int) -> None:
-    """Copies of snapshot 0 in the store that the settings name."""
+    """Copy snapshot 0 in the store of the settings."""
     loaded = load(None, settings | {"PRERENDER_ORIGIN_URL": PUBLIC})
     store = await open_store(loaded)
 

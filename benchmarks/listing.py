@@ -1,9 +1,9 @@
-"""Finds snapshots among 100,000 in each of the stores, beside what the loop feels of it.
+"""Searches 100,000 snapshots in each store, and measures how long that blocks the event loop.
 
     python benchmarks/listing.py [--snapshots 100000]
 
-``search``: the wall-clock time of a search for a part of a page's path, sorted by size. ``stall``: the
-longest time for which nothing else could run meanwhile.
+``search``: real time of a search for a part of a path, sorted by size. ``stall``: the longest time for
+which no other task could run.
 """
 
 import argparse
@@ -79,7 +79,7 @@ async def main(count: int) -> None:
         for name, store in stores.items():
             await measure(name, store)
             await store.close()
-            await memory.clear()  # what is there is gone through by the garbage collector
+            await memory.clear()  # exclude existing objects from garbage collection
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks of the proxy's own speed share: servers as processes, nginx, and wrk."""
+"""Helpers of the speed benchmarks: servers as processes, nginx, and wrk."""
 
 import asyncio
 import getpass
@@ -44,13 +44,13 @@ CPUS = len(os.sched_getaffinity(0))
 
 @dataclass(frozen=True)
 class Side:
-    """A server under load, and the number of its process."""
+    """A server under load, with its process id."""
 
     url: str
     pid: int
 
     def cpu_seconds(self) -> float:
-        """What it has used so far, with its workers."""
+        """CPU time so far, including workers."""
         process = psutil.Process(self.pid)
         family = [process, *process.children()]
         times = [one.cpu_times() for one in family if one.name() == process.name()]
@@ -59,7 +59,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Measured:
-    """One run of wrk. The CPU time that a request takes hardly depends on what else is running."""
+    """A run of wrk. The CPU time per request hardly depends on other processes."""
 
     requests_per_second: float
     p50_ms: float
@@ -68,7 +68,7 @@ class Measured:
 
 @asynccontextmanager
 async def started(*command: str, **environment: str) -> AsyncIterator[Side]:
-    """A server in a process of its own; its URL is read from what it prints."""
+    """Start a server in its own process, and read its URL from its output."""
     process = await asyncio.create_subprocess_exec(
         *command,
         env=os.environ | environment,
@@ -82,7 +82,7 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Side]:
                 break
         else:
             raise RuntimeError(f"{command[0]} did not start")
-        # What it goes on to print is read, so that it never waits for room in the pipe.
+        # Read its further output, so that it never blocks on a full pipe.
         rest = asyncio.create_task(process.stdout.read())
         yield Side(match[1] or match[2], process.pid)
         rest.cancel()
@@ -94,10 +94,10 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Side]:
 
 @asynccontextmanager
 async def proxy(origin: str, *pinned: str, **settings: str) -> AsyncIterator[Side]:
-    """This project's proxy; ``pinned`` is a command that starts it, ``settings`` its environment."""
+    """This proxy. ``pinned``: a command that starts it; ``settings``: its environment."""
     command = (*pinned, sys.executable, "-m", "prerender", "serve")
     own = {"ORIGIN_URL": origin, "SERVER_PORT": "0", "ADMIN_PORT": "0"}
-    own["LOG_ACCESS"] = "none"  # as nginx
+    own["LOG_ACCESS"] = "none"  # like nginx
     environment = {f"PRERENDER_{name}": value for name, value in own.items()} | settings
     async with started(*command, **environment) as side:
         yield side
@@ -107,7 +107,7 @@ async def proxy(origin: str, *pinned: str, **settings: str) -> AsyncIterator[Sid
 async def nginx(
     folder: Path, *pinned: str, http: str = "", server: str = ""
 ) -> AsyncIterator[Side]:
-    """nginx with one worker, which serves the files of a folder or what ``server`` says."""
+    """nginx with one worker, which serves a folder, or with ``server`` as configuration."""
     port = free_port()
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
     config = folder / f"{port}.conf"
@@ -123,7 +123,7 @@ async def nginx(
 
 @asynccontextmanager
 async def in_front_of(folder: Path, sides: Sequence[Side]) -> AsyncIterator[Side]:
-    """nginx that spreads requests over proxies, as deploy/nginx has it."""
+    """nginx that balances requests over proxies, as in deploy/nginx."""
     servers = " ".join(f"server {side.url.removeprefix('http://')} max_fails=0;" for side in sides)
     async with nginx(
         folder,
@@ -141,7 +141,7 @@ async def in_front_of(folder: Path, sides: Sequence[Side]) -> AsyncIterator[Side
 
 @asynccontextmanager
 async def redis(folder: Path) -> AsyncIterator[str]:
-    """A Redis of its own; its URL."""
+    """Run a Redis. Yields its URL."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         *("redis-server", "--port", str(port), "--save", "", "--dir", str(folder)),
@@ -157,14 +157,14 @@ async def redis(folder: Path) -> AsyncIterator[str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
 
 
 async def listening(port: int) -> None:
-    """Wait until somebody does."""
+    """Wait until a server listens on the port."""
     async with asyncio.timeout(10):
         while True:
             try:
@@ -185,7 +185,7 @@ async def wrk(
     header: str = "",
     script: str = "",
 ) -> Measured:
-    """One run; fails if any answer was an error. ``script`` is a file in Lua that makes requests."""
+    """Run wrk. Fails if any response is an error. ``script``: a Lua file that generates requests."""
     command = [*pinned, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
     if header:
         command += ["-H", header]
@@ -219,7 +219,7 @@ Measure = Callable[[], Awaitable[Measured]]
 
 
 async def in_turns(sides: Mapping[str, Measure], rounds: int) -> dict[str, list[Measured]]:
-    """Measure all sides in turns, so that a noisy machine hits them all."""
+    """Measure all sides in turns, so that a noisy machine affects all of them."""
     measured: dict[str, list[Measured]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, measure in sides.items():
@@ -228,5 +228,5 @@ async def in_turns(sides: Mapping[str, Measure], rounds: int) -> dict[str, list[
 
 
 def median(values: Sequence[Measured], what: str) -> float:
-    """The median of one figure over all rounds."""
+    """The median of a figure over all rounds."""
     return statistics.median(getattr(value, what) for value in values)

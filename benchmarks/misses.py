@@ -1,10 +1,10 @@
-"""What a render costs from outside: ours beside Prerender, Rendertron and the bare loops, in one run.
+"""The cost of renders from outside: this proxy, Prerender, Rendertron and the bare loops, in one run.
 
     .venv/bin/python benchmarks/misses.py [--quick] [--node-modules FOLDER]
 
-Alone, 8 and 32 at once; identical ones at once; memory after many; and the time to the first one. All
-sides have no cache, the same Chromium and, where they have a pool, as many pages. They take turns.
-Needs Chromium, and Node.js for the rivals (see renderers.py).
+Measures 1, 8 and 32 concurrent renders; concurrent identical ones; memory after many; and the time to
+the first one. All sides run without a cache, with the same Chromium and, if they have a pool, the same
+number of pages, in turns. Requires Chromium, and Node.js for the competitors (see renderers.py).
 """
 
 import argparse
@@ -28,7 +28,7 @@ OURS, FLOOR, NO_FRAMES = "prerender-proxy", "bare loop", "bare loop without fram
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured."""
+    """The extent of the measurement."""
 
     rounds: int = 3
     renders: int = 12
@@ -44,7 +44,7 @@ QUICK = Scale(rounds=1, renders=3, for_each_at_once=1, identical=20, many=20, st
 
 @dataclass(frozen=True)
 class Burst:
-    """One burst of renders with so many at once."""
+    """A burst of renders with this many at once."""
 
     per_second: float
     cpu_ms: float
@@ -53,9 +53,9 @@ class Burst:
 
 @dataclass(frozen=True)
 class Misses:
-    """Renders with so many at once: medians over the rounds, and the share that was whole.
+    """Renders with this many at once: medians over the rounds, and the share that was complete.
 
-    The CPU time of a render, which hardly depends on what else runs, is that of all its processes.
+    The CPU time of a render is that of all processes. It hardly depends on other load.
     """
 
     per_second: float
@@ -66,7 +66,7 @@ class Misses:
 
 @dataclass(frozen=True)
 class Identical:
-    """The same page asked for by many at once: seconds until all were answered, and its renders."""
+    """Concurrent requests for one page: seconds until the last response, and the number of renders."""
 
     seconds: float
     renders: int
@@ -74,7 +74,7 @@ class Identical:
 
 @dataclass(frozen=True)
 class Results:
-    """By side; misses also by page and number at once."""
+    """Results by side; misses also by page and concurrency."""
 
     misses: dict[tuple[str, str, int], Misses]
     identical: dict[str, Identical]
@@ -84,7 +84,7 @@ class Results:
 
 
 async def measure(scale: Scale, modules: Path | None) -> Results:
-    """All of it."""
+    """Measure everything."""
     async with renderers.Site().running() as site, renderers.crawler() as client:
         starts = renderers.all_of(client, site.url, PAGES, modules)
         started = {
@@ -94,7 +94,7 @@ async def measure(scale: Scale, modules: Path | None) -> Results:
             running = {
                 name: await stack.enter_async_context(start()) for name, start in starts.items()
             }
-            for side in running.values():  # all pages are open, and what runs is compiled
+            for side in running.values():  # warm up: open all pages, compile scripts
                 for path in PATHS.values():
                     await renderers.burst(side, path, PAGES, PAGES)
             misses = await _misses(running, scale)
@@ -143,7 +143,7 @@ async def _identical(side: Renderer, site: renderers.Site, count: int) -> Identi
 
 
 async def _memory(start: Start, many: int) -> tuple[float, float]:
-    """MiB when it has just rendered a few, and after many."""
+    """MiB after a few renders, and after many."""
     async with start() as side:
         await renderers.burst(side, APPLICATION, PAGES, PAGES)
         before = renderers.memory_mib(side)
@@ -154,7 +154,7 @@ async def _memory(start: Start, many: int) -> tuple[float, float]:
 
 
 async def _start_seconds(start: Start, times: int) -> float:
-    """From nothing to the first snapshot."""
+    """Seconds from the start to the first snapshot."""
     seconds = []
     for _ in range(times):
         begun = time.perf_counter()
@@ -213,7 +213,7 @@ def tables(results: Results) -> list[str]:
 
 
 def ratio(results: Results, title: str, at_once: int, other: str) -> str:
-    """How many times as many renders a second as another side; empty if that was not measured."""
+    """Renders per second relative to another side; empty if that was not measured."""
     if (other, title, at_once) not in results.misses:
         return ""
     mine, theirs = (results.misses[side, title, at_once] for side in (OURS, other))

@@ -1,11 +1,11 @@
-"""What does one bad page cost the others? Renders and plain requests beside each hostile page.
+"""The effect of a hostile page on others: renders and forwarded requests beside each hostile page.
 
     .venv/bin/python benchmarks/neighbours.py [--only NAME ...] [--renders 30] [--at-once 3]
 
-Needs Chromium. The hostile pages are those of tests/sites/hostile.py. Each is rendered again and again
-while other pages are rendered and plain requests pass; before each the same is measured without it, so
-that both sides see the same machine. Printed are how many of the other renders succeeded, their medians
-and the ratio of these, and the 99th percentile of the plain requests.
+Requires Chromium. Each hostile page of tests/sites/hostile.py is rendered repeatedly while other pages
+are rendered and plain requests are forwarded. Before each, the same is measured without it, on the
+same machine. Prints how many of the other renders succeeded, their medians with ratio, and the 99th
+percentile of the plain requests.
 """
 
 import argparse
@@ -42,7 +42,7 @@ PAGE = f"""<!DOCTYPE html><title>Page</title><ul id="list"></ul><script>
 
 @dataclass
 class Side:
-    """What was measured beside one page, or beside none."""
+    """The measurement beside a hostile page, or without one."""
 
     renders: list[float] = field(default_factory=list)
     failed: int = 0
@@ -58,7 +58,7 @@ class Side:
 
 
 async def origin() -> None:
-    """The site, in a process of its own."""
+    """The site, in its own process."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/file":
@@ -78,14 +78,14 @@ async def origin() -> None:
 
 
 async def crawl(client: ClientSession, url: str, page: str) -> tuple[int, str]:
-    """A snapshot of a page that was never asked for: its status and text."""
+    """Request a snapshot of a new page. Returns its status and text."""
     address = f"{url}{page}?{time.monotonic_ns()}&_escaped_fragment_="
     async with client.get(address) as answer:
         return answer.status, await answer.text()
 
 
 async def render(client: ClientSession, url: str, options: argparse.Namespace, side: Side) -> None:
-    """The neighbours: so many renders, so many at once."""
+    """Render other pages, some at once."""
     left = list(range(options.renders))
 
     async def lane() -> None:
@@ -101,7 +101,7 @@ async def render(client: ClientSession, url: str, options: argparse.Namespace, s
 
 @asynccontextmanager
 async def plain_requests(client: ClientSession, url: str, side: Side) -> AsyncIterator[None]:
-    """Plain requests at a fixed rate, each with its latency in milliseconds."""
+    """Send plain requests at a fixed rate. Returns their latencies in milliseconds."""
 
     async def one() -> None:
         begun = time.perf_counter()
@@ -122,7 +122,7 @@ async def plain_requests(client: ClientSession, url: str, side: Side) -> AsyncIt
 
 @asynccontextmanager
 async def hostile(client: ClientSession, url: str, name: str) -> AsyncIterator[None]:
-    """Somebody who asks for a hostile page again and again."""
+    """Request a hostile page repeatedly."""
 
     ended = False
 
@@ -134,9 +134,9 @@ async def hostile(client: ClientSession, url: str, name: str) -> AsyncIterator[N
                 print(f"{name}: {error!r}", file=sys.stderr)
 
     asking = asyncio.create_task(again_and_again())
-    await asyncio.sleep(0.5)  # it has begun
+    await asyncio.sleep(0.5)  # the render has begun
     yield
-    # A render that has begun goes on without its client: nothing of it is left for what comes next.
+    # A render continues without its client: wait until it has ended, before the next measurement.
     ended = True
     await asking
 
@@ -144,7 +144,7 @@ async def hostile(client: ClientSession, url: str, name: str) -> AsyncIterator[N
 async def measure(
     client: ClientSession, url: str, options: argparse.Namespace, name: str = ""
 ) -> Side:
-    """One side: beside a hostile page, or beside none."""
+    """Measure beside a hostile page, or without one."""
     side = Side()
     async with AsyncExitStack() as stack:
         if name:
@@ -155,7 +155,7 @@ async def measure(
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Measure both sides beside each page and print them."""
+    """Measure and print both for each page."""
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(started(sys.executable, __file__, "--origin"))
         proxy = await stack.enter_async_context(
@@ -168,7 +168,7 @@ async def main(options: argparse.Namespace) -> None:
         client = await stack.enter_async_context(
             ClientSession(connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar())
         )
-        await measure(client, proxy.url, options)  # there is a browser, and it is warm
+        await measure(client, proxy.url, options)  # warm up the browser
         print("seconds of a render, milliseconds of a plain request (99th percentile)")
         for name in options.only or GREEDY:
             quiet = await measure(client, proxy.url, options)

@@ -1,10 +1,10 @@
-"""Does rendering slow plain proxying? Its latency while nothing renders, and while all pages do.
+"""The effect of rendering on forwarding: its latency while nothing renders, and while all pages do.
 
     .venv/bin/python benchmarks/proxy_under_renders.py [--rounds 5] [--seconds 4] [--rate 100]
 
-Needs Chromium. Plain requests come at a fixed rate, each with its latency; crawlers ask all the time
-for pages that are not cached. Both sides take turns in one run, so that a noisy machine hits both; the
-ratio of the 99th percentiles is the figure to compare.
+Requires Chromium. Plain requests are sent at a fixed rate while crawlers constantly request uncached
+pages. Both are measured in turns, so that a noisy machine affects both. Compare the ratio of the 99th
+percentiles.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from aiohttp import ClientSession, DummyCookieJar, TCPConnector, web
 from measuring import started
 
 FILE_BYTES = 20_000
-# A page that computes, draws and asks for data, as applications do.
+# A page that computes, draws and fetches data, like an application.
 PAGE = """<!DOCTYPE html><title>Page</title><ul id="list"></ul><script>
   fetch("/data").then((answer) => answer.json()).then((items) => {
     let sum = 0;
@@ -36,7 +36,7 @@ PAGE = """<!DOCTYPE html><title>Page</title><ul id="list"></ul><script>
 
 
 async def origin() -> None:
-    """The site, in a process of its own."""
+    """The site, in its own process."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/file":
@@ -53,7 +53,7 @@ async def origin() -> None:
 
 
 async def plain(client: ClientSession, url: str, rate: float, seconds: float) -> list[float]:
-    """Latencies in milliseconds of requests that are begun at a fixed rate."""
+    """Latencies in milliseconds of requests sent at a fixed rate."""
     latencies: list[float] = []
 
     async def one() -> None:
@@ -72,7 +72,7 @@ async def plain(client: ClientSession, url: str, rate: float, seconds: float) ->
 
 @asynccontextmanager
 async def crawled(url: str, crawlers: int, renders: list[int]) -> AsyncIterator[None]:
-    """Crawlers that never rest; the statuses of what they got are added to ``renders``."""
+    """Crawl without a pause. The statuses of responses are added to ``renders``."""
 
     async def crawl() -> None:
         async with ClientSession(cookie_jar=DummyCookieJar()) as client:
@@ -92,12 +92,12 @@ async def crawled(url: str, crawlers: int, renders: list[int]) -> AsyncIterator[
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value that this share of them does not exceed."""
+    """The value that this share of values does not exceed."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Measure all sides in turns and print them."""
+    """Measure all sides in turns, and print the results."""
     cpus = len(os.sched_getaffinity(0))
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(started(sys.executable, __file__, "--origin"))
@@ -110,7 +110,7 @@ async def main(options: argparse.Namespace) -> None:
         )  # fmt: skip
         client = await stack.enter_async_context(ClientSession(connector=TCPConnector(limit=0)))
         renders: list[int] = []
-        async with crawled(proxy.url, 1, renders):  # there is a browser, and it is warm
+        async with crawled(proxy.url, 1, renders):  # warm up the browser
             pass
         sides: dict[str, list[list[float]]] = {"idle": [], "rendering": []}
         rendered, spent = 0, 0.0

@@ -1,7 +1,7 @@
-"""What renders, and is measured beside each other: this proxy, Prerender, Rendertron, and a bare loop.
+"""The measured renderers: this proxy, Prerender, Rendertron, and bare loops.
 
-The rivals are those of npm (rivals/package.json), with their defaults and the same Chromium. The
-bare loops (bare_loop.py) are the floors: Chromium and nothing around it.
+The competitors are npm packages (rivals/package.json), with their defaults and the same Chromium. The
+bare loops (bare_loop.py) are the baselines: only Chromium.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from prerender.browser import chromium
 
 STATIC = "/static"
 APPLICATION = "/application"
-# What all of them say when they have finished; what comes before it is too early.
+# The text of complete pages; a snapshot without it was taken too early.
 FINISHED = "finished"
 _STATIC = f"<!DOCTYPE html><title>Static</title><p id=out>{FINISHED}</p>{'<p>text' * 500}"
-# It asks for data and builds a list, as applications do.
+# It fetches data and builds a list, like an application.
 _APPLICATION = f"""<!DOCTYPE html><title>Application</title><ul id="list"></ul><p id="out"></p><script>
   fetch("/data" + location.search).then((answer) => answer.json()).then((items) => {{
     for (const item of items) {{
@@ -54,7 +54,7 @@ _ITEMS = [
 _SAID = re.compile(r"<p id=\"?out\"?>(.*?)</p>")
 PATIENCE_SECONDS = 60
 
-# Prerender asks for pages with its own options; the rest are its defaults.
+# Options of Prerender; all others are its defaults.
 _PRERENDER = """
 const modules = process.env.MODULES + "/";
 const server = require(modules + "prerender")({
@@ -79,18 +79,18 @@ new Rendertron().initialize({ ...ConfigManager.config,
 
 @dataclass(frozen=True)
 class Outcome:
-    """One render: whether it was whole, and its milliseconds."""
+    """A render: whether it was complete, and its milliseconds."""
 
     complete: bool
     milliseconds: float
 
 
 class Renderer(Protocol):
-    """Something that renders pages of one site."""
+    """A renderer of one site's pages."""
 
     @property
     def pid(self) -> int:
-        """Of the process that is the parent of all others."""
+        """The process that is the parent of all others."""
 
     async def html(self, path: str) -> str:
         """The snapshot of a path; empty if it failed."""
@@ -98,7 +98,7 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True)
 class Server:
-    """A renderer that is asked over HTTP; ``url_of`` makes its URL for a path."""
+    """A renderer with an HTTP interface; ``url_of``: its URL for a path."""
 
     client: ClientSession
     pid: int
@@ -115,7 +115,7 @@ class Server:
 
 
 async def render(renderer: Renderer, path: str, expected: str = FINISHED) -> Outcome:
-    """One render of a page whose #out says ``expected`` when it has finished."""
+    """Render a page whose #out has the text ``expected`` when it is complete."""
     started = time.perf_counter()
     said = _SAID.search(await renderer.html(path))
     took = (time.perf_counter() - started) * 1000
@@ -125,8 +125,8 @@ async def render(renderer: Renderer, path: str, expected: str = FINISHED) -> Out
 async def together(
     renderer: Renderer, pages: Iterable[tuple[str, str]], at_once: int
 ) -> tuple[float, list[Outcome]]:
-    """Paths, each with what its page says when it has finished, some at once: their number per second,
-    and each of them."""
+    """Render paths, each with the text of its complete page, some at once. Returns renders per second,
+    and each outcome."""
     left = iter(pages)
     outcomes: list[Outcome] = []
 
@@ -142,15 +142,15 @@ async def together(
 async def burst(
     renderer: Renderer, path: str, count: int, at_once: int, expected: str = FINISHED
 ) -> tuple[float, list[Outcome]]:
-    """So many different targets of a path, some at once, as ``together`` tells of them."""
-    # Numbers of no other burst: nothing has seen them yet.
+    """Render this many different targets of a path with ``together``."""
+    # Numbers that no other burst has used.
     mark = time.monotonic_ns()
     pages = ((f"{path}?number={mark}-{number}", expected) for number in range(count))
     return await together(renderer, pages, at_once)
 
 
 def memory_mib(renderer: Renderer) -> float:
-    """What it and all below it take: shared pages count once (PSS)."""
+    """The memory of a process and its descendants, with shared memory counted once (PSS)."""
     total = 0
     process = psutil.Process(renderer.pid)
     for one in [process, *process.children(recursive=True)]:
@@ -160,7 +160,7 @@ def memory_mib(renderer: Renderer) -> float:
 
 
 def cpu_seconds(renderer: Renderer) -> float:
-    """What it and all below it have used so far, with those that have ended."""
+    """The CPU time of a process and its descendants so far, including ended ones."""
     total = 0.0
     process = psutil.Process(renderer.pid)
     for one in [process, *process.children(recursive=True)]:
@@ -178,7 +178,7 @@ class Site:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Site"]:
-        """Serve on a free port, in this process."""
+        """Serve the site on a free port, in this process."""
         application = web.Application()
         application.router.add_get(STATIC, self._static)
         application.router.add_get(APPLICATION, self._application)
@@ -207,7 +207,7 @@ class Site:
 
 @asynccontextmanager
 async def _process(*command: str, **environment: str) -> AsyncIterator[int]:
-    """A program that is ended with all it started; its process number."""
+    """Run a program, and end it with all its descendants. Yields its process id."""
     running = await asyncio.create_subprocess_exec(
         *command,
         env=os.environ | environment,
@@ -224,7 +224,7 @@ async def _process(*command: str, **environment: str) -> AsyncIterator[int]:
         with suppress(TimeoutError):
             async with asyncio.timeout(10):
                 await running.wait()
-        # What it has left behind, too: Prerender does not end its Chromium when it is asked to stop.
+        # Including orphans: Prerender does not end its Chromium when it is asked to stop.
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
         await running.wait()
@@ -248,7 +248,7 @@ def ugly(path: str) -> str:
 async def ours(
     client: ClientSession, site: str, first: str = STATIC, **settings: str
 ) -> AsyncIterator[Server]:
-    """This proxy, without its cache if ``settings`` (by their environment names) say nothing else."""
+    """This proxy, without a cache unless ``settings`` (environment variables) say otherwise."""
     port = free_port()
     environment = {"PRERENDER_CACHE_TTL": "0"} | settings
     async with _process(
@@ -275,7 +275,7 @@ async def _of_npm(
     first: str = STATIC,
     pinned: Sequence[str] = (),
 ) -> AsyncIterator[Server]:
-    """A rival, with its memory cache or without; ``pinned`` is a command that starts it (taskset)."""
+    """A competitor, with or without memory cache. ``pinned``: a command that starts it (taskset)."""
     port = free_port()
     profile = tempfile.mkdtemp()
     try:
@@ -308,7 +308,7 @@ Start = Callable[[], AbstractAsyncContextManager[Renderer]]
 
 
 def all_of(client: ClientSession, site: str, pages: int, modules: Path | None) -> dict[str, Start]:
-    """How each side is started, ours first, the floors last."""
+    """How to start each side: this proxy first, the baselines last."""
     sides: dict[str, Start] = {
         "prerender-proxy": lambda: ours(client, site, PRERENDER_BROWSER_PAGES=str(pages))
     }
@@ -322,7 +322,7 @@ def all_of(client: ClientSession, site: str, pages: int, modules: Path | None) -
 
 @asynccontextmanager
 async def crawler() -> AsyncIterator[ClientSession]:
-    """A client that keeps no cookie and is patient."""
+    """An HTTP client without cookies, with a long timeout."""
     timeout = ClientTimeout(total=PATIENCE_SECONDS)
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(

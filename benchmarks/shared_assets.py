@@ -1,10 +1,10 @@
-"""What do renders save by sharing assets? The same proxy with the cache and without, in one run.
+"""The effect of shared assets: this proxy with and without the cache of assets, in one run.
 
     .venv/bin/python benchmarks/shared_assets.py [--states 50] [--pages 4] [--latency-ms 20]
 
-Needs Chromium. An application of 20 scripts of 50 kB and a style is rendered in many states by both
-sides in turns, so that a noisy machine hits both. What the origin is asked for is exact; of the times
-compare the ratio.
+Requires Chromium. Both render many states of an application with 20 scripts of 50 kB and a style
+sheet, in turns, so that a noisy machine affects both. The number of requests to the origin is exact;
+of times, compare the ratio.
 """
 
 import argparse
@@ -38,7 +38,7 @@ TERMS = {
 
 @dataclass
 class Side:
-    """One proxy, with an origin of its own that counts."""
+    """A proxy with its own origin, which counts requests."""
 
     headers: dict[str, str]
     latency_seconds: float
@@ -61,7 +61,7 @@ class Side:
 
     @asynccontextmanager
     async def running(self, pages: int, cache_bytes: int) -> AsyncIterator["Side"]:
-        """Both servers, in this process."""
+        """Run both servers in this process."""
         runner = web.ServerRunner(web.Server(self.answer, access_log=None))
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -79,7 +79,7 @@ class Side:
         await runner.cleanup()
 
     async def render(self, client: ClientSession, states: range, at_once: int) -> None:
-        """Some states, several at once."""
+        """Render states, several at once."""
         room = asyncio.Semaphore(at_once)
 
         async def one(state: int) -> None:
@@ -95,7 +95,7 @@ class Side:
 
 
 async def compare(headers: dict[str, str], states: int, pages: int, latency: float) -> None:
-    """Both sides in turns."""
+    """Measure both sides in turns."""
     without, shared = Side(headers, latency), Side(headers, latency)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ClientSession())

@@ -1,9 +1,9 @@
-"""Many renders, and what they leave: processes, files, tasks, folders and memory have to stay flat.
+"""Many renders, after which processes, files, tasks, folders and memory must be constant.
 
     .venv/bin/python benchmarks/soak.py [--heavy 1000] [--small 10000] [--pages 2]
 
-Needs Chromium. The heavy page keeps 30 MB of objects alive, the small one nothing. A line is printed at
-each tenth of either; the memory of the browser is that of all its processes together.
+Requires Chromium. The heavy page keeps 30 MB of objects alive, the small one none. Prints a line after
+each tenth of the renders; the browser's memory is that of all its processes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from tests.conftest import settings_for
 from tests.support import processes
 
 SMALL = "<!DOCTYPE html><p id='out'></p><script>out.textContent = 'done ' + location.hash</script>"
-# Objects of numbers: about 30 bytes each, on the heap of the page.
+# Boxed numbers: about 30 bytes each, on the page's heap.
 HEAVY = """<!DOCTYPE html><p id='out'></p><script>
   globalThis.kept = Array.from({length: 1_000_000}, (_, i) => ({number: i + 0.5}));
   out.textContent = 'done ' + location.hash + (kept.length - 1_000_000 || '');
@@ -36,7 +36,7 @@ HEAVY = """<!DOCTYPE html><p id='out'></p><script>
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Render both pages so often, and print how it went."""
+    """Render both pages repeatedly, and print the state."""
     logs.configure(Log(level="warning"))
     site = web.Application()
     for path, html in (("/small", SMALL), ("/heavy", HEAVY)):

@@ -1,11 +1,11 @@
-"""What a hit costs from each store: memory, disk, Redis, and Prerender's memory cache, in one run.
+"""The cost of a cache hit by store: memory, disk, Redis, and Prerender's memory cache, in one run.
 
     .venv/bin/python benchmarks/stores.py [--seconds 3] [--rounds 3] [--prerender FOLDER]
 
-Needs wrk, redis-server and Chromium. FOLDER is where `npm install --ignore-scripts prerender@5
-prerender-memory-cache` was run; without it only our side is measured. All sides answer with the same
-pages and get the same load in turns. The memory before disk and Redis is off, so that every hit goes to
-them. Compare the CPU time of a request above that of a bare aiohttp answer, and the ratios.
+Requires wrk, redis-server and Chromium. FOLDER is where `npm install --ignore-scripts prerender@5
+prerender-memory-cache` was run; without it, only this proxy is measured. All sides serve the same
+pages and get the same load in turns. The memory in front of disk and Redis is disabled, so that every
+hit reads them. Compare ratios, and the CPU time per request beyond that of a bare aiohttp response.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from aiohttp import ClientError, ClientSession, web
 from measuring import Side, in_turns, median, proxy, redis, started, wrk
 from yarl import URL
 
-# Requests for the same page at the same time share one look at a store, so each is for another page.
+# Concurrent requests for the same page share a read of the store, so each is for another page.
 PAGES = 32
 CONNECTIONS = 8
 UGLY = "?_escaped_fragment_="
@@ -40,7 +40,7 @@ BARE = "bare aiohttp"
 
 
 async def serve_bare() -> None:
-    """The floor: aiohttp with nothing around it. Prints its URL."""
+    """The baseline: bare aiohttp. Prints its URL."""
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text=PAGE, content_type="text/html")
@@ -54,20 +54,20 @@ async def serve_bare() -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """A side, and its pages: numbers between two texts."""
+    """A side, and its URLs: numbers between two texts."""
 
     side: Side
     before: str = "/"
     after: str = UGLY
 
     def script(self, folder: Path) -> str:
-        """A file for wrk that asks for one page after the other."""
+        """A script for wrk that requests one page after another."""
         file = folder / f"{self.side.pid}.lua"
         file.write_text(_TAKING_TURNS.format(before=self.before, pages=PAGES, after=self.after))
         return str(file)
 
     async def warm(self) -> int:
-        """Ask for every page until it has an answer, which is kept then; the size of one in bytes."""
+        """Request every page until it is cached. Returns the size of one in bytes."""
         size = 0
         async with ClientSession() as client, asyncio.timeout(300):
             for number in range(PAGES):
@@ -87,7 +87,7 @@ async def _size_of(client: ClientSession, url: URL) -> int:
 
 
 async def main(seconds: int, rounds: int, folder: str | None) -> None:
-    """Measure all sides in turns and print the medians."""
+    """Measure all sides in turns, and print medians."""
 
     async def page(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text=PAGE, content_type="text/html")

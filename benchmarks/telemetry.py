@@ -1,9 +1,9 @@
-"""What does it cost to tell of a request? Ours beside the libraries that are there for it.
+"""The cost of telemetry per request: this proxy's, and that of common libraries.
 
     .venv/bin/python benchmarks/telemetry.py [--rounds 5]
 
-Everything is timed in turns in this process. Compare the ratios: the figures are of this machine at
-this moment.
+Everything is measured in turns in this process. Compare ratios: absolute figures depend on the machine
+and its load.
 """
 
 import argparse
@@ -34,7 +34,7 @@ TARGET = "/products?_escaped_fragment_=/7"
 
 
 def make_record() -> RequestRecord:
-    """The record of a cached snapshot, as it is made for each."""
+    """Create the record of a cache hit, as for each request."""
     context = RequestContext(
         time.perf_counter(), "203.0.113.7", USER_AGENT, "search", trace=None, decision=DECISION
     )
@@ -58,7 +58,7 @@ REQUEST = cast(
 
 
 def sides() -> dict[str, Callable[[], object]]:
-    """What is compared, by name."""
+    """The compared functions by name."""
     record = make_record()
     metrics = RequestMetrics()
     recent = Recent()
@@ -118,7 +118,7 @@ def sides() -> dict[str, Callable[[], object]]:
 
 
 def main(rounds: int) -> None:
-    """Time all sides in turns and print the medians with their ratios to the record."""
+    """Measure all sides in turns, and print medians with ratios to the record."""
     measured: dict[str, list[float]] = {}
     compared = sides()
     for _ in range(rounds):

@@ -1,10 +1,10 @@
-"""Does ``prerender warm`` keep all pages of a proxy busy? Beside a client that does nothing else.
+"""Whether ``prerender warm`` keeps all pages of a proxy busy, compared with a minimal client.
 
     .venv/bin/python benchmarks/warming.py [--pages 500] [--parts 5]
 
-Needs Chromium. Both sides ask the same proxy for pages of the example shop that nobody has asked for
-before, eight at once. They take turns, a part of the pages each, so that a noisy machine hits both; the
-ratio of the renders a second is the figure to compare. The command's own start counts too.
+Requires Chromium. Both request new pages of the example shop from the same proxy, eight at a time.
+They take turns, with a part of the pages each, so that a noisy machine affects both. Compare the ratio
+of renders per second. The start of the command counts, too.
 """
 
 import argparse
@@ -29,7 +29,7 @@ AT_ONCE = 8
 
 
 async def origin() -> None:
-    """The example shop, in a process of its own."""
+    """The example shop, in its own process."""
     runner = web.AppRunner(load_shop().make_app(), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -38,12 +38,12 @@ async def origin() -> None:
 
 
 def pages(site: str, side: str, numbers: range) -> list[str]:
-    """Pages that are all different."""
+    """URLs of different pages."""
     return [f"{site}/?{side}={number}#!/items/{number % 12 + 1}" for number in numbers]
 
 
 async def bare(url: str, wanted: list[str]) -> float:
-    """Seconds of a loop that asks for these pages."""
+    """Request these pages in a loop. Returns seconds."""
     waiting = list(wanted)
     started_at = time.perf_counter()
 
@@ -62,7 +62,7 @@ async def bare(url: str, wanted: list[str]) -> float:
 
 
 async def warm(url: str, wanted: list[str], state: Path) -> float:
-    """Seconds of the command for these pages."""
+    """Run the command for these pages. Returns seconds."""
     started_at = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "prerender", "warm", "-", "--via", url, "--state", str(state)),
@@ -76,12 +76,12 @@ async def warm(url: str, wanted: list[str], state: Path) -> float:
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Measure both sides in turns and print them."""
+    """Measure both sides in turns, and print the results."""
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(started(sys.executable, __file__, "--origin"))
         served = await stack.enter_async_context(proxy(site.url))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        await bare(served.url, pages(site.url, "first", range(12)))  # the browser is warm
+        await bare(served.url, pages(site.url, "first", range(12)))  # warm up the browser
         seconds = {"bare": 0.0, "warm": 0.0}
         size = options.pages // options.parts
         for part in range(options.parts):

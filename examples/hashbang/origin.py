@@ -1,8 +1,7 @@
-"""The example's origin: a small shop that answers JSON and leaves all HTML to its JavaScript.
+"""The origin of the example: a small shop that serves JSON and leaves all HTML to its JavaScript.
 
-That is the kind of site the proxy exists for: without JavaScript its pages have no content. Nothing
-in this file knows about crawlers, snapshots or ugly URLs, and none of it would have to change if
-the proxy went away.
+Without JavaScript, its pages have no content: the kind of site that this proxy is for. Nothing here
+depends on crawlers, snapshots, ugly URLs or the proxy.
 """
 
 import argparse
@@ -39,13 +38,13 @@ ORDERS: dict[str, Callable[[Item], Any]] = {
 
 
 async def answer(data: Mapping[str, Any], status: int = 200) -> web.Response:
-    """Answer JSON no sooner than a database would, so that the page really has to wait for it."""
+    """Send JSON with the delay of a database, so that the page has to wait for it."""
     await asyncio.sleep(DATABASE_SECONDS)
     return web.json_response(data, status=status, headers={"Cache-Control": "no-cache"})
 
 
 def summaries(items: list[Item]) -> list[Item]:
-    """What a list shows of each item, to keep lists small on the wire."""
+    """The fields of items in lists, to keep responses small."""
     return [{name: value for name, value in item.items() if name in SUMMARY} for item in items]
 
 
