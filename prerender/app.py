@@ -7,11 +7,12 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
 """
 
 import asyncio
+import math
 import os
 import resource
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,7 @@ from prerender.admin.purge import Purging
 from prerender.admin.site import Site
 from prerender.admin.wiring import dashboard
 from prerender.browser.pool import Pool
+from prerender.browser.spare_capacity import SpareCapacity
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -49,6 +51,7 @@ from prerender.proxy.site_hosts import SiteHosts
 from prerender.rendering.from_settings import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
+from prerender.snapshots.refresher import Refresher
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
@@ -107,12 +110,10 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         histories = Histories(store.notes, settings.admin.versions)
         await stack.enter_async_context(histories.kept())
         telemetry.renders.subscribe(histories)
-        if settings.log.access != "none":
-            access_log = _access_log(settings)
-            telemetry.requests.subscribe(access_log)
-            stack.enter_context(logs.preceded_by(access_log.flush))
+        _log_requests(settings, telemetry, stack)
         freshness = _freshness(settings)
         told = await _indexnow(settings, stack)
+        popularity = _popularity(settings, telemetry)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
@@ -120,7 +121,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             patience=settings.render.timeout,
             # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
-            popular=_popularity(settings, telemetry),
+            popular=popularity.most_first,
             kept=told.kept if told else lambda *_: None,
             serve_incomplete=settings.render.incomplete == "serve",
         )
@@ -150,7 +151,8 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         )
         key = settings.indexnow.key
         public = Server(KeyFile(key, handler) if key else handler, _limits(settings), sweeper)
-        metrics.watch(StateMetrics(pool, gateway, snapshots, store, public))
+        refresher = _refresher(settings, snapshots, store, popularity, pool)
+        metrics.watch(StateMetrics(pool, gateway, snapshots, store, public, refresher=refresher))
         await stack.enter_async_context(metrics.watching_the_loop())
         running = Running(0, 0, pool, store, telemetry)
 
@@ -179,6 +181,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         # Renders that are not finished by then get a 503: another replica can take them over.
         stack.push_async_callback(public.close, settings.server.grace, snapshots.close)
         running.public_port = public.port
+        await stack.enter_async_context(refresher.refreshing())
         _announce(settings, running, made)
         try:
             yield running
@@ -187,13 +190,31 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             log.info("shutting_down", grace_seconds=settings.server.grace)
 
 
-def _popularity(settings: Settings, telemetry: Telemetry) -> Callable[[], Iterable[Target]]:
-    """The targets to renew after a deploy; none unless deploys are detected."""
-    if not settings.cache.deploys:
-        return tuple
+def _popularity(settings: Settings, telemetry: Telemetry) -> Popularity:
+    """The requested targets; none unless they are needed."""
     popularity = Popularity()
-    telemetry.requests.subscribe(popularity)
-    return popularity.most_first
+    if settings.cache.deploys or settings.cache.refresh:
+        telemetry.requests.subscribe(popularity)
+    return popularity
+
+
+def _refresher(
+    settings: Settings,
+    snapshots: CachedSnapshots,
+    store: Store,
+    popularity: Popularity,
+    pool: Pool,
+) -> Refresher:
+    spare = SpareCapacity(pool)
+    return Refresher(
+        snapshots,
+        store,
+        popularity,
+        before=settings.cache.refresh_before,
+        most=math.ceil(page_count(settings) * settings.cache.refresh),
+        has_room=spare.has_room,
+        is_crowded=spare.is_crowded,
+    )
 
 
 @asynccontextmanager
@@ -302,10 +323,15 @@ def _reachable(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _access_log(settings: Settings) -> AccessLog:
+def _log_requests(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> None:
+    """Open the access log, if there is one."""
+    if settings.log.access == "none":
+        return
     coloured = logs.is_coloured(sys.stderr)
     line = Line(settings.log.format, Redaction(settings.log.secrets), coloured=coloured)
-    return AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
+    access_log = AccessLog(logs.write, line, only_snapshots=settings.log.access == "snapshots")
+    telemetry.requests.subscribe(access_log)
+    stack.enter_context(logs.preceded_by(access_log.flush))
 
 
 def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forwarder:

@@ -309,6 +309,16 @@ class Cache(_Section):
         description="How long an expired snapshot is still served when rendering fails "
         "(stale-if-error).",
     )
+    refresh: Annotated[float, share()] = Field(
+        0.0,
+        description="Share of the pages of the browser that may render popular snapshots again before "
+        "they expire, from 0 (never) to 1. Only while no other render waits and the CPUs are not busy.",
+    )
+    refresh_before: PositiveDuration = Field(
+        600,
+        description="How long before it expires a popular snapshot is rendered again; at most half "
+        "its time to live.",
+    )
     deploys: Flag = Field(
         False,
         description="Detect deploys: when a page loads other scripts or styles than before, "

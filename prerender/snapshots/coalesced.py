@@ -90,6 +90,14 @@ class Coalesced(Generic[T]):
         shared.stage.begun = True
         return shared.task
 
+    def stop(self, key: str) -> bool:
+        """Cancel the work of a key, if nobody waits for it. Returns whether it was cancelled."""
+        shared = self._running.get(key)
+        if shared is None or shared.stage.waiting:
+            return False
+        self._forget(key, shared)
+        return shared.task.cancel()
+
     async def close(self) -> None:
         """Cancel all running work and wait for its end. Callers get ShuttingDown."""
         self._closed = True

@@ -101,6 +101,12 @@ class Freshness:
         return lifetime + max(self.stale, self.stale_if_error, _REMEMBERED_SECONDS)
 
 
+def due_at(entry: Entry, before: float) -> float:
+    """When a snapshot is refreshed ahead, in Unix seconds: ``before`` seconds before it expires, but
+    not in the first half of its life."""
+    return entry.expires - min(before, (entry.expires - entry.stored) / 2)
+
+
 def worse_than(old: Snapshot, new: Snapshot) -> str:
     """Why a new snapshot is too bad to replace the old one, or ''.
 

@@ -25,6 +25,7 @@ from prerender.snapshots.freshness import (
     MOST_REFUSALS,
     Freshness,
     Shown,
+    due_at,
     is_fresh,
     worse_than,
 )
@@ -183,6 +184,21 @@ class CachedSnapshots:
         result, joined = await self._renders.run(target.key, work)
         return replace(result, how="coalesced") if joined and result.how == "miss" else result
 
+    def refresh_ahead(self, target: Target, before: float) -> asyncio.Task[SnapshotResult] | None:
+        """Render a snapshot again ``before`` seconds before it expires, in the background.
+
+        The result is "coalesced" if another replica does or has. None if the target is being rendered.
+        """
+        if self._renders.runs(target.key):
+            return None
+        return self._renders.start(
+            target.key, lambda: self._render_if_nobody_does(target, 0, before)
+        )
+
+    def cancel_refresh(self, key: str) -> bool:
+        """Cancel a background render, unless a client waits for it. Returns whether it did."""
+        return self._renders.stop(key)
+
     def _refresh_soon(self, target: Target) -> bool:
         """Render in the background. Returns False if too many background renders are running.
 
@@ -201,14 +217,20 @@ class CachedSnapshots:
         finally:
             self._refreshing -= 1
 
-    async def _render_if_nobody_does(self, target: Target, patience: float) -> SnapshotResult:
-        """Render, or wait up to ``patience`` seconds for the render of another replica."""
+    async def _render_if_nobody_does(
+        self, target: Target, patience: float, before: float = 0.0
+    ) -> SnapshotResult:
+        """Render, or wait up to ``patience`` seconds for the render of another replica.
+
+        ``before``: render also if the stored snapshot is due so many seconds before it expires.
+        """
         async with self._store.lease(target.key, patience) as lease:
             # The previous holder, or another task of this process, may have stored a snapshot.
             now = self._clock()
             left_to_others = lease.fence is None and not patience
-            if lease.entry is not None and (is_fresh(lease.entry.expires, now) or left_to_others):
-                return replace(self._hit(lease.entry, now), how="coalesced")
+            entry = lease.entry
+            if entry is not None and (is_fresh(due_at(entry, before), now) or left_to_others):
+                return replace(self._hit(entry, now), how="coalesced")
             return await self._render(target, lease)
 
     async def _render(self, target: Target, lease: Lease) -> SnapshotResult:

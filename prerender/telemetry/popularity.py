@@ -1,4 +1,4 @@
-"""The most requested pages, to renew them first after a deploy."""
+"""The most requested pages, to renew them first: after a deploy, and before they expire."""
 
 from prerender.snapshots.snapshot import Target
 from prerender.telemetry.records import RequestRecord
@@ -33,8 +33,22 @@ class Popularity:
         ordered = sorted(self._counts, key=self._counts.__getitem__, reverse=True)
         return [self._targets[key] for key in ordered]
 
+    def fade(self, target: Target) -> None:
+        """Halve the count of a target; it is forgotten at 0."""
+        if count := self._counts.get(target.key, 0) // 2:
+            self._counts[target.key] = count
+        else:
+            self._counts.pop(target.key, None)
+            self._targets.pop(target.key, None)
+
     def _forget_half(self) -> None:
-        """Drop rare targets and halve the counts of the others, so that recent requests count more."""
-        kept = self.most_first()[: self._most // 2]
-        self._counts = {target.key: max(1, self._counts[target.key] // 2) for target in kept}
+        """Drop rare targets, and subtract from all others what the dropped ones had.
+
+        So recent requests count more, and a crawler that requests every page once changes little
+        (Misra and Gries, "Finding repeated elements").
+        """
+        ordered = self.most_first()
+        kept, dropped = ordered[: self._most // 2], ordered[self._most // 2]
+        less = self._counts[dropped.key]
+        self._counts = {target.key: max(1, self._counts[target.key] - less) for target in kept}
         self._targets = {target.key: target for target in kept}

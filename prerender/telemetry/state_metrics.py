@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from prerender.browser.pool import Pool, PoolState
 from prerender.gateway.gateway import Gateway
+from prerender.snapshots.refresher import Refresher
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.scraped_metrics import counter, gauge
@@ -47,12 +48,15 @@ class StateMetrics(Collector):
         snapshots: CachedSnapshots,
         store: Store,
         server: Listener,
+        *,
+        refresher: Refresher,
     ) -> None:
         self._pool = pool
         self._gateway = gateway
         self._snapshots = snapshots
         self._store = store
         self._server = server
+        self._refresher = refresher
 
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
@@ -126,8 +130,14 @@ class StateMetrics(Collector):
         store = self._store.state()
         yield GaugeMetricFamily(
             "prerender_refreshes_in_progress",
-            "Stale snapshots that are being renewed.",
-            value=self._snapshots.refreshing,
+            "Snapshots that are being rendered again in the background.",
+            value=self._snapshots.refreshing + self._refresher.running,
+        )
+        yield counter(
+            "prerender_refreshes_ahead",
+            "Snapshots that were to be rendered again before they expire, by result.",
+            ("result",),
+            {(result,): count for result, count in self._refresher.results.items()},
         )
         yield counter(
             "prerender_store_lookups",

@@ -1,0 +1,82 @@
+"""Whether the browser and the CPUs have capacity to spare for work that nobody waits for."""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from prerender.browser.pool import Pool
+
+# Of the pages that must be idle, and of the CPUs that may be in use.
+_IDLE_SHARE = 0.25
+_BUSY_SHARE = 0.8
+_CGROUP = Path("/sys/fs/cgroup")
+_LEAST_SECONDS = 0.5
+
+
+class SpareCapacity:
+    """The capacity of a pool that renders for clients leave."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._cpus = CPUUsage()
+
+    def has_room(self) -> bool:
+        """Whether one more render may be started."""
+        state = self._pool.state
+        idle = state.idle > state.size * _IDLE_SHARE and not state.waiting
+        return idle and self._cpus.share() < _BUSY_SHARE
+
+    def is_crowded(self) -> bool:
+        """Whether renders wait for a page."""
+        return self._pool.state.waiting > 0
+
+
+class CPUUsage:
+    """Measures the CPUs of the machine and, in a container with a quota, of the container."""
+
+    def __init__(self) -> None:
+        self._measured = 0.0
+        self._machine = (0.0, 0.0)
+        self._used = 0.0
+        self._share = 0.0
+
+    def share(self) -> float:
+        """The share of the CPUs that was in use since the last call, from 0 to 1."""
+        now = time.monotonic()
+        if (seconds := now - self._measured) < _LEAST_SECONDS:
+            return self._share
+        machine, used = _machine_seconds(), _container_seconds()
+        total = machine[1] - self._machine[1]
+        of_machine = (machine[0] - self._machine[0]) / total if total > 0 else 0.0
+        of_quota = (used - self._used) / (seconds * quota) if (quota := _quota()) else 0.0
+        self._measured, self._machine, self._used = now, machine, used
+        self._share = min(1.0, max(0.0, of_machine, of_quota))
+        return self._share
+
+
+def _machine_seconds() -> tuple[float, float]:
+    """CPU seconds of the machine since its start: in use, and altogether."""
+    times = psutil.cpu_times()
+    # guest is part of user (proc(5)).
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - times.idle - getattr(times, "iowait", 0.0), total
+
+
+def _container_seconds() -> float:
+    """CPU seconds of this container (cgroup v2); 0 if they are unknown."""
+    with suppress(OSError, ValueError):
+        for line in (_CGROUP / "cpu.stat").read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "usage_usec":
+                return int(value) / 1_000_000
+    return 0.0
+
+
+def _quota() -> float:
+    """The CPUs that this container may use; 0 without a limit."""
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (_CGROUP / "cpu.max").read_text(encoding="ascii").split()
+        return int(quota) / int(period)
+    return 0.0
