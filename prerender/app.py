@@ -23,6 +23,7 @@ from aiohttp import web
 from prerender.admin import health
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
+from prerender.admin.problem import server_log
 from prerender.admin.purge import Purging
 from prerender.admin.site import Site
 from prerender.admin.wiring import dashboard
@@ -220,7 +221,7 @@ def _refresher(
 @asynccontextmanager
 async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIterator[int]:
     """Start the admin listener. Yields its port."""
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, logger=server_log)
     await runner.setup()
     try:
         with _listening("admin", settings.admin):

@@ -13,6 +13,7 @@ from prerender.admin import auth
 from prerender.config import load
 from prerender.errors import ConfigError
 from tests.conftest import Overrides, Proxy, proxied, settings_for
+from tests.support import raw
 
 TOKEN = "a-token-of-enough-length"
 JSON = {"Content-Type": "application/json"}
@@ -203,3 +204,12 @@ async def test_two_proxies_do_not_share_a_port_by_mistake() -> None:
         with pytest.raises(ConfigError, match=r"\[admin\] host, port"):
             async with asyncio.timeout(20), app.serving(settings_for("http://127.0.0.1:9", taken)):
                 pass
+
+
+async def test_malformed_requests_leave_no_traceback_in_the_log(
+    locked: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    for request in (b"garbage\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n"):
+        answer = await raw.ask(locked.running.admin_port, request)
+        assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    assert not any(record.exc_info for record in caplog.records)
