@@ -84,6 +84,8 @@ _FLAGS = (
     "--disable-domain-reliability",
     "--disable-extensions",
     "--disable-gpu",
+    # Nothing is drawn by a GPU, but clearing this cache took most of the time of clearing storage.
+    "--disable-gpu-shader-disk-cache",
     "--disable-hang-monitor",
     "--disable-prompt-on-repost",
     "--disable-quic",
@@ -101,6 +103,8 @@ _FLAGS = (
     "--no-proxy-server",
     "--password-store=basic",
     *FRAME_FLAGS,
+    # As a process of its own the network service took 4 ms of a render's CPU time, and could die alone.
+    "--enable-features=NetworkServiceInProcess2",
     # A new tab uses the existing process of its context.
     "--renderer-process-limit=1",
     # WebRTC would open its own sockets and bypass the gateway.

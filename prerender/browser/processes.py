@@ -12,10 +12,9 @@ import structlog
 from prerender.browser import guardian
 from prerender.browser.guardian import Memory, total_bytes
 
-# Chromium restarts the first two when they die, but pending requests of pages are lost, and a page
-# without its responses looks finished. Without a zygote there are no new renderers. So the renders of a
-# browser that lost one of them are discarded.
-_VITAL = ("network", "zygote")
+# Without a zygote there are no new renderers: the renders of a browser that lost it are discarded. The
+# network service is a thread of the browser process.
+_VITAL = "zygote"
 _LOOK_EVERY_SECONDS = 0.5
 # The flag of an exiting process in proc_pid_stat(5).
 _PF_EXITING = 4
@@ -105,7 +104,7 @@ class Watch:
         for process in found:
             # A process that a zygote has just forked looks like another zygote until it is renamed.
             copy = process.pid in zygotes and process.parent in zygotes
-            if process.kind in _VITAL and not copy and process.pid not in self._vital:
+            if process.kind == _VITAL and not copy and process.pid not in self._vital:
                 self._keep(process)
         stopped = {process.pid for process in found if process.stopped}
         for pid in stopped & self._stopped:
@@ -161,8 +160,9 @@ def _is_exiting(pid: int) -> bool:
 def stat_of(pid: int) -> list[int]:
     """The fields of /proc/PID/stat from the fourth on. Raises ProcessLookupError."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="latin-1") as stat:
+        # Unbuffered and as bytes, because this is asked several times in each render.
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
             # After the name, which can be anything, and the state, which is a letter.
-            return [int(field) for field in stat.read().rpartition(")")[2].split()[1:]]
+            return [int(field) for field in stat.read().rpartition(b")")[2].split()[1:]]
     except FileNotFoundError as error:
         raise ProcessLookupError(pid) from error

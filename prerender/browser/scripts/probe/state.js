@@ -36,7 +36,8 @@ const state = () => {
     talking: open.talking,
     foreign,
     activity,
-    unseen: unseenParts + (scrollY === 0 && listensToScrolling() ? 1 : 0),
+    // Asking for scrollY computes the layout.
+    unseen: unseenParts + (listensToScrolling() && scrollY === 0 ? 1 : 0),
     mutations: (mutations += count.takeRecords().length),
     errors: errors.length,
     sheets: touchedSheets.size,
