@@ -18,8 +18,12 @@ COPY requirements.lock ./
 RUN python3 -m venv --without-pip /opt/prerender \
     && pip --python /opt/prerender install --no-cache-dir --require-hashes --requirement requirements.lock \
     && find /opt/prerender -name '*.so*' -type f -exec strip --strip-unneeded {} + \
-    # Programs and sources that wheels bring along, for other uses than as a library.
-    && rm -rf /opt/prerender/lib/python3*/site-packages/html_to_markdown/bin \
+    # What wheels bring along that nothing here imports: programs, sources, other interfaces.
+    && cd /opt/prerender/lib/python3*/site-packages \
+    && rm -r html_to_markdown/bin lxml/includes lxml/isoschematron lxml/objectify.* pydantic/v1 \
+        google/api google/cloud google/gapic google/logging google/longrunning google/type \
+        cffi pycparser zstandard/_cffi.* zstandard/backend_cffi.py \
+    && find opentelemetry/semconv/_incubating -type f ! -name 'otel_*' ! -name '__init__*' -delete \
     && find /opt/prerender '(' -name '*.px[di]' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.[ch]' ')' -delete
 COPY pyproject.toml ./
 COPY LICENSE README.md ./
