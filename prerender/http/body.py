@@ -7,7 +7,8 @@ Each decoder consumes the front of a buffer and leaves what belongs to the next 
 import re
 from typing import TYPE_CHECKING
 
-from prerender.http.head import BadMessage, Fields, parse_fields
+from prerender.http.fields import Fields
+from prerender.http.head import BadMessage, parse_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
-from prerender.http.head import Fields
+from prerender.http.fields import Fields
 from prerender.urls.hosts import Address, Network
 
 # RFC 7239 section 4: for=192.0.2.1, for="[2001:db8::1]:4711".

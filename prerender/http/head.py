@@ -6,10 +6,12 @@ the origin. ``parse_response`` parses responses of the origin. Header lines keep
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
+
+from prerender.http.fields import Fields, members, value_of
 
 MAX_TARGET_BYTES = 65536
 MAX_HEAD_BYTES = 131072
@@ -29,22 +31,6 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]+|\[[0-9A-Fa-f:.]+\])(?::[0
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
-# RFC 9110 section 7.6.1, and headers that are hop-by-hop in practice.
-HOP_BY_HOP = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-# Connection cannot remove headers for framing and routing.
-NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
 
 
@@ -54,53 +40,6 @@ class BadMessage(Exception):
     def __init__(self, reason: str, status: int = 400) -> None:
         super().__init__(reason)
         self.status = status
-
-
-class Fields:
-    """Headers. ``lines``: (lower-case name, line without its end), in order.
-
-    ``names``: the last line of each name; ``repeated``: whether a name occurs more than once;
-    ``shared``: other requests with the same headers have this object, too.
-    """
-
-    __slots__ = ("lines", "names", "repeated", "shared")
-
-    def __init__(self, lines: list[tuple[str, bytes]]) -> None:
-        self.lines = lines
-        self.names = dict(lines)
-        self.repeated = len(self.names) < len(lines)
-        self.shared = False
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.names or name.lower() in self.names
-
-    def values(self, name: str) -> list[bytes]:
-        """The values of all lines with this lower-case name."""
-        if name not in self.names:
-            return []
-        if not self.repeated:
-            return [value_of(self.names[name])]
-        return [value_of(line) for lower, line in self.lines if lower == name]
-
-    def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
-        """The values of all lines with this name, as Latin-1; ``default`` if there are none."""
-        return [value.decode("latin-1") for value in self.values(name.lower())] or list(default)
-
-    def get(self, name: str, default: str = "") -> str:
-        """The combined value of a list header (RFC 9110 section 5.3)."""
-        if name not in self.names:
-            name = name.lower()
-        if not self.repeated:
-            line = self.names.get(name)
-            return default if line is None else value_of(line).decode("latin-1") or default
-        return b", ".join(self.values(name)).decode("latin-1") or default
-
-    def end_to_end(self) -> list[tuple[str, bytes]]:
-        """The lines without hop-by-hop headers (RFC 9110 section 7.6.1)."""
-        dropped = HOP_BY_HOP
-        if "connection" in self.names:
-            dropped = HOP_BY_HOP | (members(self.get("connection")) - NOT_REMOVABLE)
-        return [line for line in self.lines if line[0] not in dropped]
 
 
 @dataclass(slots=True)
@@ -213,17 +152,6 @@ def status_line(status: int) -> bytes:
 def parse_fields(block: bytes) -> Fields:
     """Parse header lines without an empty line at their end. Raises BadMessage."""
     return Fields(_field_lines(block.split(b"\r\n")))
-
-
-def value_of(line: bytes) -> bytes:
-    """The value of a header line."""
-    return line.partition(b":")[2].strip(b" \t")
-
-
-@lru_cache(maxsize=256)
-def members(value: str) -> frozenset[str]:
-    """The members of a list header in lower case (RFC 9110 section 5.6.1)."""
-    return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
 
 
 def _request(line: _Line, block: _Block) -> RequestHead:

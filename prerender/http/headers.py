@@ -12,7 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
-from prerender.http.head import HOP_BY_HOP, NOT_REMOVABLE, Fields, value_of
+from prerender.http.fields import HOP_BY_HOP, NOT_REMOVABLE, Fields, value_of
 from prerender.http.trace_context import PARENT_FIELD, TraceContext
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]

@@ -8,7 +8,7 @@ import re
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from prerender.http.head import Fields
+from prerender.http.fields import Fields
 
 PARENT_FIELD = "traceparent"
 STATE_FIELD = "tracestate"

@@ -20,12 +20,12 @@ from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 from prerender.errors import BadRequest
 from prerender.http.body import Chunked, CutShort
 from prerender.http.connection import Connection, Sweeper, reset
+from prerender.http.fields import Fields
 from prerender.http.head import (
     MAX_FIELDS,
     MAX_HEAD_BYTES,
     MAX_TARGET_BYTES,
     BadMessage,
-    Fields,
     RequestHead,
     check_request,
     parse_request,

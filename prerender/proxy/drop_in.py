@@ -19,7 +19,7 @@ from yarl import URL
 
 from prerender.errors import ForeignPage, MalformedPage, TokenMissing, TokenWrong
 from prerender.http import headers as fields
-from prerender.http.head import Fields
+from prerender.http.fields import Fields
 from prerender.proxy.request import Request
 from prerender.urls.addresses import parts_of
 from prerender.urls.ajax_crawling import pretty_to_ugly

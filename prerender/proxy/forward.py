@@ -13,7 +13,8 @@ import structlog
 from prerender.errors import LoopDetected, OriginError, OriginTimeout, PrerenderError
 from prerender.gateway.visit import HTML_TYPES
 from prerender.http.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
-from prerender.http.head import BadMessage, Fields, ResponseHead, members, parse_response
+from prerender.http.fields import Fields, members
+from prerender.http.head import BadMessage, ResponseHead, parse_response
 from prerender.http.headers import Forwarding
 from prerender.proxy.origin_connections import OriginConnection, OriginConnections
 from prerender.proxy.request import Request

@@ -14,7 +14,8 @@ from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Ref
 from prerender.http import headers as fields
 from prerender.http.body import CutShort
 from prerender.http.client_address import Clients
-from prerender.http.head import BadMessage, Fields, value_of
+from prerender.http.fields import Fields, value_of
+from prerender.http.head import BadMessage
 from prerender.http.negotiation import prefers_markdown
 from prerender.http.trace_context import CURRENT, TraceContext, trace_of
 from prerender.proxy.decision import (

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import EMPTY_PAYLOAD, StreamReader
 
-from prerender.http.head import BadMessage, Fields, RequestHead
+from prerender.http.head import BadMessage, RequestHead
 from prerender.proxy.responses import WholeResponse
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Request:
         self.method = head.method
         self.target = head.target
         self.minor = head.minor
-        self.headers: Fields = head.fields
+        self.headers = head.fields
         self.host = head.host
         self.keep_alive = head.keep_alive
         self.chunked = head.body_bytes is None

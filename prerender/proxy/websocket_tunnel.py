@@ -10,7 +10,7 @@ import secrets
 from math import inf
 
 from prerender.http.connection import Connection
-from prerender.http.head import members
+from prerender.http.fields import members
 from prerender.proxy.request import Request
 
 _GOING_AWAY = (1001).to_bytes(2, "big")

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from prerender.http.head import Fields, parse_fields
+from prerender.http.fields import Fields
+from prerender.http.head import parse_fields
 from prerender.http.headers import Forwarding
 from prerender.proxy.client_connection import peer
 from tests.conftest import StartForwarding, settings_for

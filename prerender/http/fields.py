@@ -1,0 +1,79 @@
+"""The headers of a message, as raw lines. Pure."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+# RFC 9110 section 7.6.1, and headers that are hop-by-hop in practice.
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+# Connection cannot remove headers for framing and routing.
+NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
+
+
+class Fields:
+    """Headers. ``lines``: (lower-case name, line without its end), in order.
+
+    ``names``: the last line of each name; ``repeated``: whether a name occurs more than once;
+    ``shared``: other requests with the same headers have this object, too.
+    """
+
+    __slots__ = ("lines", "names", "repeated", "shared")
+
+    def __init__(self, lines: list[tuple[str, bytes]]) -> None:
+        self.lines = lines
+        self.names = dict(lines)
+        self.repeated = len(self.names) < len(lines)
+        self.shared = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names or name.lower() in self.names
+
+    def values(self, name: str) -> list[bytes]:
+        """The values of all lines with this lower-case name."""
+        if name not in self.names:
+            return []
+        if not self.repeated:
+            return [value_of(self.names[name])]
+        return [value_of(line) for lower, line in self.lines if lower == name]
+
+    def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
+        """The values of all lines with this name, as Latin-1; ``default`` if there are none."""
+        return [value.decode("latin-1") for value in self.values(name.lower())] or list(default)
+
+    def get(self, name: str, default: str = "") -> str:
+        """The combined value of a list header (RFC 9110 section 5.3)."""
+        if name not in self.names:
+            name = name.lower()
+        if not self.repeated:
+            line = self.names.get(name)
+            return default if line is None else value_of(line).decode("latin-1") or default
+        return b", ".join(self.values(name)).decode("latin-1") or default
+
+    def end_to_end(self) -> list[tuple[str, bytes]]:
+        """The lines without hop-by-hop headers (RFC 9110 section 7.6.1)."""
+        dropped = HOP_BY_HOP
+        if "connection" in self.names:
+            dropped = HOP_BY_HOP | (members(self.get("connection")) - NOT_REMOVABLE)
+        return [line for line in self.lines if line[0] not in dropped]
+
+
+def value_of(line: bytes) -> bytes:
+    """The value of a header line."""
+    return line.partition(b":")[2].strip(b" \t")
+
+
+@lru_cache(maxsize=256)
+def members(value: str) -> frozenset[str]:
+    """The members of a list header in lower case (RFC 9110 section 5.6.1)."""
+    return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
