@@ -7,6 +7,7 @@ again: a worker, for example, may run for seconds after its page.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -99,6 +100,7 @@ class Context:
         ``large``: free the memory of the page before the next one.
         """
         if unfit := self._unfit or next(iter(self._targets.values()), ""):
+            await self._stop_service_workers()
             raise RenderError(f"a {unfit} may go on")
         await asyncio.gather(
             self._keeper.call("Storage.clearDataForOrigin", origin="*", storageTypes=STORAGE),
@@ -114,11 +116,18 @@ class Context:
         """Dispose of the context with its process. Ignores errors: it may be gone already."""
         self.devtools.remove_listener("Target.targetCreated", self._target_created)
         try:
+            await self._stop_service_workers()
             await self.devtools.call(
                 "Target.disposeBrowserContext", _CLOSE_SECONDS, browserContextId=self._id
             )
         except RenderError as error:
             log.debug("context_not_closed", error=str(error))
+
+    async def _stop_service_workers(self) -> None:
+        """Chromium 156 lists one for ever whose script arrives while its context is disposed of."""
+        if self._unfit:
+            with suppress(RenderError):
+                await self._keeper.call("ServiceWorker.stopAllWorkers", _CLOSE_SECONDS)
 
     def _target_created(self, params: dict[str, Any]) -> None:
         info = params["targetInfo"]

@@ -32,7 +32,7 @@ from prerender.gateway.listener import http_server
 from prerender.gateway.needed_requests import Needed
 from prerender.gateway.peer import Owner, Peers
 from prerender.gateway.plain_response import Plain
-from prerender.gateway.resource_kind import destination
+from prerender.gateway.resource_kind import FRAMES, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
@@ -186,6 +186,8 @@ class Gateway:
                 # Requests that the content depends on may take as long as the render.
                 seconds = None if exchange.needed else self._rules.limits.request_timeout
                 async with asyncio.timeout(seconds) as exchange.deadline:
+                    if wanted in FRAMES:
+                        await visit.frame_turn()
                     return await self._answer(request, url, user_agent, visit, exchange)
             except (Forbidden, LimitReached) as error:
                 return _refused(visit, exchange, error)

@@ -7,6 +7,8 @@ derived from Chromium's Accept header and the extension of the path.
 from prerender.http.headers import Headers
 
 MEDIA = ("audio", "video", "track")
+# Those of a page and of its frames.
+FRAMES = ("document", "iframe", "frame", "object", "embed")
 # Code that the page runs.
 PROGRAMS = ("script", "worker", "sharedworker")
 # What [network] block_types can name.

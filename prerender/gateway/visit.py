@@ -16,6 +16,10 @@ from prerender.gateway.resource_kind import MEDIA, PROGRAMS
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
 
+# A page with hundreds of frames keeps the browser's main thread busy, which all pages share. The first
+# frames get their documents at once; each further one waits its turn.
+_PROMPT_FRAMES = 20
+_FRAME_SECONDS = 0.05
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 # An application may render its own error page for a missing page; other errors are not pages.
 PAGE_STATUSES = (200, 404, 410)
@@ -147,6 +151,8 @@ class Visit:
     # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""
     _connections: set[asyncio.Transport] = field(default_factory=set)
+    _frames: int = 0
+    _frame_turn: float = 0.0
 
     def comes_by(self, connection: asyncio.Transport) -> None:
         """Add a connection of the visit, which is closed with it."""
@@ -164,6 +170,14 @@ class Visit:
         if document is not None:
             self.document_url = url
         return document
+
+    async def frame_turn(self) -> None:
+        """Wait until the document of another frame may be sent."""
+        self._frames += 1
+        if self._frames > _PROMPT_FRAMES:
+            now = time.monotonic()
+            self._frame_turn = max(self._frame_turn, now) + _FRAME_SECONDS
+            await asyncio.sleep(self._frame_turn - now)
 
     @contextmanager
     def exchange(self, method: str, url: str, destination: str) -> Iterator[Exchange]:

@@ -70,6 +70,27 @@ async def test_neighbours(start_origin: StartOrigin, start_proxy: StartProxy, na
     await neighbours(start_origin, start_proxy, name, 6)
 
 
+async def test_the_frames_of_a_page_load_one_by_one_after_the_first(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    arrivals = []
+
+    async def frame(request: web.Request) -> web.Response:
+        if request.path == "/":
+            frames = "".join(f'<iframe src="/{number}"></iframe>' for number in range(24))
+            return web.Response(text=frames, content_type="text/html")
+        arrivals.append(asyncio.get_running_loop().time())
+        return web.Response(text="<p>frame", content_type="text/html")
+
+    application = web.Application()
+    application.add_routes([web.get("/{path:.*}", frame)])
+    proxy = await start_proxy((await start_origin(application)).url)
+    assert (await proxy.crawl("/")).status == 200
+    assert len(arrivals) == 24
+    # 20 at once, and then one in 50 ms.
+    assert arrivals[23] - arrivals[0] > 0.19
+
+
 async def test_cookies_beyond_the_quota_are_not_written(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
