@@ -24,7 +24,9 @@ from tests.support import nginx_server, raw
 from tests.support.commands import ROOT
 from tests.support.processes import ServerProcess
 from tests.support.redis_server import RedisServer
-from tests.support.s3_server import S3Server, url_of
+from tests.support.s3_server import S3Server, s3_server, url_of
+
+__all__ = ["Part", "Replicas", "Site", "replicas", "s3_server", "shown_in"]
 
 START_SECONDS = 60.0
 _NGINX = ROOT / "deploy/nginx/replicas.conf"

@@ -1,10 +1,10 @@
-"""The cost of a cache hit by store: memory, disk, Redis, and Prerender's memory cache, in one run.
+"""The cost of a cache hit by store: memory, disk, Redis, an object store, Prerender's memory cache.
 
     .venv/bin/python benchmarks/stores.py [--seconds 3] [--rounds 3] [--prerender FOLDER]
 
-Requires wrk, redis-server and Chromium. FOLDER is where `npm install --ignore-scripts prerender@5
+Requires wrk, redis-server, moto and Chromium. FOLDER is where `npm install --ignore-scripts prerender@5
 prerender-memory-cache` was run; without it, only this proxy is measured. All sides serve the same
-pages and get the same load in turns. The memory in front of disk and Redis is disabled, so that every
+pages and get the same load in turns. The memory in front of the others is disabled, so that every
 hit reads them. Compare ratios, and the CPU time per request beyond that of a bare aiohttp response.
 """
 
@@ -21,6 +21,7 @@ import renderers
 import uvloop
 from aiohttp import ClientError, ClientSession, web
 from measuring import Side, in_turns, median, proxy, redis, started, wrk
+from replicas import s3_server
 from yarl import URL
 
 # Concurrent requests for the same page share a read of the store, so each is for another page.
@@ -100,16 +101,20 @@ async def main(seconds: int, rounds: int, folder: str | None) -> None:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
         redis_url = await stack.enter_async_context(redis(scratch))
+        s3 = await stack.enter_async_context(s3_server())
         stores = {
             "memory": ("memory://", "64MiB"),
             "disk": (f"file://{scratch}", "0"),
             "Redis": (redis_url, "0"),
             "Redis behind memory": (redis_url, "64MiB"),
+            "object store": (s3.url, "0"),
         }
+        credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
         bare = await stack.enter_async_context(started(sys.executable, __file__, "--bare"))
         sides = {BARE: Asked(bare)}
         for name, (url, max_bytes) in stores.items():
-            ours = proxy(origin, PRERENDER_CACHE_URL=url, PRERENDER_CACHE_MAX_BYTES=max_bytes)
+            settings = {"PRERENDER_CACHE_URL": url, "PRERENDER_CACHE_MAX_BYTES": max_bytes}
+            ours = proxy(origin, **settings, **credentials)
             sides[name] = Asked(await stack.enter_async_context(ours))
         if folder is not None:
             client = await stack.enter_async_context(renderers.crawler())

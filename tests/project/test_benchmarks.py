@@ -8,13 +8,15 @@ import pytest
 
 from tests.support.commands import ROOT, in_
 
-SHARED = {"measuring.py", "renderers.py", "replicas.py", "bare_loop.py"}
+SHARED = {"bare_loop.py", "capacity_model.py", "measuring.py", "renderers.py", "replicas.py"}
 SHORT = {
     "listing.py": "--snapshots 100",
     "soak.py": "--heavy 1 --small 5 --pages 1",
     "telemetry.py": "--rounds 1",
 }
 LONG = {
+    # Exits with 1 if the model is more than 20 % from the simulation.
+    "capacity.py": "--pages 100000 --periods 1",
     "against_prerender.py": "--only fetch-that",
     "cached_path.py": "--seconds 1 --rounds 1",
     "chaos.py": "--seconds 2 --pages 1 --clients 1",
@@ -23,6 +25,7 @@ LONG = {
     "growth.py": "--quick",
     "misses.py": "--quick",
     "neighbours.py": "--only endless-script --renders 3 --at-once 2",
+    "processes.py": "--seconds 1 --rounds 1",
     "proxy_under_renders.py": "--seconds 1 --rounds 1 --crawlers 1",
     # Exits with 1 if a response was wrong, or something is stored with two contents.
     "scaling_out.py": "--urls 100 --seconds 25 --at-once 6",
