@@ -32,6 +32,7 @@ ORIGIN_PORT = 3000
 FIRST_EPHEMERAL_PORT = 32768
 SECONDS = 100
 READ_SECONDS = 10
+MULTICAST_DNS = Packet("UDP", "224.0.0.251", 5353)
 STATE = "globalThis.out?.textContent"
 # Of all targets, to how many each leg of a page leads in a long run: with more, the page would be
 # closed for its frames.
@@ -142,15 +143,24 @@ async def control(certificate: Path, served: Servers) -> dict[str, Any]:
                 expected = {*legs, *LEAVING} - NOT_THERE - absent
                 with suppress(TimeoutError):
                     async with asyncio.timeout(SECONDS):
-                        while not expected <= served.touched:
+                        while not (
+                            expected <= served.touched
+                            and _webrtc(capture) == PORTS.keys()
+                            and MULTICAST_DNS in capture.leaving
+                        ):
                             await asyncio.sleep(0.1)
-                await asyncio.sleep(LATE_SECONDS)
             results[kind] = sorted(served.touched)
-    ports = {packet.port for packet in capture.packets if packet.address == PRIVATE["10/8"]}
-    results["webrtc"] = sorted(name for name, port in PORTS.items() if port in ports)
+    results["webrtc"] = sorted(_webrtc(capture))
     results["left"] = sorted(capture.leaving)
     results["legs"] = sorted([*legs, *LEAVING])
     return results
+
+
+def _webrtc(capture: Capture) -> set[str]:
+    """The ways of WebRTC that have sent a packet to the private address."""
+    packets = capture.packets.copy()  # a thread adds to them
+    ports = {packet.port for packet in packets if packet.address == PRIVATE["10/8"]}
+    return {name for name, port in PORTS.items() if port in ports}
 
 
 async def guarded(
