@@ -8,7 +8,7 @@ import psutil
 
 from prerender.browser.pool import Pool
 
-# Of the pages that must be idle, and of the CPUs that may be in use.
+# Of the pages that must stay idle, and of the CPUs that may be in use.
 _IDLE_SHARE = 0.25
 _BUSY_SHARE = 0.8
 _CGROUP = Path("/sys/fs/cgroup")
@@ -25,8 +25,9 @@ class SpareCapacity:
     def has_room(self) -> bool:
         """Whether one more render may be started."""
         state = self._pool.state
-        idle = state.idle > state.size * _IDLE_SHARE and not state.waiting
-        return idle and self._cpus.share() < _BUSY_SHARE
+        # A page stays idle for the next client, except where there is only one page.
+        kept = max(1.0, state.size * _IDLE_SHARE) if state.size > 1 else 0.0
+        return state.idle > kept and not state.waiting and self._cpus.share() < _BUSY_SHARE
 
     def is_crowded(self) -> bool:
         """Whether renders wait for a page."""
