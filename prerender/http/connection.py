@@ -70,8 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._sweeper.scratch
 
     def buffer_updated(self, nbytes: int) -> None:
-        with memoryview(self._sweeper.scratch) as view:
-            self.buffer += view[:nbytes]
+        self.buffer += self._sweeper.received[:nbytes]
         if len(self.buffer) >= _READ_BYTES:
             self.hold()
         self.wake_reader()
@@ -140,8 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         if end > MAX_HEAD_BYTES:
             raise BadMessage("the head is too long", 431)
         self._expected_by = inf
-        with memoryview(self.buffer) as view:
-            head = bytes(view[:end])
+        head = bytes(self.buffer[:end])
         del self.buffer[: end + 4]
         return head
 
@@ -186,8 +184,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Queue bytes. Call ``drain`` before the next ones."""
-        if not self.lost:
-            self.transport.write(data)
+        if not self.lost and self._transport is not None:
+            self._transport.write(data)
 
     @property
     def congested(self) -> bool:
@@ -262,6 +260,7 @@ class Sweeper:
         self.loop = asyncio.get_running_loop()
         self.connections: set[Swept] = set()
         self.scratch = bytearray(_READ_BYTES)
+        self.received = memoryview(self.scratch)
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> "Sweeper":

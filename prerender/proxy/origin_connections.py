@@ -69,9 +69,9 @@ class OriginConnections:
             connection.close(0)
             return
         connection.kept_until = self._loop.time() + _KEPT_SECONDS
-        self._kept.append(connection)
-        while len(self._kept) > _MOST_KEPT or not self._kept[0].usable:
+        if len(self._kept) >= _MOST_KEPT or (self._kept and not self._kept[0].usable):
             self._kept.popleft().close(0)
+        self._kept.append(connection)
 
     async def connect(self) -> OriginConnection:
         """A new connection. Raises OriginTimeout and OriginError."""

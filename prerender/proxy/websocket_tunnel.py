@@ -21,7 +21,7 @@ _WRITE_SECONDS = 60.0
 def is_upgrade(request: Request) -> bool:
     """Whether a request asks for a WebSocket (RFC 6455 section 4.2.1)."""
     return (
-        "upgrade" in request.headers
+        "upgrade" in request.headers.names
         and request.method == "GET"
         and request.minor == 1
         and request.body_read
