@@ -21,12 +21,12 @@ import structlog
 from aiohttp import web
 
 from prerender.admin import health
+from prerender.admin.dashboard_setup import dashboard
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
-from prerender.admin.problem import server_log
+from prerender.admin.problem_details import server_log
 from prerender.admin.purge import Purging
 from prerender.admin.site import Site
-from prerender.admin.wiring import dashboard
 from prerender.browser.pool import Pool
 from prerender.browser.spare_capacity import SpareCapacity
 from prerender.config import Settings
@@ -39,7 +39,7 @@ from prerender.crawlers.triggers import Triggers
 from prerender.errors import ConfigError
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
-from prerender.http.headers import Forwarding, authority
+from prerender.http.forwarding_headers import Forwarding, authority
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder

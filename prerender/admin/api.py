@@ -9,7 +9,7 @@ from importlib.resources import files
 from aiohttp import web
 
 from prerender import __version__
-from prerender.admin import models, shapes
+from prerender.admin import conversions, models
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
 from prerender.admin.crawlers import Crawlers, Tally
 from prerender.admin.last_hour import STEP_SECONDS, Figures
@@ -23,8 +23,8 @@ from prerender.admin.parameters import (
     body_of,
     query_of,
 )
-from prerender.admin.problem import problem
-from prerender.admin.recent import Recent
+from prerender.admin.problem_details import problem
+from prerender.admin.recent_activity import Recent
 from prerender.admin.site import Site
 from prerender.browser.pool import Pool
 from prerender.snapshots.list_rows import Query
@@ -119,9 +119,9 @@ class Api:
             "now": time.time(),
             "started": self._figures.started,
             "ready": self._pool.ready,
-            "pool": shapes.of_pool(self._pool),
-            "store": shapes.of_store(self._store.state()),
-            "notices": [shapes.of_notice(notice) for notice in self._notices],
+            "pool": conversions.of_pool(self._pool),
+            "store": conversions.of_store(self._store.state()),
+            "notices": [conversions.of_notice(notice) for notice in self._notices],
             "step": STEP_SECONDS,
             "points": self._figures.points(),
         }
@@ -141,7 +141,7 @@ class Api:
             "since": max(since, self._figures.started),
             "median_seconds": round(total.quantile(0.5), 6),
             "p95_seconds": round(total.quantile(0.95), 6),
-            "items": [shapes.of_tally(name, tally) for name, tally in items],
+            "items": [conversions.of_tally(name, tally) for name, tally in items],
         }
         return web.json_response(found)
 
@@ -150,7 +150,7 @@ class Api:
         query = query_of(request, RequestsQuery)
         descending = query.order == "desc"
         limit = query.limit or 1
-        after = shapes.place_of(query.cursor)
+        after = conversions.place_of(query.cursor)
         matches = [
             ((_value(record, query.sort), f"{count:015}"), record)
             for count, record in self._recent.numbered()
@@ -164,8 +164,8 @@ class Api:
         matches.sort(key=lambda one: one[0], reverse=descending)
         found: models.RequestList = {
             "count": count,
-            "items": [shapes.of_request(record) for _, record in matches[:limit]],
-            "next": shapes.cursor_of(matches[limit - 1][0] if len(matches) > limit else None),
+            "items": [conversions.of_request(record) for _, record in matches[:limit]],
+            "next": conversions.cursor_of(matches[limit - 1][0] if len(matches) > limit else None),
         }
         return web.json_response(found)
 
@@ -182,15 +182,15 @@ class Api:
                 sort=query.sort,
                 descending=query.order == "desc",
                 limit=query.limit or 1,
-                after=shapes.place_of(query.cursor),
+                after=conversions.place_of(query.cursor),
             )
         )
         now = time.time()
         found: models.SnapshotList = {
             "count": rows.count,
             "size": rows.size,
-            "items": [shapes.of_row(row, self._site.url, now) for row in rows.rows],
-            "next": shapes.cursor_of(rows.next),
+            "items": [conversions.of_row(row, self._site.url, now) for row in rows.rows],
+            "next": conversions.cursor_of(rows.next),
         }
         return web.json_response(found)
 
@@ -198,10 +198,10 @@ class Api:
         """The pages with most problems since the start."""
         worst = self._recent.worst(_MOST_PROBLEMS)
         found: models.Problems = {
-            "slowest": [shapes.of_problem(page) for page in worst.slowest],
-            "failing": [shapes.of_problem(page) for page in worst.failing],
-            "cut_off": [shapes.of_problem(page) for page in worst.cut_off],
-            "troubled": [shapes.of_problem(page) for page in worst.troubled],
+            "slowest": [conversions.of_problem(page) for page in worst.slowest],
+            "failing": [conversions.of_problem(page) for page in worst.failing],
+            "cut_off": [conversions.of_problem(page) for page in worst.cut_off],
+            "troubled": [conversions.of_problem(page) for page in worst.troubled],
         }
         return web.json_response(found)
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from prerender.admin.problem import problem
+from prerender.admin.problem_details import problem
 from prerender.urls.hosts import is_loopback
 
 COOKIE = "prerender_admin"

@@ -16,8 +16,8 @@ from prerender.admin.models import ExplainedSnapshot, Explanation
 from prerender.admin.parameters import ExplainQuery, query_of
 from prerender.admin.site import Site
 from prerender.browser.pool import Pool
+from prerender.http.forwarding_headers import authority
 from prerender.http.head import BadMessage, parse_request
-from prerender.http.headers import authority
 from prerender.proxy.decision import Refuse, Render
 from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request

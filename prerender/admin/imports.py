@@ -13,12 +13,12 @@ from aiohttp import web
 from yarl import URL
 
 from prerender.admin.parameters import ImportBody, body_of
-from prerender.admin.problem import problem
-from prerender.http import headers
+from prerender.admin.problem_details import problem
+from prerender.http import forwarding_headers as headers
 from prerender.http.encodings import encoded
-from prerender.snapshots.adoption import adopt
 from prerender.snapshots.archive import Archived
 from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.importing import adopt
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import Snapshot, Target, etag_of
 from prerender.snapshots.stores.store import Store

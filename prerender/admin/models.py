@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 from prerender.admin.last_hour import Point
 from prerender.admin.snapshot_models import Id, Phases, SnapshotRow, Uri
 from prerender.config.types import CrawlerClass
-from prerender.snapshots.adoption import Adopted
 from prerender.snapshots.freshness import Shown
+from prerender.snapshots.importing import Adopted
 from prerender.snapshots.variants import Device
 from prerender.telemetry.records import CacheWord, Kind, Source
 

@@ -10,12 +10,12 @@ import time
 
 from aiohttp import web
 
-from prerender.admin import shapes
+from prerender.admin import conversions
 from prerender.admin.parameters import HistoryQuery, query_of
 from prerender.admin.site import Site
 from prerender.admin.snapshot_models import ID_LENGTH, Comparison, Page, VersionComparison
 from prerender.browser.accessibility import lost
-from prerender.browser.rendered import Screenshot
+from prerender.browser.page_results import Screenshot
 from prerender.rendering.screenshots import Viewer
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import text_of
@@ -62,14 +62,14 @@ class Pages:
             "url": f"{self._site.url}{path}",
             "snapshot": None,
             "reading": None,
-            "render": shapes.of_render(history.render) if history and history.render else None,
-            "versions": shapes.of_history(history) if history else [],
+            "render": conversions.of_render(history.render) if history and history.render else None,
+            "versions": conversions.of_history(history) if history else [],
         }
         if entry is not None:
             row = Row.of(entry, 0.0)
             reading = await asyncio.to_thread(read, entry.snapshot.body, found["url"])
-            found["snapshot"] = shapes.of_entry(entry, row, self._site.url, time.time())
-            found["reading"] = shapes.of_reading(reading)
+            found["snapshot"] = conversions.of_entry(entry, row, self._site.url, time.time())
+            found["reading"] = conversions.of_reading(reading)
         return web.json_response(found)
 
     async def html(self, request: web.Request) -> web.Response:
@@ -91,7 +91,7 @@ class Pages:
         if max(new, old) >= len(versions):
             raise web.HTTPNotFound(text=f"{len(versions)} versions are stored")
         texts = versions[old].text, versions[new].text
-        differences = await asyncio.to_thread(shapes.of_texts, *texts)
+        differences = await asyncio.to_thread(conversions.of_texts, *texts)
         found: VersionComparison = {**differences, "old": old, "new": new}
         return web.json_response(found)
 
@@ -101,7 +101,7 @@ class Pages:
         target = self._site.target_of(entry)
         user = await self._viewer.user(target, entry.snapshot.etag)
         crawler = await self._viewer.crawler(target, entry.snapshot)
-        differences = await asyncio.to_thread(shapes.of_texts, user.text, crawler.text)
+        differences = await asyncio.to_thread(conversions.of_texts, user.text, crawler.text)
         missing = lost(user.announced, crawler.announced)[:_MOST_LOST]
         found: Comparison = {**differences, "unannounced": missing}
         return web.json_response(found)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from prerender.browser.clock import VirtualClock
-from prerender.browser.device import DESKTOP
 from prerender.browser.devtools import DevTools, Session
+from prerender.browser.emulation import DESKTOP
+from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import RenderError
 
 if TYPE_CHECKING:

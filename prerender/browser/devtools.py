@@ -4,7 +4,7 @@ pyppeteer numbers commands, matches responses, keeps sessions and calls listener
 so its faults are corrected here, each with a test against a fake DevTools server:
 
 - It opens a WebSocket to a port that anybody on the machine can use, even a page of the site. Here it
-  uses a pipe that only the browser has (``pipe.py``).
+  uses a pipe that only the browser has (``devtools_pipe.py``).
 - A caller that stops waiting cancels pyppeteer's future; the response to it then ends the receive
   loop, and all later messages are lost. Here callers get their own future.
 - Its calls have no timeout. Here each has one.
@@ -34,7 +34,7 @@ from typing import Any, Self
 import structlog
 from pyppeteer.connection import CDPSession, Connection, EventEmitter
 
-from prerender.browser.pipe import Pipe
+from prerender.browser.devtools_pipe import Pipe
 from prerender.errors import BrowserGone, RenderError
 
 Params = dict[str, Any]

@@ -16,7 +16,6 @@ import structlog
 from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.browser_context import BLANK, Context
-from prerender.browser.device import DESKTOP, Window, become, user_agent_override, window_of
 from prerender.browser.devtools import (
     COMMAND_SECONDS,
     CommandFailed,
@@ -24,9 +23,10 @@ from prerender.browser.devtools import (
     Session,
     ignore_failure,
 )
+from prerender.browser.emulation import DESKTOP, Window, become, user_agent_override, window_of
 from prerender.browser.fair_share import FLOOD, MOST_FRAMES
 from prerender.browser.frames import Frames
-from prerender.browser.rendered import (
+from prerender.browser.page_results import (
     Departed,
     Rendered,
     Resource,
@@ -62,7 +62,7 @@ _RENEW_SECONDS = 5.0
 # Unique in all pools: late requests of an old page must not count as a new one's.
 _numbers = itertools.count(1)
 
-READ_SCRIPT = (files("prerender.browser") / "scripts" / "read.js").read_text("utf-8")
+READ_SCRIPT = (files("prerender.browser") / "scripts" / "visible_text.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from importlib.resources import files
 
 _PARTS = (
-    "counts",
+    "pending_work",
     "clocks",
     "timers",
-    "outside",
-    "conversations",
+    "async_work",
+    "channels",
     "dialogs",
     "quotas",
     "layout",
@@ -24,14 +24,14 @@ _PARTS = (
     "shadow",
     "sheets",
     "document",
-    "sight",
+    "lazy_content",
     "state",
 )
 _folder = files("prerender.browser") / "scripts" / "probe"
 
 SCRIPT = "".join(
     [
-        (files("prerender.browser") / "scripts" / "absent.js").read_text(encoding="utf-8"),
+        (files("prerender.browser") / "scripts" / "removed_apis.js").read_text(encoding="utf-8"),
         '(() => {\n"use strict";\n',
         *((_folder / f"{part}.js").read_text(encoding="utf-8") for part in _PARTS),
         "})();\n",
@@ -91,5 +91,5 @@ def lead(seconds: float) -> str:
 
 
 def sight(call: str) -> str:
-    """The JavaScript expression that calls scripts/probe/sight.js."""
+    """The JavaScript expression that calls scripts/probe/lazy_content.js."""
     return f'globalThis[Symbol.for("prerender.probe")]?.sight.{call}'

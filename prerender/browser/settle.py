@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prerender.browser import probe
-from prerender.browser.device import Window
 from prerender.browser.devtools import CommandFailed, Session
+from prerender.browser.emulation import Window
 from prerender.browser.frames import Frames
 from prerender.browser.probe import State
 from prerender.gateway.visit import Visit

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.browser.page import Page
-from prerender.browser.rendered import Rendered, SerializeOptions
+from prerender.browser.page_results import Rendered, SerializeOptions
 from prerender.errors import RenderError
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Document

@@ -9,8 +9,8 @@ from yarl import URL
 
 from prerender.cli import options as common
 from prerender.cli import terminal
-from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
+from prerender.cli.url_sources import Sources
 from prerender.config import Settings
 from prerender.rendering import from_settings
 from prerender.tools.check.findings import Finding, Report

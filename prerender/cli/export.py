@@ -9,8 +9,8 @@ from pathlib import Path
 
 from prerender.cli import options as common
 from prerender.cli import terminal
-from prerender.cli.sources import read_listing
 from prerender.cli.terminal import FAILED, Progress
+from prerender.cli.url_sources import read_listing
 from prerender.errors import ConfigError
 from prerender.rendering import from_settings
 from prerender.snapshots.archive import Archive

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from prerender.cli import options as common
 from prerender.cli import terminal
-from prerender.cli.sources import read_listing
 from prerender.cli.terminal import FAILED
+from prerender.cli.url_sources import read_listing
 from prerender.errors import PrerenderError
 from prerender.rendering import from_settings
 from prerender.tools import llms

@@ -13,8 +13,8 @@ from yarl import URL
 from prerender.admin import client
 from prerender.cli import options as common
 from prerender.cli import terminal
-from prerender.cli.sources import Sources
 from prerender.cli.terminal import FAILED, Progress
+from prerender.cli.url_sources import Sources
 from prerender.config import Settings
 from prerender.errors import AdminError, ConfigError, JournalError, ReplicasGone, SitemapError
 from prerender.tools.crawler import Crawler

@@ -17,7 +17,7 @@ from yarl import URL
 from prerender.errors import OriginError
 from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 
 PATH = "/robots.txt"

@@ -22,7 +22,7 @@ from cachetools import LRUCache
 
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.user_agents import words_of
-from prerender.snapshots.coalesced import Coalesced
+from prerender.snapshots.request_coalescing import Coalesced
 
 Address = IPv4Address | IPv6Address
 

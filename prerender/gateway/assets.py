@@ -20,7 +20,7 @@ from prerender.gateway.plain_response import Plain
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
 from prerender.http import caching, conditional
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.http.caching import Stored, Terms
 from prerender.http.conditional import Outcome, parse_http_date
 

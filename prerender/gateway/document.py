@@ -14,7 +14,7 @@ from prerender.errors import NotRenderable, OriginError, OriginTimeout, Snapshot
 from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.http.trace_context import CURRENT
 from prerender.snapshots.variants import ORDINARY, Variant
 

@@ -19,7 +19,7 @@ from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.upstream import Upstream, send
 from prerender.gateway.visit import Exchange, Visit
 from prerender.http import caching
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.urls.hosts import normalized
 
 _WEB_PORTS = (80, 443)

@@ -30,14 +30,14 @@ from prerender.gateway.certificate import Certificate
 from prerender.gateway.egress import Ask, Egress, host_and_port
 from prerender.gateway.listener import http_server
 from prerender.gateway.needed_requests import Needed
-from prerender.gateway.peer import Owner, Peers
+from prerender.gateway.peer_user import Owner, Peers
 from prerender.gateway.plain_response import Plain
 from prerender.gateway.resource_kind import FRAMES, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
 from prerender.http import caching
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.http.trace_context import CURRENT
 
 _HOST = "127.0.0.1"

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from yarl import URL
 
 from prerender.gateway.resource_kind import PROGRAMS
-from prerender.http.headers import Headers
+from prerender.http.forwarding_headers import Headers
 from prerender.urls.hosts import Hosts, normalized
 from prerender.urls.patterns import matches
 

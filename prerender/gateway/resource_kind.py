@@ -4,7 +4,7 @@ Browsers send Sec-Fetch-Dest (W3C Fetch Metadata, section 2.1) only to secure si
 derived from Chromium's Accept header and the extension of the path.
 """
 
-from prerender.http.headers import Headers
+from prerender.http.forwarding_headers import Headers
 
 MEDIA = ("audio", "video", "track")
 # Those of a page and of its frames.

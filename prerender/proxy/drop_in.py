@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 from yarl import URL
 
 from prerender.errors import ForeignPage, MalformedPage, TokenMissing, TokenWrong
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.http.fields import Fields
 from prerender.proxy.request import Request
 from prerender.urls.addresses import parts_of

@@ -11,7 +11,7 @@ from prerender.config.types import CrawlerClass
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Refused
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.http.body import CutShort
 from prerender.http.client_address import Clients
 from prerender.http.fields import Fields, value_of

@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from yarl import URL
 
 from prerender.gateway.failures import reason_of
-from prerender.http import headers
+from prerender.http import forwarding_headers as headers
 from prerender.proxy.request import Request
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Handler

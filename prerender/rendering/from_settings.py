@@ -12,8 +12,8 @@ import structlog
 
 from prerender.browser import chromium
 from prerender.browser.chromium import Chromium
+from prerender.browser.page_results import SerializeOptions
 from prerender.browser.pool import Pool
-from prerender.browser.rendered import SerializeOptions
 from prerender.browser.supervisor import Limits as BrowserLimits
 from prerender.browser.warm_up import trial
 from prerender.config import Settings
@@ -23,7 +23,7 @@ from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import VisitLimits
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.screenshots import Viewer, ViewLimits
 from prerender.urls.hosts import Hosts

@@ -14,10 +14,10 @@ from urllib.parse import urljoin
 
 from yarl import URL
 
-from prerender.browser.rendered import Departed, Rendered
+from prerender.browser.page_results import Departed, Rendered
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Visit
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.rendering.verdict import (
     Judgement,
     has_moved,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import structlog
 from yarl import URL
 
+from prerender.browser.page_results import Departed, Rendered, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.browser.queue import Place, section_of
-from prerender.browser.rendered import Departed, Rendered, SerializeOptions
 from prerender.errors import BrowserGone, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.gateway import Gateway, without_number
@@ -17,7 +17,7 @@ from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Visit
 from prerender.rendering.quality import Judge, WhenMoved
 from prerender.rendering.waterfall import waterfall
-from prerender.snapshots.coalesced import begun
+from prerender.snapshots.request_coalescing import begun
 from prerender.snapshots.snapshot import SnapshotResult, Target, Timings
 
 _ATTEMPTS = 2

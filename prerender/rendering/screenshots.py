@@ -13,8 +13,8 @@ from typing import Any
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender.browser.page_results import Screenshot
 from prerender.browser.pool import Pool
-from prerender.browser.rendered import Screenshot
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.gateway import Gateway

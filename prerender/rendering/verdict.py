@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from prerender.browser.rendered import Rendered
+from prerender.browser.page_results import Rendered
 from prerender.gateway.needed_requests import DATA
 from prerender.gateway.resource_kind import PROGRAMS
 from prerender.gateway.visit import Document, Exchange, Visit

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 
-from prerender.browser.rendered import Resource
+from prerender.browser.page_results import Resource
 from prerender.gateway.visit import Exchange, Visit
 from prerender.snapshots.snapshot import Fetch
 

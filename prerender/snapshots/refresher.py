@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import structlog
 
 from prerender.errors import PrerenderError
-from prerender.snapshots import clock as steady
+from prerender.snapshots import steady_clock as steady
 from prerender.snapshots.freshness import due_at
 from prerender.snapshots.snapshot import SnapshotResult, Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots

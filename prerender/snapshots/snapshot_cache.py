@@ -17,8 +17,7 @@ from prerender.errors import (
     RenderError,
 )
 from prerender.http.encodings import encoded
-from prerender.snapshots import clock as steady
-from prerender.snapshots.coalesced import Coalesced
+from prerender.snapshots import steady_clock as steady
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import (
     DOUBT_SECONDS,
@@ -30,6 +29,7 @@ from prerender.snapshots.freshness import (
     worse_than,
 )
 from prerender.snapshots.purges import Purge
+from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.retries import Retries
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot, SnapshotResult, Snapshots, Target
 from prerender.snapshots.stores.store import Lease, Store

@@ -29,7 +29,7 @@ from yarl import URL
 from prerender import __version__
 from prerender.errors import FetchFailed, Unreachable
 from prerender.gateway.failures import reason_of
-from prerender.http import headers
+from prerender.http import forwarding_headers as headers
 from prerender.urls.addresses import after_host
 
 # Without the word "prerender", by which middlewares of prerender services recognize a renderer.

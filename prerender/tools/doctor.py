@@ -30,11 +30,11 @@ from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderE
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream, open_session
-from prerender.http import headers
+from prerender.http import forwarding_headers as headers
 from prerender.rendering import from_settings
 from prerender.snapshots.snapshot import Target
+from prerender.snapshots.stores.aiocache_backends import LACKS, named
 from prerender.snapshots.stores.from_settings import namespace, object_store
-from prerender.snapshots.stores.named import LACKS, named
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.urls.ajax_crawling import PrettyURL
 

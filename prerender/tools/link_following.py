@@ -10,10 +10,10 @@ from protego import Protego
 
 from prerender.errors import FetchFailed
 from prerender.http.conditional import parse_http_date
+from prerender.tools.concurrency import Frontier, work_through
 from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, Crawler, Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.sitemap_parsing import Listed
-from prerender.tools.work import Frontier, work_through
 from prerender.urls.addresses import is_ugly, page_of, same_page, site_of
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from prerender.urls.references import redirect_target

@@ -11,7 +11,7 @@ from prerender.errors import NotRenderable, OriginError, RenderError
 from prerender.snapshots.markdown.convert import markdown_of
 from prerender.snapshots.page_metadata import read
 from prerender.snapshots.snapshot import Snapshot, Snapshots, Target
-from prerender.tools.work import work_through
+from prerender.tools.concurrency import work_through
 from prerender.urls.addresses import pretty_of
 
 # The front matter that convert.py adds.

@@ -17,7 +17,7 @@ from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.admin.snapshot_api import Pages
-from prerender.browser.device import MOBILE
+from prerender.browser.emulation import MOBILE
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.rendering.test_example_shop import _load_origin
 

@@ -29,10 +29,10 @@ from prerender import rendering
 from prerender.browser import chromium, frames, guardian
 from prerender.browser.browser_context import BLANK, NOWHERE, STORAGE, Context
 from prerender.browser.chromium import CannotStart, Chromium
-from prerender.browser.clock import VirtualClock
-from prerender.browser.device import user_agent_override
 from prerender.browser.devtools import CommandFailed, Session
+from prerender.browser.emulation import user_agent_override
 from prerender.browser.frames import Frames
+from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import BrowserGone
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway

@@ -15,9 +15,9 @@ from yarl import URL
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
 from prerender.gateway.listener import MAX_LINE_BYTES
-from prerender.gateway.peer import Peers
+from prerender.gateway.peer_user import Peers
 from prerender.gateway.visit import Document
-from prerender.http import headers as fields
+from prerender.http import forwarding_headers as fields
 from prerender.urls.hosts import Hosts
 from tests.conftest import Site, StartOrigin, StartProxy, pages
 from tests.support import raw

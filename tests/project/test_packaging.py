@@ -49,7 +49,7 @@ def test_the_wheel_has_the_whole_package(distributions: tuple[Path, Path]) -> No
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert "prerender/browser/guardian.py" in packed
-    assert "prerender/browser/scripts/probe/sight.js" in packed
+    assert "prerender/browser/scripts/probe/lazy_content.js" in packed
 
 
 def test_the_version_is_the_same_everywhere(distributions: tuple[Path, Path]) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from prerender.http.fields import Fields
+from prerender.http.forwarding_headers import Forwarding
 from prerender.http.head import parse_fields
-from prerender.http.headers import Forwarding
 from prerender.proxy.client_connection import peer
 from tests.conftest import StartForwarding, settings_for
 from tests.support import raw

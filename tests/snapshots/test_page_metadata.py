@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from prerender.browser.rendered import Resource
+from prerender.browser.page_results import Resource
 from prerender.errors import BadEntry
 from prerender.gateway.visit import Visit
 from prerender.rendering.waterfall import MOST_FETCHES, waterfall

@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from prerender.tools.check.alternation import Turns
 from prerender.tools.check.findings import LEVELS
-from prerender.tools.check.turns import Turns
 from prerender.tools.crawler import Fetched
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.rendering.test_real_applications import tool_library

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from prerender.cli.sources import Sources
 from prerender.cli.terminal import Progress
+from prerender.cli.url_sources import Sources
 from prerender.errors import JournalError, ReplicasGone, SitemapError
 from prerender.tools.crawler import Crawler
 from prerender.tools.warming.journal import Job, Journal

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from prerender.tools.work import Pace, work_through
+from prerender.tools.concurrency import Pace, work_through
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support.programs import at_terminal, run
 

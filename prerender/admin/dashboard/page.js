@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { linkPreview, searchResult, structuredData } from "./cards.js";
 import { decisions } from "./decisions.js";
 import { bytes, card, confirm, counted, duration, facts, h, moment, nothing, pill, replace, statePill, statusPill, toast, variantPills } from "./dom.js";
-import { looks, passages } from "./looks.js";
+import { comparison, passages } from "./comparison.js";
 import { waterfall } from "./waterfall.js";
 
 const PHASES = [
@@ -44,7 +44,7 @@ function parts(found, asked, again, signal) {
   const two = (...cards) => h("div", { class: "two" }, cards);
   const rows = [];
   if (snapshot) {
-    rows.push(looks(found, signal), two(searchResult(found), linkPreview(found, signal)));
+    rows.push(comparison(found, signal), two(searchResult(found), linkPreview(found, signal)));
   }
   if (render) rows.push(waterfall(render));
   rows.push(two(render ? rendered(render) : null, snapshot ? response(snapshot) : null));

@@ -6,11 +6,11 @@ from dataclasses import replace
 import structlog
 
 from prerender.http.encodings import encoded
-from prerender.snapshots import clock
-from prerender.snapshots.coalesced import Coalesced
+from prerender.snapshots import steady_clock as clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.markdown.convert import FORMAT
 from prerender.snapshots.markdown.worker import MarkdownWorker
+from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Target, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.commands import Commands
+from prerender.snapshots.stores.aiocache_commands import Commands
 from prerender.snapshots.stores.serializer import EntrySerializer
 
 # How long a copy in memory of a shared store is used without reading the store again.

@@ -17,8 +17,8 @@ import structlog
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.list_rows import Row
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
-from prerender.snapshots.stores.commands import timed
 from prerender.snapshots.stores.database import FAULTS, Database
 from prerender.snapshots.stores.serializer import EncodedEntry
 

@@ -11,13 +11,13 @@ import structlog
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError
-from prerender.http import headers
+from prerender.http import forwarding_headers as headers
 from prerender.snapshots.entry import FORMAT
+from prerender.snapshots.stores.aiocache_backends import LACKS, named
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.snapshots.stores.named import LACKS, named
-from prerender.snapshots.stores.objects import TIMEOUT_SECONDS, ObjectCache
+from prerender.snapshots.stores.object_store import TIMEOUT_SECONDS, ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.stores.tiers import TieredCache

@@ -14,7 +14,7 @@ from typing import Any
 from aiocache.backends.memory import SimpleMemoryBackend
 from aiocache.serializers import NullSerializer
 
-from prerender.snapshots.stores.commands import Commands
+from prerender.snapshots.stores.aiocache_commands import Commands
 
 # For a value of plain bytes: about the overhead of Python for it, its key and its slot.
 _OVERHEAD_BYTES = 200

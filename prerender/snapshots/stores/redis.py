@@ -24,8 +24,8 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.list_rows import Row
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
 from prerender.snapshots.stores import redis_scripts as scripts
+from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
-from prerender.snapshots.stores.commands import timed
 from prerender.snapshots.stores.redis_client import connect
 from prerender.snapshots.stores.serializer import EncodedEntry
 

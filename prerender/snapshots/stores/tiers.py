@@ -18,7 +18,7 @@ from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
 from prerender.snapshots.stores.guarded import Failed, Guarded
 from prerender.snapshots.stores.missed_writes import MissedWrites
-from prerender.snapshots.stores.objects import ObjectCache
+from prerender.snapshots.stores.object_store import ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.serializer import UNREAD, EncodedEntry, Unread
 

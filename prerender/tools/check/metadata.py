@@ -28,7 +28,7 @@ def verdict(cache_status: str) -> str:
     return found[1] if found else ""
 
 
-def said(page: Page, answer: Fetched, report: Report) -> None:
+def tags_and_links(page: Page, answer: Fetched, report: Report) -> None:
     """Check title, description, robots and links."""
     report.title = next(iter(page.titles), "")
     report.description = next(iter(page.descriptions), "")

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
 from prerender.browser.accessibility import lost
-from prerender.browser.rendered import Seen
+from prerender.browser.page_results import Seen
 from prerender.errors import FetchFailed, RenderError
 from prerender.snapshots.text_comparison import Comparison, Passage, compare
 from prerender.tools.check import metadata
+from prerender.tools.check.alternation import Turns
 from prerender.tools.check.findings import Report
-from prerender.tools.check.turns import Turns
 from prerender.tools.check.visitor_view import Look, Person
 from prerender.tools.crawler import SEARCH_ENGINE, Fetched
 from prerender.tools.html import Page, read_page
@@ -73,7 +73,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         return report, None
     page = read_page(answer.body, url, answer.charset)
     report.kind = "snapshot" if UGLY_TOKEN in answer.url else "page"
-    metadata.said(page, answer, report)
+    metadata.tags_and_links(page, answer, report)
     metadata.opt_in(page, document, report)
     if answer.status == 200:
         async with pages.turns.crawling():

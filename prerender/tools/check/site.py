@@ -11,10 +11,10 @@ from prerender.errors import FetchFailed
 from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.page import Pages, check_page
 from prerender.tools.check.visitor_view import Person
+from prerender.tools.concurrency import Frontier, work_through
 from prerender.tools.crawler import USER_AGENT, Crawler
 from prerender.tools.html import read_page
 from prerender.tools.link_following import Visitor, own_pages, read_robots
-from prerender.tools.work import Frontier, work_through
 from prerender.urls.addresses import is_ugly
 
 

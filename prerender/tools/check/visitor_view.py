@@ -8,8 +8,8 @@ from typing import TypeVar
 from multidict import CIMultiDict
 
 from prerender.browser.accessibility import Announcement
+from prerender.browser.page_results import Departed, Seen, SerializeOptions
 from prerender.browser.pool import Pool
-from prerender.browser.rendered import Departed, Seen, SerializeOptions
 from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.gateway import Gateway

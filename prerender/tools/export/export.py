@@ -10,7 +10,7 @@ from yarl import URL
 from prerender.errors import NotRenderable, OriginError, RenderError
 from prerender.snapshots.archive import Archive
 from prerender.snapshots.snapshot import Snapshot, Snapshots, Target
-from prerender.tools.work import work_through
+from prerender.tools.concurrency import work_through
 from prerender.urls.addresses import pretty_of
 
 _ATTEMPTS = 2

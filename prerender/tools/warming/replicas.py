@@ -16,8 +16,8 @@ from http import HTTPStatus
 
 from prerender.errors import FetchFailed, ReplicasGone, Unreachable
 from prerender.proxy.responses import CACHE_NAME
+from prerender.tools.concurrency import Pace
 from prerender.tools.crawler import Crawler, Fetched, Streamed
-from prerender.tools.work import Pace
 
 # Of a page; being sent to a replica that is not there does not count.
 _ATTEMPTS = 4

@@ -19,7 +19,7 @@ from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.bucket import Bucket
 from prerender.snapshots.stores.from_settings import object_store
-from prerender.snapshots.stores.objects import ObjectCache
+from prerender.snapshots.stores.object_store import ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.tiers import TieredCache
 from tests.snapshots.stores.test_redis import NAMESPACE, PAGE, entry

@@ -35,11 +35,11 @@ from prerender.snapshots.markdown.snapshots import MARKDOWN, MarkdownSnapshots, 
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.stores.aiocache_backends import dump_purges, named, parse_purges
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.snapshots.stores.named import dump_purges, named, parse_purges
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.histories import Histories

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from prerender.snapshots import clock as steady
+from prerender.snapshots import steady_clock as steady
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.snapshot import Snapshot, Target

@@ -5,7 +5,7 @@ import { card, counted, h, nothing, percent, pill, replace } from "./dom.js";
 
 const LONG = 6; // longer runs of equal lines are folded
 
-export function looks({ id }, signal) {
+export function comparison({ id }, signal) {
   const user = frame("Visitor", "the page now, with scripts", "Screenshot of the page");
   const crawler = frame("Crawler", "the snapshot, without scripts", "Screenshot of the snapshot");
   const pair = h("div", { class: "pair" }, user.element, crawler.element);

@@ -8,7 +8,7 @@ from typing import cast
 from prerender.admin import models, snapshot_models
 from prerender.admin.crawlers import Tally
 from prerender.admin.models import MOST_TOP_PAGES
-from prerender.admin.recent import PageRenders
+from prerender.admin.recent_activity import PageRenders
 from prerender.admin.snapshot_models import ID_LENGTH
 from prerender.browser.pool import Pool
 from prerender.http.encodings import IDENTITY

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from prerender.errors import StoreError
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.aiocache_backends import dump_purges, parse_purges
+from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
-from prerender.snapshots.stores.commands import timed
-from prerender.snapshots.stores.named import dump_purges, parse_purges
 
 if TYPE_CHECKING:
     # It needs obstore, which is optional.

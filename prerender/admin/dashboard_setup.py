@@ -8,10 +8,10 @@ from aiohttp import web
 from prerender.admin.api import Api
 from prerender.admin.auth import AdminAuth
 from prerender.admin.crawlers import Crawlers
-from prerender.admin.files import DashboardFiles
+from prerender.admin.dashboard_files import DashboardFiles
 from prerender.admin.last_hour import Figures
-from prerender.admin.problem import as_problems
-from prerender.admin.recent import Recent
+from prerender.admin.problem_details import as_problems
+from prerender.admin.recent_activity import Recent
 from prerender.admin.site import Site
 from prerender.admin.snapshot_api import Pages
 from prerender.browser.pool import Pool
