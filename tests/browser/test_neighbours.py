@@ -34,8 +34,8 @@ async def answer(request: web.Request) -> web.Response:
 
 async def neighbours(
     start_origin: StartOrigin, start_proxy: StartProxy, name: str, count: int
-) -> None:
-    """Render one page again and again, and others beside it."""
+) -> int:
+    """Render one page again and again, and others beside it; how many browsers were lost."""
     application = web.Application()
     application.add_routes([web.get("/{path:.*}", answer)])
     origin = await start_origin(application)
@@ -62,7 +62,7 @@ async def neighbours(
     finally:
         hostile.cancel()
         await asyncio.wait([hostile])
-    assert proxy.running.pool.replacements["lost"] == lost
+    return proxy.running.pool.replacements["lost"] - lost
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -104,4 +104,5 @@ async def test_cookies_beyond_the_quota_are_not_written(
 async def test_neighbours_of_every_page(
     start_origin: StartOrigin, start_proxy: StartProxy, name: str
 ) -> None:
-    await neighbours(start_origin, start_proxy, name, 30)
+    # Beside other tests a browser may get so little of the CPUs that it is taken for hung.
+    assert not await neighbours(start_origin, start_proxy, name, 30)
