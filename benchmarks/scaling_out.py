@@ -1,7 +1,7 @@
 """Three proxies on Redis and an object store behind nginx, crawled while parts of it fail at random.
 
     .venv/bin/python benchmarks/scaling_out.py [--urls 10000] [--seconds 600] [--proxies 3]
-                                               [--at-once 24] [--seed 1]
+                                               [--at-once 24] [--seed 1] [--all]
 
 The crawlers find the URLs one after the other, evenly in that time or as fast as they are rendered,
 and ask again for those that they know. Meanwhile proxies, and Redis or the bucket, are killed (kill -9)
@@ -13,12 +13,16 @@ have one snapshot: the same from all proxies, and the same again after Redis was
 each URL: one is what there should be; more of them are what the failures cost. Exits with 1 if anything
 was wrong, or if there were more than 1.2 renders for each of at least 1,000 URLs. Needs Chromium,
 nginx, redis-server and moto.
+
+--all prints all tables of docs/scaling.md: also those of stores.py, processes.py and capacity.py, which
+run first; they need wrk, too.
 """
 
 import argparse
 import asyncio
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +36,7 @@ import uvloop
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from replicas import Part, Replicas, replicas, shown_in
 
+_OTHERS = ("stores.py", "processes.py", "capacity.py", "capacity.py --real", "capacity.py --table")
 MOST_RENDERS = 1.2
 # With fewer URLs a failure can cost more than a fifth of them.
 _MANY_URLS = 1000
@@ -243,12 +248,27 @@ async def main(options: Options) -> list[str]:
     return table(await run(options), options)
 
 
+def print_others() -> bool:
+    """Run the other benchmarks of docs/scaling.md; whether all went well."""
+    well = True
+    for command in _OTHERS:
+        print(f"{command}\n", flush=True)
+        script, *options = command.split()
+        file = Path(__file__).with_name(script)
+        well &= subprocess.run([sys.executable, file, *options], check=False).returncode == 0
+        print(flush=True)
+    return well
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     for name, value in vars(Options()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
-    given = Options(**vars(parser.parse_args()))
+    parser.add_argument("--all", action="store_true")
+    arguments = vars(parser.parse_args())
+    well = print_others() if arguments.pop("all") else True
+    given = Options(**arguments)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         outcome = runner.run(run(given))
     print("\n".join(table(outcome, given)))
-    sys.exit(not passed(outcome, given))
+    sys.exit(not (well and passed(outcome, given)))

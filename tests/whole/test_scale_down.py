@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import ClientResponse, ClientSession, web
 
-from tests.cli.test_process import Command, Start, client, start
+from tests.cli.test_process import Start, client, start
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.project.test_deploy import DEPLOY
 from tests.support import nginx_server, raw
@@ -18,6 +19,8 @@ from tests.support.redis_server import redis_server
 __all__ = ["client", "start"]
 
 URLS = 40
+NOBODY = "127.0.0.1:9"
+BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
 PAGE = """<p id="out"></p><script>
   document.getElementById("out").textContent = "state " + location.hash;
 </script>"""
@@ -39,7 +42,8 @@ async def test_a_replica_that_is_stopped_loses_nothing(
         settings = {"CACHE_URL": redis.url, "SERVER_GRACE": "20"}
         commands = [await start(site.url, **settings) for _ in range(2)]
         await asyncio.gather(*(command.ready(client) for command in commands))
-        async with replicas(tmp_path, commands) as url:
+        addresses = [command.url.removeprefix("http://") for command in commands]
+        async with replicas(tmp_path, *addresses) as url:
 
             async def crawl(numbers: list[int]) -> None:
                 for number in numbers:
@@ -62,16 +66,43 @@ async def test_a_replica_that_is_stopped_loses_nothing(
 
 
 @asynccontextmanager
-async def replicas(folder: Path, commands: list[Command]) -> AsyncIterator[str]:
-    """nginx as it is delivered, in front of these proxies and one that is not there."""
+async def replicas(folder: Path, *addresses: str) -> AsyncIterator[str]:
+    """nginx as it is delivered, in front of two proxies and one that is not there."""
     port = raw.free_port()
-    addresses = [command.url.removeprefix("http://") for command in commands] + ["127.0.0.1:9"]
     text = (DEPLOY / "nginx/replicas.conf").read_text("utf-8")
     text = text.replace("listen 80;", f"listen 127.0.0.1:{port};")
-    for number, address in enumerate(addresses, 1):
+    for number, address in enumerate((*addresses, NOBODY), 1):
         text = text.replace(f"server prerender-{number}:8080 ", f"server {address} ")
     async with nginx_server.running(folder, text, port, errors="crit"):
         yield f"http://127.0.0.1:{port}"
+
+
+async def test_nginx_asks_another_proxy_for_a_snapshot_if_one_is_busy(
+    client: ClientSession, tmp_path: Path
+) -> None:
+    """Requests of visitors are not repeated: the site itself may have responded."""
+    async with raw.origin(raw.answering(BUSY)) as busy, raw.origin(raw.answering(raw.OK)) as idle:
+        addresses = (f"127.0.0.1:{busy.port}", f"127.0.0.1:{idle.port}")
+        async with replicas(tmp_path, *addresses) as url:
+            for number in range(6):
+                ugly = await client.get(f"{url}/?_escaped_fragment_={number}")
+                assert (ugly.status, await ugly.text()) == (200, "ok")
+            assert busy.requests
+            visits = [(await client.get(f"{url}/{number}")).status for number in range(6)]
+            assert set(visits) == {200, 503}
+
+
+@pytest.mark.parametrize("busy", [True, False])
+async def test_a_crawler_may_come_back_if_no_proxy_can(
+    client: ClientSession, tmp_path: Path, *, busy: bool
+) -> None:
+    async with raw.origin(raw.answering(BUSY)) as proxy:
+        address = f"127.0.0.1:{proxy.port}" if busy else NOBODY
+        async with replicas(tmp_path, address, address) as url:
+            answer = await client.get(f"{url}/?_escaped_fragment_=")
+            assert answer.status == 503
+            # The proxy's, or nginx's own if the one that is not there was asked last.
+            assert answer.headers["Retry-After"] in (("7", "10") if busy else ("10",))
 
 
 async def test_renders_that_cannot_finish_are_handed_over(
