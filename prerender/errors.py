@@ -161,7 +161,14 @@ class StoreGone(StoreError):
 
 
 class AdminError(PrerenderError):
-    """The admin listener cannot be reached, or refuses the request."""
+    """The admin listener cannot be reached, or refuses the request.
+
+    ``answered_with``: the status of its response; 0 without one.
+    """
+
+    def __init__(self, reason: str, answered_with: int = 0) -> None:
+        super().__init__(reason)
+        self.answered_with = answered_with
 
 
 class FetchFailed(PrerenderError):

@@ -21,7 +21,9 @@ def purge(settings: Settings, what: Mapping[str, object]) -> None:
 
 def render(settings: Settings, url: str) -> bool:
     """Render a page again. Returns whether a new snapshot is stored. Raises AdminError."""
-    return bool(_post(settings, "/api/v1/render", {"url": url}).get("kept"))
+    # It may have to wait for another replica before it is rendered.
+    timeout = _TIMEOUT_SECONDS + 2 * settings.render.timeout
+    return bool(_post(settings, "/api/v1/render", {"url": url}, timeout).get("kept"))
 
 
 def import_pages(
@@ -32,12 +34,17 @@ def import_pages(
     return {name: int(answer[name]) for name in ("kept", "newer", "not kept")}
 
 
-def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str, Any]:
+def _post(
+    settings: Settings,
+    path: str,
+    what: Mapping[str, object],
+    timeout: float = _TIMEOUT_SECONDS,
+) -> dict[str, Any]:
     """POST JSON and return the response. Raises AdminError."""
     if settings.admin.token == AUTO:
         raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')
     host = _LOOPBACK.get(settings.admin.host, settings.admin.host)
-    connection = http.client.HTTPConnection(host, settings.admin.port, timeout=_TIMEOUT_SECONDS)
+    connection = http.client.HTTPConnection(host, settings.admin.port, timeout=timeout)
     headers = {
         "Authorization": f"Bearer {settings.admin.token}",
         "Content-Type": "application/json",
@@ -58,5 +65,7 @@ def _post(settings: Settings, path: str, what: Mapping[str, object]) -> dict[str
     finally:
         connection.close()
     if response.status != 200:
-        raise AdminError(f"[admin] {host}:{settings.admin.port}: {answer.get('detail')}")
+        raise AdminError(
+            f"[admin] {host}:{settings.admin.port}: {answer.get('detail')}", response.status
+        )
     return answer

@@ -1,8 +1,8 @@
 """Sources of pages for commands: sitemaps, files, standard input, or pages whose links are followed."""
 
 import argparse
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from typing import NamedTuple
 
 from yarl import URL
@@ -70,24 +70,30 @@ class Sources:
         failed: Callable[[SitemapError], None] | None = None,
         *,
         same_hosts: bool = False,
-    ) -> AsyncIterator[Listed]:
+    ) -> AsyncGenerator[Listed]:
         """All pages as pretty URLs, as they are read. Raises SitemapError.
 
         A URL that is not a sitemap is a page. ``failed``: as for ``sitemaps.read``. ``same_hosts``:
         skip pages of other hosts than those of sources that are URLs.
         """
         hosts = {URL(source).host for source in sources if "://" in source} if same_hosts else set()
-        async for entry in self._entries(sources, failed):
-            try:
-                page = page_of(entry.url)
-            except ValueError as error:
-                self._skip(f"{entry.url}: {error}")
-                continue
-            if hosts and URL(page, encoded=True).host not in hosts:
-                self._skip(f"{page}: not on the host of the sitemap; give --via for this page")
-                continue
-            self._sites.add(site_of(page))
-            yield Listed(page, entry.lastmod)
+        async with aclosing(self._entries(sources, failed)) as entries:
+            async for entry in entries:
+                if page := self._page(entry.url, hosts):
+                    yield Listed(page, entry.lastmod)
+
+    def _page(self, url: str, hosts: Container[str | None]) -> str | None:
+        """The pretty URL of a listed page, if it is on one of the hosts (or there are none)."""
+        try:
+            page = page_of(url)
+        except ValueError as error:
+            self._skip(f"{url}: {error}")
+            return None
+        if hosts and URL(page, encoded=True).host not in hosts:
+            self._skip(f"{page}: not on the host of the sitemap; give --via for this page")
+            return None
+        self._sites.add(site_of(page))
+        return page
 
     async def listed(self, sources: list[str]) -> list[Listed]:
         """All pages with their URLs as listed. Raises SitemapError."""
@@ -121,7 +127,7 @@ class Sources:
 
     async def _entries(
         self, sources: list[str], failed: Callable[[SitemapError], None] | None = None
-    ) -> AsyncIterator[Listed]:
+    ) -> AsyncGenerator[Listed]:
         for source in sources:
             try:
                 if source.startswith(("http://", "https://")) and await self.is_page(source):
@@ -132,8 +138,9 @@ class Sources:
                     raise
                 failed(error)
                 continue
-            async for entry in sitemaps.read([source], self._opened, failed):
-                yield entry
+            async with aclosing(sitemaps.read([source], self._opened, failed)) as entries:
+                async for entry in entries:
+                    yield entry
 
     @asynccontextmanager
     async def _opened(self, url: str) -> AsyncIterator[sitemaps.Body]:

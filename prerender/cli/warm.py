@@ -3,8 +3,8 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, closing
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from prerender.tools.warming.warming import Totals, Warming
 
 _SHOWN_FAILURES = 20
 _REPORT_SECONDS = 60.0
+# The admin listener gives no response (0), or does not accept the token.
+_STOP_AFTER = (0, 401, 403)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +120,7 @@ async def _replicas(
 
 async def _jobs(
     options: argparse.Namespace, sources: Sources, totals: Totals, progress: Progress
-) -> AsyncIterator[Job]:
+) -> AsyncGenerator[Job]:
     """The pages of the sources. Raises SitemapError if there are none at all."""
     failures: list[SitemapError] = []
 
@@ -129,10 +131,12 @@ async def _jobs(
         failures.clear()
 
     found = False
-    async for page in sources.pages(options.sources, failures.append, same_hosts=not options.via):
-        found = True
-        report()
-        yield Job(page.url, page.lastmod, options.follow)
+    listed = sources.pages(options.sources, failures.append, same_hosts=not options.via)
+    async with aclosing(listed) as pages:
+        async for page in pages:
+            found = True
+            report()
+            yield Job(page.url, page.lastmod, options.follow)
     if found:
         report()
     elif failures:
@@ -156,6 +160,8 @@ class _Renewals:
         try:
             return await asyncio.to_thread(client.render, self._settings, url)
         except AdminError as error:
+            if error.answered_with not in _STOP_AFTER:
+                return False  # this page could not be rendered
             if self._allowed:
                 self._progress.line(f"outdated snapshots are not renewed: {error}")
             self._allowed = False

@@ -7,8 +7,8 @@ depend on the size of a sitemap, nor on the number of its entries.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 from prerender.errors import FetchFailed, SitemapError
 from prerender.tools.sitemap_parsing import Listed, Parser
@@ -25,7 +25,7 @@ Open = Callable[[str], AbstractAsyncContextManager[Body]]
 
 async def read(
     sources: list[str], open_url: Open, failed: Callable[[SitemapError], None] | None = None
-) -> AsyncIterator[Listed]:
+) -> AsyncGenerator[Listed]:
     """All pages that the sources list, directly or through indexes; no sitemap is read twice.
 
     ``open_url`` opens the body of a URL; it raises FetchFailed or SitemapError. ``failed`` is called
@@ -40,12 +40,13 @@ async def read(
         seen.add(source)
         indexed: list[tuple[str, int]] = []
         try:
-            async for entry in _entries(source, open_url):
-                if not entry.is_sitemap:
-                    yield entry
-                    continue
-                indexed.append((entry.url, depth + 1))
-                _check(source, depth, len(seen) + len(waiting) + len(indexed))
+            async with aclosing(_entries(source, open_url)) as entries:
+                async for entry in entries:
+                    if not entry.is_sitemap:
+                        yield entry
+                        continue
+                    indexed.append((entry.url, depth + 1))
+                    _check(source, depth, len(seen) + len(waiting) + len(indexed))
         except SitemapError as error:
             if failed is None:
                 raise
@@ -61,7 +62,7 @@ def _check(source: str, depth: int, sitemaps: int) -> None:
         raise SitemapError(f"{source}: more than {_MOST_SITEMAPS} sitemaps")
 
 
-async def _entries(source: str, open_url: Open) -> AsyncIterator[Listed]:
+async def _entries(source: str, open_url: Open) -> AsyncGenerator[Listed]:
     is_url = source.startswith(("http://", "https://"))
     parser = Parser(source)
     async with open_url(source) if is_url else _opened(source) as body:

@@ -5,21 +5,24 @@ import signal
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import psutil
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender.cli.terminal import Progress
 from prerender.cli.url_sources import Sources
 from prerender.errors import JournalError, ReplicasGone, SitemapError
-from prerender.tools.crawler import Crawler
+from prerender.tools.crawler import Crawler, Fetched
 from prerender.tools.warming.journal import Job, Journal
-from prerender.tools.warming.replicas import Replicas
+from prerender.tools.warming.replicas import Replicas, retry_after
 from prerender.tools.warming.warming import Totals, Warming
 from prerender.urls.ajax_crawling import ugly_to_pretty
 from tests.conftest import StartOrigin
@@ -61,7 +64,7 @@ async def replicas(*urls: str, concurrency: int = 4) -> AsyncIterator[Replicas]:
 
 
 async def fill(sent_to: Replicas, pages: list[str], journal: Journal | None = None) -> Totals:
-    async def jobs() -> AsyncIterator[Job]:
+    async def jobs() -> AsyncGenerator[Job]:
         for page in pages:
             yield Job(f"{SITE}/#!{page}")
 
@@ -179,6 +182,22 @@ async def test_a_page_that_fails_is_requested_once_more_at_the_end(
     assert [failure.url for failure in totals.failures] == [f"{SITE}/#!never"]
 
 
+def seconds_of(text: str) -> float | None:
+    fields = CIMultiDictProxy(CIMultiDict({"Retry-After": text}))
+    return retry_after(Fetched("", 503, fields, b"", 0.0))
+
+
+def test_retry_after() -> None:
+    assert seconds_of("7") == 7
+    assert seconds_of("999999999") == 3600
+    assert seconds_of("Sun, 06 Nov 1994 08:49:37 GMT") == 0
+    soon = seconds_of(format_datetime(datetime.now(UTC) + timedelta(minutes=50), usegmt=True))
+    assert soon is not None
+    assert 2000 < soon <= 3000
+    for text in ("", "soon", "-1", "1.5", "Sun, 99 Nov 1994 08:49:37 GMT"):
+        assert seconds_of(text) is None
+
+
 def taken(journal: Journal) -> list[str]:
     return [job.url for job in journal.take(100)]
 
@@ -217,11 +236,11 @@ def test_pages_that_were_done_too_long_ago(tmp_path: Path) -> None:
         assert journal.add([Job("now"), Job("ago"), Job("ahead")]) == (2, 1)
 
 
-def test_files_that_are_no_journal(tmp_path: Path) -> None:
+async def test_files_that_are_no_journal(tmp_path: Path) -> None:
     file = tmp_path / "state"
     file.write_text('{"url": "https://shop.example/", "at": 1, "outcome": "rendered"}\n')
-    with pytest.raises(JournalError, match="is not a state file"):
-        Journal(file)
+    told = await run("warm", "-", "--state", str(file), stdin=b"")
+    assert (told.status, told.err) == (2, f"prerender warm: --state: {file}: is not a state file\n")
     with closing(sqlite3.connect(tmp_path / "other")) as database:
         database.execute("CREATE TABLE pages (a)")
     with pytest.raises(JournalError, match="another database"):

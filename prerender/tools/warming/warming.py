@@ -8,7 +8,8 @@ only pages that changed since.
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from prerender.errors import FetchFailed
@@ -92,7 +93,7 @@ class Warming:
         self._changed = asyncio.Event()
         self.totals = Totals()
 
-    async def run(self, jobs: AsyncIterator[Job]) -> Totals:
+    async def run(self, jobs: AsyncGenerator[Job]) -> Totals:
         """Warm all pages: of those that are known, the last changed first."""
         started = time.monotonic()
         tasks = [
@@ -109,13 +110,14 @@ class Warming:
             self.totals.left_out = self._journal.left() if self._most else 0
         return self.totals
 
-    async def _read(self, jobs: AsyncIterator[Job]) -> None:
+    async def _read(self, jobs: AsyncGenerator[Job]) -> None:
         batch = []
-        async for job in jobs:
-            batch.append(job)
-            if len(batch) == _BATCH:
-                self._add(batch)
-                batch = []
+        async with aclosing(jobs):
+            async for job in jobs:
+                batch.append(job)
+                if len(batch) == _BATCH:
+                    self._add(batch)
+                    batch = []
         self._add(batch)
         self._reading = False
         self._changed.set()
