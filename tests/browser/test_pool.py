@@ -57,8 +57,7 @@ async def test_callers_wait_in_their_order() -> None:
         callers = [Borrower(pool) for _ in range(4)]
         for number, caller in enumerate(callers):
             await state(pool, f"0 idle, 1 busy, {3 - number} waiting")
-            while caller.page is None:
-                await asyncio.sleep(0)
+            await caller.has_page()
             await caller.give_back()
         await state(pool, "1 idle, 0 busy, 0 waiting")
 
