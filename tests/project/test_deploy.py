@@ -322,7 +322,7 @@ async def test_the_probes_of_the_kubelet(
         if "httpGet" in proxy.get(probe, {})
     }
     assert probes == {"/healthz", "/readyz"}
-    for path in probes:
+    for path in (*probes, "/readyz/queue"):
         headers = {"Host": f"10.1.2.3:{proxy.running.admin_port}"}
         async with proxy.client.get(f"{proxy.admin_url}{path}", headers=headers) as answer:
             assert answer.status == 200
