@@ -1,7 +1,7 @@
 """Renders popular snapshots again before they expire, with what crawlers leave of the browser.
 
-A snapshot is refreshed if it was requested since its last refresh and expires soon or has expired, the
-most requested one first. Nothing is started while a render waits for a page, too few pages are idle,
+A snapshot is refreshed if it is requested again and again and expires soon or has expired, the most
+requested one first. Nothing is started while a render waits for a page, too few pages are idle,
 the CPUs are busy or the origin fails; what is running is cancelled when a render has to wait. Replicas
 agree by leases.
 """
@@ -23,6 +23,8 @@ from prerender.snapshots.snapshot import SnapshotResult, Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 
+# One request says nothing: crawlers request every page now and then.
+_LEAST_REQUESTS = 2
 # How long a render may wait for the page of a refresh.
 _LOOK_SECONDS = 0.05
 _PLAN_SECONDS = 1.0
@@ -44,8 +46,8 @@ log = structlog.get_logger(__name__)
 class Popular(Protocol):
     """Which pages are requested how often."""
 
-    def most_first(self) -> list[Target]:
-        """The requested targets, most requested first."""
+    def most_first(self, least: int) -> list[Target]:
+        """The targets with at least this count, most requested first."""
 
     def fade(self, target: Target) -> None:
         """Halve the count of a target; it is forgotten at 0."""
@@ -111,7 +113,10 @@ class Refresher:
             self.make_room()
             if time.monotonic() >= next_plan:
                 next_plan = time.monotonic() + _PLAN_SECONDS
-                await self.plan()
+                try:
+                    await self.plan()
+                except Exception:
+                    log.exception("refreshes_not_planned")
 
     def make_room(self) -> None:
         """Cancel a refresh if a render waits, unless its own page was requested meanwhile."""
@@ -123,7 +128,7 @@ class Refresher:
     async def plan(self) -> None:
         """Start what is due, as far as there is room."""
         reads = 0
-        for target in self._popular.most_first():
+        for target in self._popular.most_first(_LEAST_REQUESTS):
             now = self._clock()
             if not self._may_start(now) or reads == _MOST_READS:
                 return

@@ -28,9 +28,10 @@ class Popularity:
         if len(self._counts) > self._most:
             self._forget_half()
 
-    def most_first(self) -> list[Target]:
-        """The targets, most requested first."""
-        ordered = sorted(self._counts, key=self._counts.__getitem__, reverse=True)
+    def most_first(self, least: int = 1) -> list[Target]:
+        """The targets with at least this count, most requested first."""
+        keys = (key for key, count in self._counts.items() if count >= least)
+        ordered = sorted(keys, key=self._counts.__getitem__, reverse=True)
         return [self._targets[key] for key in ordered]
 
     def fade(self, target: Target) -> None:
