@@ -7,6 +7,7 @@ depend on the size of a sitemap, nor on the number of its entries.
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
@@ -17,6 +18,7 @@ from prerender.tools.sitemap_parsing import Listed, Parser
 _DEEPEST = 3
 # Two full indexes of 50,000 sitemaps; their URLs are kept in memory.
 _MOST_SITEMAPS = 100_000
+_TRIES = 3
 _READ_BYTES = 64 * 1024
 
 Body = AsyncIterator[bytes]
@@ -29,9 +31,11 @@ async def read(
     """All pages that the sources list, directly or through indexes; no sitemap is read twice.
 
     ``open_url`` opens the body of a URL; it raises FetchFailed or SitemapError. ``failed`` is called
-    for a sitemap that cannot be read to its end; without it, the first one raises SitemapError.
+    for a sitemap that cannot be read to its end; without it, the first one raises SitemapError. With
+    it, a sitemap whose connection fails is read again, and its first pages come twice.
     """
     seen: set[str] = set()
+    tries: Counter[str] = Counter()
     waiting = [(source, 0) for source in reversed(sources)]
     while waiting:
         source, depth = waiting.pop()
@@ -50,7 +54,12 @@ async def read(
         except SitemapError as error:
             if failed is None:
                 raise
-            failed(error)
+            tries[source] += 1
+            if isinstance(error.__cause__, FetchFailed) and tries[source] < _TRIES:
+                seen.discard(source)
+                indexed.insert(0, (source, depth))
+            else:
+                failed(error)
         waiting += reversed(indexed)
 
 

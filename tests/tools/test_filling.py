@@ -349,6 +349,35 @@ async def most_memory(url: str, folder: Path, pages: int) -> int:
     return most
 
 
+async def test_a_sitemap_whose_connection_fails_is_read_again(start_origin: StartOrigin) -> None:
+    sent = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        sent += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(f"<urlset><url><loc>{SITE}/#!a</loc></url>".encode())
+        if sent < 4:  # whether it is a sitemap is asked first
+            assert request.transport is not None
+            request.transport.close()
+        else:
+            await response.write(f"<url><loc>{SITE}/#!b</loc></url></urlset>".encode())
+        return response
+
+    application = web.Application()
+    application.router.add_get("/sitemap.xml", answer)
+    site = await start_origin(application)
+    failures: list[SitemapError] = []
+    async with replicas(site.url) as sent_to:
+        sources = Sources(sent_to.stream, Progress())
+        pages = sources.pages([f"{site.url}/sitemap.xml"], failures.append)
+        found = [page.url async for page in pages]
+    assert failures == []
+    assert found == [f"{SITE}/#!{page}" for page in "aaab"][-len(found) :]
+    assert set(found) == {f"{SITE}/#!a", f"{SITE}/#!b"}
+
+
 @pytest.mark.long
 async def test_memory_does_not_depend_on_the_number_of_pages(
     start_origin: StartOrigin, tmp_path: Path

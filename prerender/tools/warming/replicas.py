@@ -101,22 +101,24 @@ class Replicas:
 
     @asynccontextmanager
     async def stream(self, url: str) -> AsyncIterator[Streamed]:
-        """A file, such as a sitemap, from any replica. Raises FetchFailed."""
+        """A file, such as a sitemap, from any replica. Raises FetchFailed and ReplicasGone."""
         for attempt in itertools.count(1):
             replica = min(self._replicas, key=lambda replica: replica.until)
-            pause = _FIRST_PAUSE_SECONDS * attempt
+            await asyncio.sleep(max(self._until, replica.until) - time.monotonic())
             try:
                 async with replica.crawler.stream(url) as answer:
+                    self._answered = time.monotonic()
                     if answer.status not in _SLOW_DOWN or attempt == _ATTEMPTS:
                         yield answer
                         return
-                    pause = max(pause, retry_after(answer) or 0.0)
-            except Unreachable:
+                    pause = max(_FIRST_PAUSE_SECONDS * attempt, retry_after(answer) or 0.0)
+                    self._until = max(self._until, time.monotonic() + pause)
+            except Unreachable as error:
                 replica.fail()
-                if attempt >= len(self._replicas):
+                if self._answered and not self._direct:
+                    self._check(error)
+                elif attempt >= len(self._replicas):
                     raise
-                continue
-            await asyncio.sleep(pause)
 
     @asynccontextmanager
     async def _admitted(self) -> AsyncIterator[_Replica]:
