@@ -24,7 +24,6 @@ from prerender.admin import health
 from prerender.admin.dashboard_setup import dashboard
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
-from prerender.admin.problem_details import server_log
 from prerender.admin.purge import Purging
 from prerender.admin.site import Site
 from prerender.browser.pool import Pool
@@ -40,6 +39,7 @@ from prerender.errors import ConfigError
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
+from prerender.http.server_log import server_log
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
@@ -221,7 +221,7 @@ def _refresher(
 @asynccontextmanager
 async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIterator[int]:
     """Start the admin listener. Yields its port."""
-    runner = web.AppRunner(app, access_log=None, logger=server_log)
+    runner = web.AppRunner(app, access_log=None, logger=server_log("prerender.admin"))
     await runner.setup()
     try:
         with _listening("admin", settings.admin):

@@ -1,20 +1,15 @@
 """Errors of the admin API as problem details (RFC 9457)."""
 
-import logging
 from http import HTTPStatus
 
 import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from prerender.admin.models import Problem
 from prerender.errors import NotRenderable, PrerenderError, StoreError
 
 log = structlog.get_logger(__name__)
-# For aiohttp, which logs malformed requests with tracebacks. They are the client's fault and get a 400.
-server_log = logging.getLogger("prerender.admin.server")
-server_log.addFilter(lambda record: not _is_malformed_request(record))
 
 
 def problem(status: int, detail: str) -> web.Response:
@@ -44,7 +39,3 @@ async def as_problems(request: web.Request, handler: Handler) -> web.StreamRespo
     except Exception:
         log.exception("admin_request_failed", path=request.path)
         return problem(500, PrerenderError.public)
-
-
-def _is_malformed_request(record: logging.LogRecord) -> bool:
-    return record.exc_info is not None and isinstance(record.exc_info[1], HttpProcessingError)

@@ -1,14 +1,14 @@
 """The HTTP server of the gateway's two listeners. The public one is proxy/server.py."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from prerender.gateway.plain_response import Plain
+from prerender.http.server_log import server_log
 
 # Limit of a header line and of the request target. Browsers percent-encode, so a target of the public
 # listener may be three times as long here. They also send up to 180 cookies of 4 KiB in one line.
@@ -17,23 +17,7 @@ MAX_LINE_BYTES = 1024**2
 MAX_HEADERS = 1000
 
 
-class _WithoutStackTraces(logging.Filter):
-    """Log malformed requests, which pages can send, without a traceback."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, ConnectionError):
-            return False  # the page disconnected during the response
-        if isinstance(error, HttpProcessingError):
-            if record.levelno > logging.INFO:
-                record.levelno, record.levelname = logging.INFO, "INFO"
-            record.msg, record.args = "bad request: %s", (error.message.partition("\n")[0],)
-            record.exc_info = None
-        return True
-
-
-_log = logging.getLogger(__name__)
-_log.addFilter(_WithoutStackTraces())
+_log = server_log(__name__)
 
 
 class _Connection(RequestHandler):

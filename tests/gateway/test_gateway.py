@@ -214,7 +214,7 @@ async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFix
                 assert answer in await reader.readline()
             writer.close()
     assert [record.levelname for record in caplog.records] == ["INFO"]
-    assert caplog.records[0].getMessage() == "bad request: Duplicate 'Host' header found."
+    assert caplog.records[0].getMessage() == "malformed_request: Duplicate 'Host' header found."
     assert not caplog.records[0].exc_info
 
 
