@@ -24,6 +24,14 @@ COOKIES = """<p id="out"></p><script>
 </script>"""
 
 
+QUESTIONS = """<p id="out"></p><script>
+  let answers = 0;
+  for (let i = 0; i < 1100; i++) {
+    navigator.permissions.query({ name: "geolocation" }).then(() => { out.textContent = ++answers; });
+  }
+</script>"""
+
+
 async def answer(request: web.Request) -> web.Response:
     """The hostile pages, their neighbour, and data."""
     if request.path == "/data":
@@ -97,6 +105,14 @@ async def test_cookies_beyond_the_quota_are_not_written(
     origin = await pages(start_origin, {"/": COOKIES})
     proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
     assert '<p id="out">written=499</p>' in (await proxy.crawl("/")).text
+
+
+async def test_questions_to_the_browser_beyond_the_quota_get_no_answer(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": QUESTIONS})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    assert '<p id="out">1000</p>' in (await proxy.crawl("/")).text
 
 
 @pytest.mark.long

@@ -53,6 +53,11 @@ GREEDY = {
         " b.onmessage = () => a.postMessage(m); a.postMessage(m)"
     ),
     "cookies": _page("for (let i = 0;; i++) document.cookie = `a${i % 100}=${'x'.repeat(3000)}`"),
+    "questions": _page(
+        "setInterval(() => { for (let i = 0; i < 1000; i++) { navigator.storage.estimate();"
+        " navigator.permissions.query({ name: 'geolocation' }); navigator.storage.getDirectory();"
+        " navigator.locks.request('x', () => 1) } })"
+    ),
     "titles": _page("for (let i = 0;; i++) document.title = i"),
     # The network, and the proxy.
     "requests-10000": _page("for (let i = 0; i < 10000; i++) fetch('/data?' + i).catch(() => {})"),

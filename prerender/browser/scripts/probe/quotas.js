@@ -1,9 +1,9 @@
 // ---- Calls that keep the browser's shared processes busy, and with them all other pages. Each document may make so
 // many; the rest have no effect.
-const quota = (most, beyond) => {
+const quota = (most, beyond = () => {}) => {
   let calls = 0;
   return (original) => function (...given) {
-    return calls++ < most ? original.apply(this, given) : beyond;
+    return calls++ < most ? original.apply(this, given) : beyond();
   };
 };
 
@@ -16,8 +16,14 @@ for (const method of Object.keys(globalThis.console)) patch(globalThis.console, 
 const traversed = quota(2);
 for (const method of ["back", "forward", "go"]) patch(prototypeOf("History"), method, traversed);
 
-// Each cookie that is written occupies the network process, which all pages share.
-const cookieWritten = quota(500, Promise.resolve());
+// Each cookie that is written occupies the network process.
+const cookieWritten = quota(500, () => Promise.resolve());
 for (const method of ["set", "delete"]) patch(prototypeOf("CookieStore"), method, cookieWritten);
 const cookie = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
 Object.defineProperty(Document.prototype, "cookie", { ...cookie, set: cookieWritten(cookie.set) });
+
+// Each of these occupies the browser process. Beyond the quota they get no answer.
+const asked = quota(1000, () => new Promise(() => {}));
+patch(prototypeOf("Permissions"), "query", asked);
+for (const method of ["estimate", "getDirectory"]) patch(prototypeOf("StorageManager"), method, asked);
+for (const method of ["query", "request"]) patch(prototypeOf("LockManager"), method, asked);
