@@ -173,8 +173,8 @@ async def _report(totals: Totals, progress: Progress) -> None:
     while not progress.has_bar:
         await asyncio.sleep(_REPORT_SECONDS)
         progress.line(
-            f"{terminal.counted(totals.counts.total(), 'page')}, {totals.failed} failed, "
-            f"{totals.skipped} skipped"
+            f"{totals.counts.total()} of {terminal.counted(totals.found, 'page')}, "
+            f"{totals.failed} failed, {totals.skipped} skipped"
         )
 
 

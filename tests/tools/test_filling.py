@@ -19,6 +19,7 @@ from yarl import URL
 
 from prerender.cli.terminal import Progress
 from prerender.cli.url_sources import Sources
+from prerender.cli.warm import _report
 from prerender.errors import JournalError, ReplicasGone, SitemapError
 from prerender.tools.crawler import Crawler, Fetched
 from prerender.tools.warming.journal import Job, Journal
@@ -108,6 +109,21 @@ async def test_the_share_of_replicas_that_are_gone_or_die_goes_to_the_others(
         totals = await fill(sent_to, pages)
     assert totals.counts == {"rendered": 40}
     assert len(living.asked) == len(set(living.asked)) == 35
+
+
+async def test_progress_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("prerender.cli.warm._REPORT_SECONDS", 0.0)
+    totals = Totals(Counter(rendered=3, failed=1), found=10, skipped=2)
+    reporting = asyncio.create_task(_report(totals, Progress()))
+    shown = ""
+    async with asyncio.timeout(10):
+        while "\n" not in shown:
+            await asyncio.sleep(0)
+            shown += capsys.readouterr().err
+    reporting.cancel()
+    assert shown.startswith("4 of 10 pages, 1 failed, 2 skipped\n")
 
 
 async def test_all_replicas_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,11 +41,13 @@ class Warmed:
 
 @dataclass(slots=True)
 class Totals:
-    """The totals of a run. ``failures``: the first ones. ``skipped``: done by an earlier run.
-    ``left_out``: beyond the limit. ``unread``: sitemaps that could not be read to their end."""
+    """The totals of a run. ``found``: pages to warm that are known. ``failures``: the first ones.
+    ``skipped``: done by an earlier run. ``left_out``: beyond the limit. ``unread``: sitemaps that could
+    not be read to their end."""
 
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Warmed] = field(default_factory=list)
+    found: int = 0
     skipped: int = 0
     left_out: int = 0
     unread: int = 0
@@ -125,6 +127,7 @@ class Warming:
     def _add(self, jobs: Iterable[Job]) -> None:
         added = self._journal.add(jobs)
         self.totals.skipped += added.done
+        self.totals.found += added.new
         self._found(added.new)
         self._changed.set()
 
