@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from yarl import URL
 
 from prerender.browser.spare_capacity import CPUUsage, SpareCapacity
 from prerender.errors import OriginError
+from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.refresher import Refresher
 from prerender.snapshots.snapshot import Target
@@ -22,7 +24,7 @@ from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.popularity import Popularity
 from prerender.urls.ajax_crawling import PrettyURL
-from tests.conftest import StartOrigin, StartProxy, pages
+from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.snapshots.test_freshness import asked_for
 from tests.support.redis_server import RedisServer, redis_server
 from tests.support.renders import Clock, Renders, target, until
@@ -208,6 +210,15 @@ def test_a_sweep_does_not_displace_popular_pages() -> None:
     assert "/popular" not in paths
 
 
+async def expire(proxy: Proxy, page: Target) -> Entry:
+    """Let the snapshot of a page expire in 100 seconds, as if it had been rendered long ago."""
+    entry = await proxy.running.store.get(page.key)
+    assert entry is not None
+    old = replace(entry, stored=entry.stored - 3500, expires=entry.expires - 3500)
+    assert await proxy.running.store.set(old, 3600)
+    return entry
+
+
 async def test_a_running_proxy(
     start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,18 +228,54 @@ async def test_a_running_proxy(
     proxy = await start_proxy(origin.url, {"cache": {"refresh": 0.5}})
     for _ in range(2):
         await proxy.crawl("/#!a")
-    store = proxy.running.store
     page = Target.of(URL(origin.url), PrettyURL("/", "a"))
-    entry = await store.get(page.key)
-    assert entry is not None
-    old = replace(entry, stored=entry.stored - 3500, expires=entry.expires - 3500)
-    assert await store.set(old, 3600)
+    entry = await expire(proxy, page)
     await eventually(proxy, "prerender_refreshes_ahead_total", 1, result="refreshed")
     assert origin.count("/") == 2
-    new = await store.get(page.key)
+    new = await proxy.running.store.get(page.key)
     assert new is not None
     assert new.expires >= entry.expires
     assert (await proxy.crawl("/#!a")).headers["Cache-Status"].startswith("prerender; hit; ttl=3")
+
+
+@pytest.mark.long
+async def test_crawlers_get_the_only_page_while_it_refreshes(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a real browser: refreshes are cancelled again and again, until no crawler waits."""
+    monkeypatch.setattr("prerender.browser.spare_capacity._BUSY_SHARE", 2.0)
+    refreshing, done = asyncio.Event(), asyncio.Event()
+    script = (
+        "<title>t</title><p id=out>x</p><script>"
+        "fetch('%s').then(r => r.text()).then(t => out.textContent = t)</script>"
+    )
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/data/slow":
+            refreshing.set()
+            await asyncio.wait_for(done.wait(), 60)
+        if request.path.startswith("/data"):
+            return web.Response(text="content")
+        data = "/data/slow" if request.path == "/slow" else "/data"
+        return web.Response(text=script % data, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    origin = await start_origin(application)
+    proxy = await start_own_proxy(origin.url, {"cache": {"refresh": 1}, "browser": {"pages": 1}})
+    done.set()
+    for _ in range(2):
+        assert (await proxy.crawl("/slow#!a")).status == 200
+    done.clear()
+    await expire(proxy, Target.of(URL(origin.url), PrettyURL("/slow", "a")))
+    for number in range(5):
+        refreshing.clear()
+        await asyncio.wait_for(refreshing.wait(), 60)
+        assert (await proxy.crawl(f"/{number}#!a")).status == 200
+    done.set()
+    found = await eventually(proxy, "prerender_refreshes_ahead_total", 1, result="refreshed")
+    assert found.value("prerender_refreshes_ahead_total", result="cancelled") >= 5
+    assert found.value("prerender_refreshes_ahead_total", result="failed") == 0
 
 
 async def test_spare_capacity(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
