@@ -86,6 +86,7 @@ def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
         "refused": tally.got["refused"],
         "errors": tally.got["errors"],
         "unverified": tally.unverified,
+        "without_snapshot": tally.without_snapshot,
         "median_seconds": round(tally.quantile(0.5), 6),
         "p95_seconds": round(tally.quantile(0.95), 6),
         "last": tally.last,

@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Literal
 
 from prerender.config.types import CrawlerClass
+from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import known_names, words_of
-from prerender.proxy.decision import UNVERIFIED
+from prerender.proxy.decision import FORWARDED_CLASSES, UNVERIFIED
 from prerender.telemetry.records import RequestRecord
 
 # Unknown clients that requested ugly URLs.
@@ -35,12 +36,14 @@ Outcome = Literal["snapshots", "forwarded", "refused", "errors"]
 @dataclass(slots=True)
 class Tally:
     """The requests of one crawler. ``unverified``: those from addresses that are not its own.
+    ``without_snapshot``: those for pages that [triggers] forwarded.
 
     ``pages``: the number of requests by URL and id; ``last``: Unix seconds.
     """
 
     crawler: Literal[CrawlerClass, ""] = ""
     unverified: int = 0
+    without_snapshot: int = 0
     got: Counter[Outcome] = field(default_factory=Counter)
     durations: Counter[int] = field(default_factory=Counter)
     pages: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -56,6 +59,8 @@ class Tally:
         self.crawler = record.crawler or ""
         if record.reason == _UNVERIFIED:
             self.unverified += 1
+        elif record.reason in FORWARDED_CLASSES and may_be_page(record.target):
+            self.without_snapshot += 1
         self.got[_got(record)] += 1
         self.durations[round(math.log(record.seconds or _SHORTEST_SECONDS) / _LOG_BASE)] += 1
         target = record.snapshot_target
@@ -67,6 +72,7 @@ class Tally:
         """Add the counts of a later tally."""
         self.crawler = other.crawler
         self.unverified += other.unverified
+        self.without_snapshot += other.without_snapshot
         self.got += other.got
         self.durations += other.durations
         for page, number in other.pages.items():

@@ -111,6 +111,8 @@ class CrawlerFigures(TypedDict):
     """Responses with 5xx."""
     unverified: int
     """Requests from addresses that are not this crawler's."""
+    without_snapshot: int
+    """Requests for pages that were forwarded because [triggers] forwards its class."""
     median_seconds: float
     p95_seconds: float
     last: float

@@ -73,6 +73,7 @@ _CLASS_FORWARDED = {
     crawler: Forward(f'a crawler, forwarded by [triggers] {crawler} = "forward"')
     for crawler in CLASSES
 }
+FORWARDED_CLASSES = frozenset(forward.reason for forward in _CLASS_FORWARDED.values())
 FOREIGN_HOST = Forward("a host name that is not the site's")
 UNVERIFIED = Forward("an unverified crawler")
 OPTED_OUT = Forward("disallowed by robots.txt")

@@ -3,7 +3,9 @@
 import pytest
 
 from prerender.admin.crawlers import OTHERS, Crawlers, Tally
-from prerender.proxy.decision import UNVERIFIED
+from prerender.config.types import Action
+from prerender.crawlers.triggers import Triggers
+from prerender.proxy.decision import UNVERIFIED, decide
 from prerender.snapshots.snapshot import Target
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import PrettyURL
@@ -64,6 +66,21 @@ def test_what_each_crawler_got() -> None:
     assert found["Googlebot"].unverified == 1
     key = RECORD.snapshot_target and RECORD.snapshot_target.key
     assert found["Googlebot"].pages == {("https://www.example.com/a", key): 4}
+
+
+@pytest.mark.parametrize(
+    ("target", "action", "expected"),
+    [("/a", "forward", 1), ("/robots.txt", "forward", 0), ("/a", "render", 0)],
+)
+def test_pages_that_triggers_forward(target: str, action: Action, expected: int) -> None:
+    triggers = Triggers({"search": action})
+    decision = decide("GET", target, triggers=triggers, crawler="search")
+    tally = Tally()
+    record = RECORD._replace(target=target, kind=decision.kind, reason=decision.reason)
+    tally.count(record)
+    total = Tally()
+    total.add(tally)
+    assert total.without_snapshot == expected
 
 
 def test_the_last_hour() -> None:

@@ -72,6 +72,7 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   const hour = minutes(summary);
   const sum = (name) => hour.reduce((total, minute) => total + (minute[name] || 0), 0);
   const shown = ANSWERS.reduce((total, [name]) => total + sum(name), 0);
+  const missed = withoutSnapshot(asking);
   const hits = sum("hit") + sum("stale");
   const renders = OUTCOMES.reduce((total, [name]) => total + sum(name), 0);
   const phases = PHASES.reduce((total, [name]) => total + sum(name), 0);
@@ -83,7 +84,8 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   const taken = (minute) => PHASES.reduce((total, [name]) => total + (minute[name] || 0), 0);
   return [
     ...summary.notices.map(notice),
-    verdict(summary, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut-off") }),
+    verdict(summary, worst, missed, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut-off") }),
+    passedOver(asking, missed),
     h("div", { class: "tiles" },
       tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} served from the cache`,
         hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
@@ -112,6 +114,15 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   ];
 }
 
+// The classes of preset = "crawlers". The others are forwarded unless the settings name them.
+const PRESET = ["search", "ai_search", "ai_user", "social"];
+
+/** The requests to mention: none if all are of classes that are seldom wanted. */
+function withoutSnapshot({ items }) {
+  const missed = items.filter((one) => one.without_snapshot);
+  return missed.some((one) => PRESET.includes(one.crawler)) ? missed.reduce((sum, one) => sum + one.without_snapshot, 0) : 0;
+}
+
 const series = (names) => names.map(([name, label]) => ({ name, label, value: (minute) => minute[name] || 0 }));
 
 function tile(name, value, note, line, tone = "") {
@@ -119,7 +130,7 @@ function tile(name, value, note, line, tone = "") {
     h("p", { class: "note" }, note), spark(line));
 }
 
-function verdict(summary, { shown, failed, renders, failures, cutOff }) {
+function verdict(summary, worst, missed, { shown, failed, renders, failures, cutOff }) {
   const wrong = [];
   if (!summary.ready) wrong.push("no browser is running");
   if (!summary.store.available) wrong.push("the store is unavailable");
@@ -128,10 +139,28 @@ function verdict(summary, { shown, failed, renders, failures, cutOff }) {
   if (failures > renders / 20) wrong.push(`${counted(failures, "render")} failed`);
   if (cutOff > renders / 10) wrong.push(`${counted(cutOff, "render was", "renders were")} cut off`);
   const uptime = `up for ${duration(summary.now - summary.started)}, version ${summary.version}`;
-  return wrong.length
-    ? h("p", { class: "banner bad" }, h("strong", {}, "Problems: "), wrong.join("; "), h("small", {}, uptime))
-    : h("p", { class: "banner good" }, h("strong", {}, "Healthy. "),
-      shown ? "Crawlers get snapshots." : "No crawler requests in the last hour.", h("small", {}, uptime));
+  if (wrong.length) {
+    const last = Math.max(0, ...worst.failing.map((page) => page.last_problem));
+    return h("p", { class: "banner bad" }, h("a", { href: "#/problems" }, h("strong", {}, "Problems: "), wrong.join("; ")),
+      last ? [". Last failure: ", moment(last)] : null, h("small", {}, uptime));
+  }
+  return h("p", { class: "banner good" }, h("strong", {}, "Healthy. "), healthy(shown, missed), h("small", {}, uptime));
+}
+
+function healthy(shown, missed) {
+  if (missed) return "Requests for snapshots are served.";
+  return shown ? "Crawlers get snapshots." : "No crawler requests in the last hour.";
+}
+
+/** Known crawlers that got pages without snapshots, because [triggers] forwards their class. */
+function passedOver(asking, missed) {
+  if (!missed) return null;
+  const known = asking.items.filter((one) => one.crawler).reduce((sum, one) => sum + one.requests, 0);
+  return h("p", { class: "banner warn" },
+    h("a", { href: "#/requests?decision=forward" },
+      `${count(missed)} of ${counted(known, "request")} of known crawlers got the page without a snapshot`),
+    ", because [triggers] forwards them. To serve them snapshots, set ", h("code", {}, "PRERENDER_TRIGGERS_PRESET=crawlers"),
+    " (", h("code", {}, 'preset = "crawlers"'), " in [triggers]).");
 }
 
 function notice({ consequence, remedy, seen }) {
