@@ -72,8 +72,8 @@ class Importing:
         return [self._page(told, fresh=body.fresh) for told in body.pages]
 
     def _page(self, told: Mapping[str, Any], *, fresh: bool) -> tuple[Target, Snapshot, float]:
-        entry = Archived.read(told)
         text = told.get("body")
+        entry = Archived.read({name: value for name, value in told.items() if name != "body"})
         if not isinstance(text, str):
             raise ValueError(f"{entry.path}: body is missing")
         try:

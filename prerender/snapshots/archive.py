@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from prerender.errors import ArchiveError
+from prerender.snapshots.entry import LATEST, LONGEST_SECONDS
 from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target
+from prerender.snapshots.strict_json import builder
 
 FORMAT = 1
 INDEX = "index.json"
@@ -64,27 +66,19 @@ class Archived:
     def read(cls, told: Any) -> "Archived":
         """Parse an entry from JSON. Raises ValueError."""
         try:
-            entry = cls(
-                path=str(told["path"]),
-                file=str(told["file"]),
-                status=int(told["status"]),
-                headers=tuple((str(name), str(value)) for name, value in told["headers"]),
-                etag=str(told["etag"]),
-                last_modified=int(told["last_modified"]),
-                made=float(told["made"]),
-                ttl=None if told["ttl"] is None else float(told["ttl"]),
-                tags=tuple(map(str, told["tags"])),
-                asset_fingerprint=str(told["asset_fingerprint"]),
-                text_length=int(told["text_length"]),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"an entry of the index is incomplete: {error!r}") from None
+            entry = cast("Archived", builder(Archived)(told))
+        except ValueError as error:
+            raise ValueError(f"an entry of the index is invalid: {error}") from None
         if not _FILE.fullmatch(entry.file):
             raise ValueError(f"{entry.file!r} is not a file name of an export")
         if not entry.path.startswith("/"):
             raise ValueError(f"{entry.path!r} is not a path")
         if not re.fullmatch(r'(W/)?"[0-9a-f]{32}"', entry.etag, re.ASCII):
             raise ValueError(f"{entry.path}: {entry.etag!r} is not the ETag of a snapshot")
+        if not all(0 <= time <= LATEST for time in (entry.made, entry.last_modified)):
+            raise ValueError(f"{entry.path}: invalid time")
+        if not 0 <= (entry.ttl or 0) <= LONGEST_SECONDS:
+            raise ValueError(f"{entry.path}: invalid TTL: {entry.ttl:g} s")
         return entry
 
     def snapshot(self, body: bytes) -> Snapshot:

@@ -24,9 +24,9 @@ from prerender.snapshots.variants import ORDINARY, Variant
 
 FORMAT = b"PRS4"
 # The end of the year 9999, the last one in HTTP dates.
-_LATEST = 253402300799
+LATEST = 253402300799
 # No setting and no page can set more.
-_LONGEST_SECONDS = 366 * 86400.0
+LONGEST_SECONDS = 366 * 86400.0
 
 _PREFIX = struct.Struct(">4sQQL")
 _FENCE = slice(4, 12)
@@ -228,9 +228,9 @@ def _problem(head: _Head) -> str:
     if len(head.tags) > MOST_TAGS or not all(map(is_tag, head.tags)):
         return "invalid cache tags"
     times = (head.stored, head.expires, head.retry, head.last_modified, head.ttl or 0)
-    if not all(0 <= time <= _LATEST for time in times):
+    if not all(0 <= time <= LATEST for time in times):
         return "an invalid time"
-    if not head.expires - head.stored <= _LONGEST_SECONDS:
+    if not head.expires - head.stored <= LONGEST_SECONDS:
         return "too long a TTL"
     return "" if min(head.refusals, head.generation) >= 0 else "a negative number"
 
