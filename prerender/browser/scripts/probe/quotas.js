@@ -16,7 +16,7 @@ for (const method of Object.keys(globalThis.console)) patch(globalThis.console, 
 const traversed = quota(2);
 for (const method of ["back", "forward", "go"]) patch(prototypeOf("History"), method, traversed);
 
-// Each cookie that is written occupies the network process.
+// Each cookie that is written occupies the network service.
 const cookieWritten = quota(500, () => Promise.resolve());
 for (const method of ["set", "delete"]) patch(prototypeOf("CookieStore"), method, cookieWritten);
 const cookie = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
