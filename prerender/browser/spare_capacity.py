@@ -27,7 +27,8 @@ class SpareCapacity:
         state = self._pool.state
         # A page stays idle for the next client, except where there is only one page.
         kept = max(1.0, state.size * _IDLE_SHARE) if state.size > 1 else 0.0
-        return state.idle > kept and not state.waiting and self._cpus.share() < _BUSY_SHARE
+        idle = state.idle - state.admitted  # who is admitted will need one
+        return idle > kept and not state.waiting and self._cpus.share() < _BUSY_SHARE
 
     def is_crowded(self) -> bool:
         """Whether renders wait for a page."""

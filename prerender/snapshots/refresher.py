@@ -8,7 +8,6 @@ agree by leases.
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +27,9 @@ _LEAST_REQUESTS = 2
 # How long a render may wait for the page of a refresh.
 _LOOK_SECONDS = 0.05
 _PLAN_SECONDS = 1.0
-# Snapshots that are read from the store in one plan, to learn when they expire.
+# Between two starts: the first one counts among the pages in use by then.
+_NEXT_SECONDS = 0.1
+# Snapshots that are read from the store at once, to learn when they expire.
 _MOST_READS = 50
 _MOST_PLANNED = 20_000
 # Doubtful snapshots and those of missing pages live for less, and are not refreshed.
@@ -80,6 +81,7 @@ class Refresher:
         self._is_crowded = is_crowded
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._begun = asyncio.Event()
         # When to look at a target again, by its key.
         self._planned: dict[str, float] = {}
         self._paused_until = 0.0
@@ -97,26 +99,34 @@ class Refresher:
         if not self._most:
             yield
             return
-        task = asyncio.create_task(self._run(), name="refreshes")
+        tasks = [
+            asyncio.create_task(self._start_all(), name="refreshes"),
+            asyncio.create_task(self._watch(), name="room for clients"),
+        ]
         try:
             yield
         finally:
-            tasks = [task, *self._running.values()]
-            for one in tasks:
-                one.cancel()
+            tasks += self._running.values()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self) -> None:
-        next_plan = 0.0
+    async def _start_all(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS if self._running else _PLAN_SECONDS)
-            self.make_room()
-            if time.monotonic() >= next_plan:
-                next_plan = time.monotonic() + _PLAN_SECONDS
-                try:
-                    await self.plan()
-                except Exception:
-                    log.exception("refreshes_not_planned")
+            started = False
+            try:
+                started = await self.start_next()
+            except Exception:
+                log.exception("refresh_not_started")
+            await asyncio.sleep(_NEXT_SECONDS if started else _PLAN_SECONDS)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._begun.wait()
+            self._begun.clear()
+            while self._running:
+                self.make_room()
+                await asyncio.sleep(_LOOK_SECONDS)
 
     def make_room(self) -> None:
         """Cancel a refresh if a render waits, unless its own page was requested meanwhile."""
@@ -125,21 +135,22 @@ class Refresher:
                 if self._snapshots.cancel_refresh(key):
                     return
 
-    async def plan(self) -> None:
-        """Start what is due, as far as there is room."""
+    async def start_next(self) -> bool:
+        """Start the most requested one that is due, if there is room. Returns whether it did."""
         reads = 0
         for target in self._popular.most_first(_LEAST_REQUESTS):
             now = self._clock()
             if not self._may_start(now) or reads == _MOST_READS:
-                return
+                return False
             if target.key in self._running or now < self._planned.get(target.key, 0.0):
                 continue
             reads += 1
             due = await self._due(target)
-            if due <= self._clock():
-                self._start(target)
-            else:
+            if due > self._clock():
                 self._plan(target, due)
+            elif self._may_start(now) and self._start(target):
+                return True
+        return False
 
     def _may_start(self, now: float) -> bool:
         return now >= self._paused_until and len(self._running) < self._most and self._has_room()
@@ -158,12 +169,14 @@ class Refresher:
             self._planned.clear()
         self._planned[target.key] = when
 
-    def _start(self, target: Target) -> None:
+    def _start(self, target: Target) -> bool:
         refresh = self._snapshots.refresh_ahead(target, self._before)
         if refresh is None:
-            return  # it is being rendered for a crawler
+            return False  # it is being rendered for a client
         task = asyncio.create_task(self._finish(target, refresh), name=f"refresh of {target.url}")
         self._running[target.key] = task
+        self._begun.set()
+        return True
 
     async def _finish(self, target: Target, refresh: asyncio.Task[SnapshotResult]) -> None:
         try:

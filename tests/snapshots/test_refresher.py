@@ -68,12 +68,9 @@ class Site:
     async def refreshed(self) -> list[str]:
         """What is rendered again now, and in which order."""
         before = len(self.renders.rendered)
-        while True:
-            count = sum(self.refresher.results.values())
-            await self.refresher.plan()
-            if not self.refresher.running and count == sum(self.refresher.results.values()):
-                return self.renders.rendered[before:]
+        while await self.refresher.start_next():
             await until(lambda: not self.refresher.running)
+        return self.renders.rendered[before:]
 
 
 @pytest.fixture
@@ -123,7 +120,7 @@ async def test_nothing_starts_without_room_and_crawlers_get_the_pages(site: Site
     assert await site.refreshed() == []
     site.idle = True
     site.renders.gate.clear()
-    await site.refresher.plan()
+    assert [await site.refresher.start_next() for _ in range(3)] == [True, True, False]
     await until(lambda: site.renders.running == 2)
     # A render waits: first one page is freed, then the other one.
     site.waiting = True
@@ -141,7 +138,7 @@ async def test_a_refresh_that_a_crawler_waits_for_is_not_cancelled(site: Site) -
     await site.ask("/a")
     site.clock.now += TTL - 10
     site.renders.gate.clear()
-    await site.refresher.plan()
+    assert await site.refresher.start_next()
     await until(lambda: site.renders.running == 1)
     site.clock.now += 20  # expired meanwhile
     crawler = asyncio.create_task(site.cached.snapshot(target("/a")))
