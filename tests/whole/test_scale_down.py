@@ -18,7 +18,7 @@ from tests.support.redis_server import redis_server
 
 __all__ = ["client", "start"]
 
-URLS = 40
+URLS = 24
 NOBODY = "127.0.0.1:9"
 BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
 PAGE = """<p id="out"></p><script>
@@ -158,14 +158,13 @@ async def test_a_proxy_leaves_before_its_queue_is_full_and_returns_when_it_is_sh
     # Renders that wait for their document are in the queue, too: full are two pages and eight places.
     proxy = await start_proxy(site.url, {"browser": {"queue": 8}})
     await proxy.crawl("/stored")
+    await until_under_way(proxy, 0)
     asking = []
     for number in range(8):
         assert await status(proxy, "/readyz/queue") == 200
         gates[f"/{number}"] = asyncio.Event()
         asking.append(asyncio.create_task(proxy.crawl(f"/{number}")))
-        async with asyncio.timeout(raw.SECONDS):
-            while not site.count(f"/{number}") and number + 1 > proxy.running.pool.state.admitted:
-                await asyncio.sleep(0.01)
+        await until_under_way(proxy, number + 1)
     assert await status(proxy, "/readyz/queue") == 503
     for path in ("/healthz", "/readyz"):
         assert await status(proxy, path) == 200
@@ -174,11 +173,17 @@ async def test_a_proxy_leaves_before_its_queue_is_full_and_returns_when_it_is_sh
     for number, task in enumerate(asking):
         gates[f"/{number}"].set()
         assert (await task).status == 200
-        async with asyncio.timeout(raw.SECONDS):
-            while proxy.running.pool.state.busy + proxy.running.pool.state.admitted > 7 - number:
-                await asyncio.sleep(0.01)
+        left = len(asking) - number - 1
+        await until_under_way(proxy, left)
         # Two pages and a quarter of the queue: with fewer renders than four it returns.
-        assert await status(proxy, "/readyz/queue") == (503 if 7 - number >= 4 else 200)
+        assert await status(proxy, "/readyz/queue") == (503 if left >= 4 else 200)
+
+
+async def until_under_way(proxy: Proxy, renders: int) -> None:
+    """Wait until so many renders are under way, with the pages that are being cleaned."""
+    async with asyncio.timeout(raw.SECONDS):
+        while (state := proxy.running.pool.state).busy + state.admitted != renders:
+            await asyncio.sleep(0.01)
 
 
 async def status(proxy: Proxy, path: str) -> int:
