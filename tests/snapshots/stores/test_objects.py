@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,16 @@ async def test_what_requests_cost(s3: S3Server, redis: RedisServer) -> None:
             for _ in range(20):
                 assert (await one.get("/a")).how == "hit"
             assert requests(asked, key) == {"GET": 3, "PUT": 1}
+            # Refreshed before it expires.
+            entry = await one.store.get(key)
+            assert entry is not None
+            old = replace(entry, stored=entry.stored - 90, expires=entry.expires - 90)
+            assert await one.store.set(old, 3600)
+            asked.clear()
+            refresh = one.cached.refresh_ahead(target("/a"), before=50.0)
+            assert refresh is not None
+            assert (await refresh).how == "miss"
+            assert requests(asked, key) == {"GET": 2, "PUT": 1}
         async with replicas(bucket(url, "cost:")) as (other,):
             asked.clear()
             assert (await other.get("/a")).how == "hit"
