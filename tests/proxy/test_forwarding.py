@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import random
 import ssl
 from pathlib import Path
@@ -543,6 +544,25 @@ def told(block: str, *, trusted: bool, remote: str = "9.9.9.9") -> list[str]:
     )
     found = lines.decode().removesuffix("\r\n").split("\r\n")
     return [line for line in found if not line.startswith(("Via: 1.0 ", "Host: s:1"))]
+
+
+def test_remembered_lines_are_those_of_the_request() -> None:
+    block = b"Host: a\r\nExpect: 100-continue\r\nTraceparent: 1\r\nX-Forwarded-For: 1.1.1.1"
+    shared, alone = parse_fields(block), parse_fields(block)
+    shared.shared = True
+    seen = set()
+    for host, remote, trusted, minor, traced in itertools.product(
+        ("a", "b:1"), ("9.9.9.9", "::1"), (False, True), (0, 1), (False, True)
+    ):
+        first, again, other = (
+            FORWARDING.request_lines(
+                fields, host=host, remote=remote, trusted=trusted, minor=minor, traced=traced
+            )
+            for fields in (shared, shared, alone)
+        )
+        assert first == again == other
+        seen.add(first)
+    assert len(seen) == 32
 
 
 ANEW = [
