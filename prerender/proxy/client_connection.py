@@ -204,6 +204,8 @@ class ClientConnection(web.RequestHandler):
 
     async def respond(self, message: web.BaseRequest) -> web.StreamResponse:
         """Handle a request. aiohttp passes the next one afterwards."""
+        if self._refusing is not None:  # it was complete only after the timeout of its head
+            return _Last(self._linger)
         self.busy, self._due, self._writer = True, inf, message.writer
         try:
             method, path = message.method, message.raw_path
@@ -397,6 +399,9 @@ class ClientConnection(web.RequestHandler):
         """Respond to a bad request and end the connection."""
         log.debug("bad_request", remote=self.remote, reason=str(error))
         self._deaf = True
+        self._due = inf
+        if self._refusing is not None:
+            return _Last(self._linger)
         self._front.refused[error.status] += 1
         if self._current is not None and self._current.started:
             self.abort()

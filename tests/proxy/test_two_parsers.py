@@ -203,6 +203,27 @@ async def tried(count: int, seed: int) -> int:
     return answered
 
 
+@pytest.mark.parametrize(
+    "data", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"(", b"GET / HTTP/1.1\r\n b\r\n"]
+)
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 5, 6, 20])
+async def test_one_response_when_the_timeout_of_the_head_passes(data: bytes, turns: int) -> None:
+    """At any moment: before aiohttp has called anything, and while the client reads a refusal."""
+    with Sweeper() as sweeper:
+        connection = Server(Site(), Limits(head=5, body=5, write=5, idle=500), sweeper)()
+        wire = Wire()
+        connection.connection_made(wire)
+        connection.data_received(data)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        connection.sweep(asyncio.get_running_loop().time() + 100)
+        for _ in range(60):
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+    assert wire.written.count(b"HTTP/1.1 ") == 1
+
+
 async def test_mutated_requests() -> None:
     assert await tried(5_000, seed=18) > 1_000
 
