@@ -11,7 +11,7 @@ from aiohttp import web
 from prerender import __version__
 from prerender.admin import conversions, models
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
-from prerender.admin.crawlers import Crawlers, Tally
+from prerender.admin.crawlers import OTHERS, Crawlers, Tally
 from prerender.admin.last_hour import STEP_SECONDS, Figures
 from prerender.admin.parameters import (
     CrawlersQuery,
@@ -151,10 +151,11 @@ class Api:
         descending = query.order == "desc"
         limit = query.limit or 1
         after = conversions.place_of(query.cursor)
+        page = self._site.target(query.page) if query.page else None
         matches = [
             ((_value(record, query.sort), f"{count:015}"), record)
             for count, record in self._recent.numbered()
-            if _matches(record, query)
+            if _matches(record, query) and (page is None or _is_for(record, page))
         ]
         count = len(matches)
         if after is not None:
@@ -241,10 +242,17 @@ def _matches(record: RequestRecord, query: RequestsQuery) -> bool:
     return (
         (not search or search in f"{record.target}\n{record.user_agent}".casefold())
         and query.status in (0, record.status, record.status // 100)
-        and query.crawler in ("", record.crawler)
+        and query.crawler in ("", record.crawler or OTHERS)
         and query.decision in ("", record.kind)
         and query.cache in ("", record.cache)
     )
+
+
+def _is_for(record: RequestRecord, page: Target) -> bool:
+    """Whether a request is for a page, in any variant; forwarded ones have its path."""
+    if record.snapshot_target is not None:
+        return record.snapshot_target.url == page.url
+    return record.target == page.path
 
 
 def _value(record: RequestRecord, sort: str) -> float | str:

@@ -8,6 +8,7 @@ from typing import cast
 from prerender.admin import models, snapshot_models
 from prerender.admin.crawlers import Tally
 from prerender.admin.models import MOST_TOP_PAGES
+from prerender.admin.reasons import in_words
 from prerender.admin.recent_activity import PageRenders
 from prerender.admin.snapshot_models import ID_LENGTH
 from prerender.browser.pool import Pool
@@ -221,7 +222,7 @@ def of_render(render: Render) -> snapshot_models.Render:
         "time": render.time,
         "seconds": round(render.seconds, 4),
         "error": render.error,
-        "reason": render.reason,
+        "reason": in_words(render.error, render.reason),
         "status": render.status,
         "verdict": render.facts.verdict,
         "why": render.facts.why,

@@ -101,7 +101,10 @@ class CrawlersQuery(_Query):
 
 
 class RequestsQuery(_List):
-    crawler: Literal[CrawlerClass, ""] = ""
+    page: str = ""
+    """The URL of a page: only requests for it."""
+    crawler: Literal[CrawlerClass, "others", ""] = ""
+    """A class of crawlers; "others": unknown clients that requested ugly URLs."""
     decision: Literal[Kind, ""] = ""
     cache: CacheWord = ""
     sort: Literal["time", "status", "seconds", "bytes", "target"] = "time"

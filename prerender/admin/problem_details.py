@@ -7,6 +7,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from prerender.admin.models import Problem
+from prerender.admin.reasons import in_words
 from prerender.errors import NotRenderable, PrerenderError, StoreError
 
 log = structlog.get_logger(__name__)
@@ -35,7 +36,7 @@ async def as_problems(request: web.Request, handler: Handler) -> web.StreamRespo
     except StoreError as error:
         return problem(503, str(error))
     except PrerenderError as error:
-        return problem(error.status, str(error))
+        return problem(error.status, in_words(type(error).__name__, str(error)))
     except Exception:
         log.exception("admin_request_failed", path=request.path)
         return problem(500, PrerenderError.public)

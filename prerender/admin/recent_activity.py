@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from cachetools import LRUCache
 
+from prerender.admin.reasons import in_words
 from prerender.errors import DocumentRefused
 from prerender.snapshots.snapshot import UNUSABLE, Target
 from prerender.telemetry.records import RenderRecord, RequestRecord
@@ -133,7 +134,7 @@ def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:
 def _reason(record: RenderRecord) -> str:
     """What went wrong in a render, or ''."""
     if record.facts is None and record.outcome in UNUSABLE:
-        return f"{record.error}: {record.reason}" if record.reason else record.error
+        return in_words(record.error, record.reason)
     facts = record.facts
     if facts is None:
         return ""

@@ -273,7 +273,7 @@ class Page:
                 return await self.announced()
         except TimeoutError:
             self.broken = True
-            raise RenderTimeout(f"{url}: does not settle") from None
+            raise RenderTimeout(f"{url}: the page does not settle") from None
         except BaseException:
             self.broken = True
             raise

@@ -78,7 +78,7 @@ class Renderer:
             async with asyncio.timeout(limit + _GRACE_SECONDS):
                 return await self._snapshot(target)
         except TimeoutError:
-            raise RenderTimeout(f"{target.url}: not rendered in {limit:g} s") from None
+            raise RenderTimeout(f"{target.url}: not rendered within {limit:g} s") from None
 
     async def _snapshot(self, target: Target) -> SnapshotResult:
         started = time.monotonic()
@@ -129,8 +129,9 @@ class Renderer:
         return SnapshotResult(snapshot, timings=timings)
 
     async def _fetch(self, target: Target) -> Document:
+        limit = self._settings.timeout
         try:
-            async with asyncio.timeout(self._settings.timeout):
+            async with asyncio.timeout(limit):
                 return await document.fetch(
                     self._upstream,
                     self._public,
@@ -139,7 +140,9 @@ class Renderer:
                     target.variant,
                 )
         except TimeoutError:
-            raise RenderTimeout(f"{target.url}: the document took too long") from None
+            raise RenderTimeout(
+                f"{target.url}: your site did not respond within {limit:g} s"
+            ) from None
 
     async def _render(
         self, place: Place, target: Target, page_document: Document, deadline: float

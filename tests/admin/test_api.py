@@ -213,7 +213,7 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
         ("/snapshots?cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
         ("/snapshots?sort=path&cursor=WzEsICJ4Il0", 400, "cursor: invalid for this list"),
         ("/requests?crawler=people", 400, "crawler: 'people': input should be 'search', 'ai_search', "
-         "'ai_training', 'ai_user', 'social', 'seo_tool' or ''"),
+         "'ai_training', 'ai_user', 'social', 'seo_tool', 'others' or ''"),
         ("/pages?url=", 400, "url: is required"),
         ("/pages?url=https://elsewhere.example/", 400,
          f"url: 'https://elsewhere.example/': give a URL of {SITE}, or a path"),
@@ -350,9 +350,10 @@ async def test_a_render_that_fails_is_told(
     assert page["snapshot"]["title"] == "First"
     worst = await api.get("/problems")
     assert [item["failed"] for item in worst["failing"]] == [1]
-    assert "EmptyPage" in worst["failing"][0]["reason"]
+    assert "nothing shown" in worst["failing"][0]["reason"].lower()
+    assert "EmptyPage" not in worst["failing"][0]["reason"]
     await api.post("/purge", {"all": True})
-    assert "nothing shown" in (await api.post("/render", {"url": "/"}, 503))["detail"]
+    assert "nothing shown" in (await api.post("/render", {"url": "/"}, 503))["detail"].lower()
 
 
 async def test_verdicts_of_the_waterfall(

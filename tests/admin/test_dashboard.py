@@ -252,11 +252,44 @@ async def test_what_is_slow_or_wrong(
     await look(tab, proxy, "")
     await tab.sees("failed", ".banner.bad")
     await tab.click("nav a", "Problems")
-    await tab.sees("EmptyPage", ".listing:nth-of-type(1)")
+    await tab.sees("/empty", ".listing:nth-of-type(1)")
+    await tab.sees("failing since", ".listing:nth-of-type(1)")
     await tab.sees("script error", ".listing:nth-of-type(3)")
     await tab.sees("/slow", ".listing:nth-of-type(4)")
     await tab.click("a", "/noisy")
     await tab.sees("nonsense is not defined", "#render .errors")
+    # Rendered again without a problem.
+    content["/empty"] = "<p>no longer empty"
+    await proxy.client.post(f"{proxy.admin_url}/api/v1/render", json={"url": "/empty"})
+    await tab.click("nav a", "Problems")
+    await tab.sees("rendered again", ".listing:nth-of-type(1)")
+    # A render that fails while nothing is stored, and while an old snapshot is.
+    await tab.click("a", "/empty")
+    await tab.sees("Fresh", ".page-heading")
+    content["/empty"] = "<script>document.documentElement.remove()</script>"
+    await tab.click("button.primary", "Render now")
+    await tab.sees("the old snapshot is kept", "#toasts")
+    assert "EmptyPage" not in await tab.run("document.body.innerText")
+
+
+async def test_why_is_a_page_not_rendered(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    """By default, crawlers are forwarded at ordinary URLs: the dashboard says so, and what to set."""
+    site = await pages(start_origin, {"/a": "<p>a"})
+    proxy = await start_proxy(site.url)
+    await proxy.get("/a", headers={"User-Agent": GOOGLEBOT})
+    await look(tab, proxy, "")
+    await tab.sees("1 of 1 request of known crawlers got the page without a snapshot")
+    await tab.click(".banner a", "without a snapshot")
+    await tab.sees("1 in total")
+    await tab.click("tbody a", "/a")
+    await tab.sees("Googlebot", "#visits")
+    await tab.sees("PRERENDER_TRIGGERS_SEARCH=render", "#visits")
+    await tab.sees("Page of the origin", "#decisions")
+    await look(tab, proxy, "page/?url=/b")
+    await tab.sees("No crawler has requested this page", "#visits")
+    assert [one for one in tab.complaints if "404" not in one] == []
 
 
 HOSTILE = """<!doctype html><title></textarea><img src=x onerror=pwned=1></title>

@@ -1,12 +1,9 @@
 // Crawlers by name, with their requests and responses.
 
 import { card, count, counted, duration, h, moment, nothing, pill } from "./dom.js";
+import { CLASSES, pageOf, path } from "./words.js";
 
-export const CLASSES = {
-  search: "Search", ai_search: "AI search", ai_training: "AI training", ai_user: "AI assistant",
-  social: "Link preview", seo_tool: "SEO tool",
-};
-const GOT = [["snapshots", "Snapshots", "hit"], ["forwarded", "Forwarded", "document"], ["refused", "Refused", "plain"], ["errors", "Errors", "error"]];
+const GOT = [["snapshots", "snapshot", "s", "hit"], ["forwarded", "forwarded", "", "document"], ["refused", "refused", "", "plain"], ["errors", "error", "s", "error"]];
 const PERIODS = [["hour", "Last hour"], ["start", "Since start"]];
 
 /** found: the response of /crawlers for a period; choose(period): switch to the other one. */
@@ -30,7 +27,7 @@ const number = (text) => h("th", { scope: "col", class: "number" }, text);
 
 function row(item) {
   const others = item.name === "others";
-  const name = others ? "Unknown clients (ugly URLs)"
+  const name = others ? h("a", { href: "#/requests?crawler=others" }, "Unknown clients (ugly URLs)")
     : h("a", { href: `#/requests?search=${encodeURIComponent(item.name)}` }, item.name);
   return h("tr", {},
     h("th", { scope: "row", class: "name" }, name, " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null, " ",
@@ -41,20 +38,17 @@ function row(item) {
     h("td", { class: "number", "data-label": "95 %" }, duration(item.p95_seconds)),
     h("td", { class: "number", "data-label": "Last" }, moment(item.last)),
     h("td", { class: "tops", "data-label": "Top pages" }, item.pages.slice(0, 2).map((page) =>
-      page.id ? h("a", { class: "cut", href: `#/page/${page.id}?url=${encodeURIComponent(page.url)}` }, path(page.url))
-        : h("span", { class: "cut" }, path(page.url)))));
+      h("a", { class: "cut", href: pageOf({ ...page, target: page.url }) }, path(page.url)))));
 }
 
 function got(item) {
   const parts = GOT.filter(([name]) => item[name]);
   return [
-    h("span", { class: "shares", "aria-hidden": "true" }, parts.map(([name, , tone]) => {
+    h("span", { class: "shares", "aria-hidden": "true" }, parts.map(([name, , , tone]) => {
       const share = h("span", { class: tone });
       share.style.setProperty("--share", item[name] / item.requests);
       return share;
     })),
-    h("span", {}, parts.map(([name, label]) => `${count(item[name])} ${label.toLowerCase()}`).join(", ")),
+    h("span", {}, parts.map(([name, noun, plural]) => counted(item[name], noun, `${noun}${plural}`)).join(", ")),
   ];
 }
-
-const path = (url) => url.replace(/^https?:\/\/[^/]+/, "");

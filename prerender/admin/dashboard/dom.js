@@ -60,12 +60,22 @@ export function duration(seconds) {
 /** A relative time, with the exact one as tooltip. */
 export function moment(unixSeconds) {
   const date = new Date(unixSeconds * 1000);
-  const seconds = Date.now() / 1000 - unixSeconds;
-  const text = seconds >= 0
-    ? seconds < 2 ? "just now" : `${duration(Math.round(seconds))} ago`
-    : `in ${duration(Math.round(-seconds))}`;
-  return h("time", { datetime: date.toISOString(), title: clock.format(date) }, text);
+  return h("time", { datetime: date.toISOString(), title: clock.format(date) }, relative(date));
 }
+
+function relative(date) {
+  const seconds = (Date.now() - date) / 1000;
+  if (seconds < 0) return `in ${duration(Math.round(-seconds))}`;
+  return seconds < 2 ? "just now" : `${duration(Math.round(seconds))} ago`;
+}
+
+const ADVANCE_MS = 5000;
+setInterval(() => {
+  for (const one of document.querySelectorAll("time")) {
+    const text = relative(new Date(one.dateTime));
+    if (one.textContent !== text) one.textContent = text;
+  }
+}, ADVANCE_MS);
 
 /** A coloured label. Colour never carries information alone. */
 export function pill(text, tone = "plain", title = undefined) {

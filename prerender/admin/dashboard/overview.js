@@ -3,7 +3,9 @@
 import * as api from "./api.js";
 import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
+import { isOver } from "./problems.js";
 import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
+import { crawlerName, pageOf, path, PRESET } from "./words.js";
 
 const EVERY_MS = 5000;
 const ANSWERS = [
@@ -114,9 +116,6 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   ];
 }
 
-// The classes of preset = "crawlers". The others are forwarded unless the settings name them.
-const PRESET = ["search", "ai_search", "ai_user", "social"];
-
 /** The requests to mention: none if all are of classes that are seldom wanted. */
 function withoutSnapshot({ items }) {
   const missed = items.filter((one) => one.without_snapshot);
@@ -186,21 +185,20 @@ function machine({ pool, store }) {
 function latest({ items }) {
   return card("Latest requests", { class: "latest" },
     items.length ? h("ul", { class: "rows" }, items.map((item) => h("li", {},
-      h("a", { class: "cut", href: item.id ? `#/page/${item.id}?url=${encodeURIComponent(item.url)}` : "#/requests" },
-        item.url ? item.url.replace(/^https?:\/\/[^/]+/, "") : item.target),
-      h("span", { class: "marks" }, answerPill(item), statusPill(item.status),
+      h("a", { class: "cut", href: item.target.startsWith("/") ? pageOf(item) : "#/requests" },
+        item.url ? path(item.url) : item.target),
+      h("span", { class: "marks" }, h("span", { class: "dim cut" }, crawlerName(item.user_agent)), answerPill(item), statusPill(item.status),
         h("span", { class: "dim" }, duration(item.seconds)), h("span", { class: "dim" }, moment(item.time))))))
       : nothing("No crawler requests yet."),
     h("footer", {}, h("a", { href: "#/requests" }, "All requests")));
 }
 
 function troubles(worst) {
-  const pages = [...worst.failing, ...worst.cut_off, ...worst.troubled].slice(0, 8);
-  return card("Pages with problems", { class: "latest" },
+  const pages = [...worst.failing, ...worst.cut_off, ...worst.troubled].filter((item) => !isOver(item)).slice(0, 8);
+  return card("Pages with problems", { class: "latest troubles" },
     pages.length ? h("ul", { class: "rows" }, pages.map((item) => h("li", {},
-      h("a", { class: "cut", href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` },
-        item.url.replace(/^https?:\/\/[^/]+/, "")),
+      h("a", { class: "cut", href: pageOf(item) }, path(item.url)),
       h("span", { class: "cut dim", title: item.reason }, item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason))))
-      : nothing("No problems so far."),
+      : nothing("No problems now."),
     h("footer", {}, h("a", { href: "#/problems" }, "All problems")));
 }

@@ -5,7 +5,9 @@ import { linkPreview, searchResult, structuredData } from "./cards.js";
 import { decisions } from "./decisions.js";
 import { bytes, card, confirm, counted, duration, facts, h, moment, nothing, pill, replace, statePill, statusPill, toast, variantPills } from "./dom.js";
 import { comparison, passages } from "./comparison.js";
+import { visits } from "./visits.js";
 import { waterfall } from "./waterfall.js";
+import { path } from "./words.js";
 
 const PHASES = [
   ["queue", "Queue"], ["document", "Document"], ["settle", "Settle"], ["serialize", "Serialize"],
@@ -22,8 +24,9 @@ const SETTLED = {
 };
 
 export async function page(root, here, signal) {
-  const id = here.rest[0] || "";
-  const asked = here.query.get("url") || "";
+  let id = here.rest[0] || "";
+  let asked = here.query.get("url") || "";
+  if (!id) ({ id, url: asked } = await api.get("pages", { url: asked }, signal));
   const show = async () => {
     let found;
     try {
@@ -34,6 +37,7 @@ export async function page(root, here, signal) {
     }
     document.title = `${found.reading?.title || found.url} · Prerender`;
     replace(root, ...parts(found, asked, show, signal));
+    return found;
   };
   await show();
 }
@@ -43,27 +47,27 @@ function parts(found, asked, again, signal) {
   const url = found.url || asked;
   const two = (...cards) => h("div", { class: "two" }, cards);
   const rows = [];
-  if (snapshot) {
-    rows.push(comparison(found, signal), two(searchResult(found), linkPreview(found, signal)));
-  }
-  if (render) rows.push(waterfall(render));
-  rows.push(two(render ? rendered(render) : null, snapshot ? response(snapshot) : null));
+  if (snapshot) rows.push(comparison(found, signal));
+  rows.push(visits(url, signal), decisions(url, signal));
+  if (snapshot) rows.push(two(searchResult(found), linkPreview(found, signal)));
+  if (render?.fetches.length) rows.push(waterfall(render));
+  rows.push(two(render ? rendered(render, snapshot) : null, snapshot ? response(snapshot) : null));
   rows.push(two(snapshot ? structuredData(found) : null, versions.length ? history(found, signal) : null));
-  if (snapshot) rows.push(decisions(url, snapshot.ugly_url, signal));
   const body = h("div", { class: "rows-of-cards" }, rows);
   const sections = [...body.querySelectorAll("section[id]")];
   return [
     h("div", { class: "heading page-heading" },
       h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/snapshots" }, "Snapshots"), " / page"),
-        h("h1", {}, reading?.title || "Untitled page"),
+        h("h1", {}, reading?.title || path(url)),
         h("p", { class: "address" }, h("a", { href: safe(url), rel: "noreferrer noopener", target: "_blank" }, url,
           h("span", { class: "unseen" }, " (opens the site)"))),
         h("p", { class: "marks" }, marks(found))),
       h("div", { class: "actions" }, actions(url, snapshot, again))),
-    sections.length ? h("nav", { class: "jump", "aria-label": "Sections" },
+    h("nav", { class: "jump", "aria-label": "Sections" },
       sections.map((section) =>
-        h("button", { type: "button", onclick: () => jump(section) }, section.querySelector("h2").textContent))) : null,
-    sections.length ? body : h("section", { class: "card" }, nothing("No snapshot of this page is stored, and none was rendered recently.")),
+        h("button", { type: "button", onclick: () => jump(section) }, section.querySelector("h2").textContent))),
+    snapshot || render ? null : h("p", { class: "banner warn" }, "No snapshot of this page is stored, and none was rendered recently."),
+    body,
   ];
 }
 
@@ -77,10 +81,10 @@ function jump(section) {
 const safe = (url) => (/^https?:\/\//.test(url) ? url : "#");
 
 function marks({ snapshot, render }) {
-  if (!snapshot) return [pill("Not stored", "warn"), render?.error ? pill(`Last render failed: ${render.error}`, "bad") : null];
+  if (!snapshot) return [pill("Not stored", "warn"), render?.error ? pill(`Last render failed: ${render.reason}`, "bad", render.reason) : null];
   return [
     statusPill(snapshot.status), statePill(snapshot.state), variantPills(snapshot),
-    render?.error ? pill(`Last render failed: ${render.error}`, "bad", render.reason) : null,
+    render?.error ? pill(`Last render failed: ${render.reason}`, "bad", render.reason) : null,
     snapshot.problems ? pill(counted(snapshot.problems, "problem"), "warn") : null,
     h("span", { class: "dim" }, "rendered ", moment(snapshot.stored), ", ",
       snapshot.state === "stale" ? "expired " : "expires ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
@@ -92,19 +96,17 @@ function actions(url, snapshot, again) {
     type: "button", ...properties,
     async onclick(event) {
       event.target.disabled = true;
-      const text = event.target.textContent;
-      event.target.textContent = "…";
       try { await act(); } catch (error) { toast(error.message, "bad"); }
       event.target.disabled = false;
-      event.target.textContent = text;
     },
   }, label);
   return [
     button("Render now", async () => {
-      const made = await api.post("render", snapshot ? { id: snapshot.id } : { url });
-      toast(made.kept ? `Rendered in ${duration(made.seconds)} and stored.`
-        : `Rendered in ${duration(made.seconds)}, not stored${made.detail ? `: ${made.detail}` : ""}.`, made.kept ? "good" : "warn");
-      await again();
+      let made = null;
+      let problem = "";
+      try { made = await api.post("render", snapshot ? { id: snapshot.id } : { url }); } catch (error) { problem = error.message; }
+      const found = await again();
+      toast(...told(made, problem, found));
     }, { class: "primary" }),
     snapshot ? button("Mark stale", async () => {
       await api.post("purge", { url, soft: true });
@@ -120,29 +122,41 @@ function actions(url, snapshot, again) {
   ];
 }
 
-function rendered(render) {
+/** What became of a render: the text and the tone of a toast. */
+function told(made, problem, { snapshot, render }) {
+  if (made?.kept) return [`Rendered in ${duration(made.seconds)} and stored.`, "good"];
+  if (made && !made.detail) return [`Rendered in ${duration(made.seconds)}, not stored: pages like this are not cached.`, "warn"];
+  const why = problem || (render?.error ? render.reason : render?.why) || made.detail;
+  return [`Not rendered: ${why}; ${snapshot ? "the old snapshot is kept" : "no snapshot is stored"}.`, "bad"];
+}
+
+function rendered(render, snapshot) {
   const most = Math.max(...Object.values(render.phases), 0.001);
-  return card("Last render", { id: "render", note: render.error ? "It failed; the snapshot is older." : undefined },
+  return card("Last render", { id: "render", note: render.error && snapshot ? "It failed; the snapshot is older." : undefined },
     facts([
       ["When", moment(render.time)],
       ["Duration", duration(render.seconds)],
       render.error ? null : ["Verdict", pill(render.verdict, render.verdict === "complete" ? "good" : "bad"), " ", render.why],
       render.error
-        ? ["Failed", pill(render.error, "bad"), " ", render.reason]
+        ? ["Failed", pill("failed", "bad"), " ", render.reason]
         : ["Settled because", SETTLED[render.settled] || render.settled || "the page has no scripts"],
       render.error ? null : ["Virtual time", `${duration(render.virtual_seconds)} in ${duration(render.phases.settle)} of real time`],
     ]),
-    h("h3", {}, "Phases"),
+    PHASES.some(([name]) => render.phases[name]) ? phases(render, most) : null,
+    h("h3", {}, "Console errors"),
+    render.errors.length
+      ? h("ul", { class: "errors" }, render.errors.map((error) => h("li", {}, error)))
+      : h("p", { class: "dim" }, "No errors."));
+}
+
+function phases(render, most) {
+  return [h("h3", {}, "Phases"),
     h("ul", { class: "phases" }, PHASES.map(([name, label]) => {
       const bar = h("span", { class: `bar ${name}` });
       bar.style.setProperty("--share", render.phases[name] / most);
       return h("li", {}, h("span", {}, label), h("span", { class: "track", "aria-hidden": "true" }, bar),
         h("span", { class: "number" }, duration(render.phases[name])));
-    })),
-    h("h3", {}, "Console errors"),
-    render.errors.length
-      ? h("ul", { class: "errors" }, render.errors.map((error) => h("li", {}, error)))
-      : h("p", { class: "dim" }, "No errors."));
+    }))];
 }
 
 function response(snapshot) {

@@ -1,14 +1,17 @@
 // Problems: pages that fail, are cut off or are slow, with the reasons.
 
 import * as api from "./api.js";
-import { card, count, duration, h, moment, nothing } from "./dom.js";
+import { card, count, duration, h, moment, nothing, pill } from "./dom.js";
+import { pageOf, path } from "./words.js";
 
 const LISTS = [
   ["failing", "Failed", "Renders without a usable snapshot (incomplete, failed, blank). Crawlers get the last good snapshot, or 503.", "No failed renders."],
   ["cut_off", "Cut off", "Renders that reached the time limit. Parts of the page may be missing.", "None."],
   ["troubled", "Other problems", "Requests that failed or got no response, and script errors.", "None."],
-  ["slowest", "Slowest", "By mean render time, including the time in the queue.", "No renders yet."],
 ];
+
+/** Whether a page has been rendered without a problem since its last one. */
+export const isOver = (item) => item.last > item.last_problem;
 
 export async function problems(root, here, signal) {
   document.title = "Problems · Prerender";
@@ -16,22 +19,40 @@ export async function problems(root, here, signal) {
   root.append(h("h1", {}, "Problems"),
     h("p", { class: "lead" }, "Counted since this process started, for the pages it rendered last."),
     ...LISTS.map(([name, title, note, empty]) => card(title, { note, class: "listing" },
-      found[name].length ? table(found[name]) : nothing(empty))));
+      found[name].length ? table(inOrder(found[name]), PROBLEM) : nothing(empty))),
+    card("Slowest", { note: "For information. By mean render time, including the time in the queue.", class: "listing" },
+      found.slowest.length ? table(found.slowest, SLOW) : nothing("No renders yet.")));
 }
 
-function table(items) {
-  const label = (text, cell, more = {}) => h("td", { "data-label": text, ...more }, cell);
+/** Present problems first. */
+const inOrder = (items) => [...items.filter((item) => !isOver(item)), ...items.filter(isOver)];
+
+const number = (label, value) => ({ label, value, class: "number" });
+const SLOW = [
+  number("Renders", (item) => count(item.renders)),
+  number("Mean", (item) => duration(item.mean_seconds)),
+  number("Slowest", (item) => duration(item.slowest_seconds)),
+  number("Last render", (item) => moment(item.last)),
+];
+const PROBLEM = [
+  { label: "Reason", value: why, class: "reason" },
+  number("Renders", (item) => count(item.renders)),
+  number("Failed", (item) => count(item.failed)),
+  number("Cut off", (item) => count(item.cut_off)),
+  number("Last problem", (item) => moment(item.last_problem)),
+];
+
+function why(item) {
+  if (isOver(item)) return [pill("Over", "good"), " rendered again ", moment(item.last), ". Before: ", item.reason];
+  return [item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason || "–"];
+}
+
+function table(items, columns) {
   return h("div", { class: "scroll" }, h("table", { class: "list" },
-    h("thead", {}, h("tr", {}, ["Page", "Reason"].map((text) => h("th", { scope: "col" }, text)),
-      ["Renders", "Failed", "Cut off", "Mean", "Slowest", "Last"].map((text) => h("th", { scope: "col", class: "number" }, text)))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Page"),
+      columns.map((column) => h("th", { scope: "col", class: column.class }, column.label)))),
     h("tbody", {}, items.map((item) => h("tr", {},
-      h("th", { scope: "row", class: "page", "data-label": "Page" },
-        h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}` }, item.url.replace(/^https?:\/\/[^/]+/, ""))),
-      label("Reason", [item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason || "–"], { class: "reason" }),
-      label("Renders", count(item.renders), { class: "number" }),
-      label("Failed", count(item.failed), { class: "number" }),
-      label("Cut off", count(item.cut_off), { class: "number" }),
-      label("Mean", duration(item.mean_seconds), { class: "number" }),
-      label("Slowest", duration(item.slowest_seconds), { class: "number" }),
-      label("Last", moment(item.last), { class: "number" }))))));
+      h("th", { scope: "row", class: "page", "data-label": "Page" }, h("a", { href: pageOf(item) }, path(item.url))),
+      columns.map((column) => h("td", { class: column.class, "data-label": column.label },
+        column.class === "reason" ? h("span", {}, column.value(item)) : column.value(item))))))));
 }

@@ -3,18 +3,16 @@
 import * as api from "./api.js";
 import { answerPill, bytes, duration, facts, h, moment, pill, statusPill, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
+import { CLASSES, crawlerName, failure, pageOf, path, reason } from "./words.js";
 
-const CRAWLERS = [
-  ["", "Any crawler"], ["search", "Search engines"], ["ai_search", "AI search"], ["ai_training", "AI training"],
-  ["ai_user", "AI assistants"], ["social", "Link previews"], ["seo_tool", "SEO tools"],
-];
-const CRAWLER_NAMES = Object.fromEntries(CRAWLERS.slice(1));
+const CRAWLERS = [["", "Any crawler"], ...Object.entries(CLASSES), ["others", "Unknown clients"]];
 const PHASES = [["queue", "queue"], ["document", "document"], ["settle", "settle"], ["serialize", "serialize"]];
 const CACHES = [
   ["", "Any result"], ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
   ["kept", "Old snapshot kept"], ["error", "Failed"],
 ];
 const DECISIONS = [["", "Any decision"], ["render", "Snapshot"], ["forward", "Forwarded"], ["refuse", "Refused"]];
+const DECISION_NAMES = Object.fromEntries(DECISIONS);
 
 export async function requests(root, here, signal) {
   document.title = "Requests · Prerender";
@@ -54,9 +52,9 @@ export async function requests(root, here, signal) {
 /** All details of a request. */
 function details(item) {
   return facts([
-    ["Decision", item.decision, ": ", item.reason],
+    ["Decision", `${DECISION_NAMES[item.decision]}: ${reason(item.reason)}`],
     item.detail ? ["Detail", item.detail] : null,
-    item.error ? ["Error", item.error] : null,
+    item.error ? ["Error", failure(item.error)] : null,
     ["Request", h("code", {}, `${item.method} ${item.target}`)],
     ["Client", h("code", {}, item.remote)],
     ["User-Agent", item.user_agent ? h("code", {}, item.user_agent) : "none"],
@@ -67,23 +65,14 @@ function details(item) {
 }
 
 function target(item) {
-  const text = item.url ? item.url.replace(/^https?:\/\/[^/]+/, "") : item.target;
-  return item.id
-    ? [h("a", { href: `#/page/${item.id}?url=${encodeURIComponent(item.url)}`, title: item.target }, text), " ", variantPills(item)]
+  const text = item.url ? path(item.url) : item.target;
+  return item.target.startsWith("/")
+    ? [h("a", { href: pageOf(item), title: item.target }, text), " ", variantPills(item)]
     : h("span", { title: item.reason }, text);
 }
 
 function crawler(item) {
   return h("span", { title: item.user_agent || "no User-Agent" },
-    item.crawler ? pill(CRAWLER_NAMES[item.crawler], "plain") : null, " ",
-    h("span", { class: "dim cut" }, product(item.user_agent)));
-}
-
-/** The name of a crawler: the first product in its User-Agent that is not a browser's. */
-function product(userAgent) {
-  const known = /^(Mozilla|AppleWebKit|Chrome|Safari|Gecko|Mobile|Version)\//;
-  const inside = userAgent.match(/compatible; ([^;/)]+)/);
-  if (inside) return inside[1];
-  const words = userAgent.split(/\s+/).filter((word) => /^[\w.-]+\/[\w.]+/.test(word) && !known.test(word));
-  return words[0]?.split("/")[0] || userAgent.slice(0, 30) || "unnamed";
+    item.crawler ? pill(CLASSES[item.crawler], "plain") : null, " ",
+    h("span", { class: "dim cut" }, crawlerName(item.user_agent)));
 }

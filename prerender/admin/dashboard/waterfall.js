@@ -17,18 +17,18 @@ export function waterfall({ fetches }) {
   for (const fetch of fetches) counts[fetch.verdict] = (counts[fetch.verdict] || 0) + 1;
   const end = Math.max(...fetches.map((fetch) => fetch.start + fetch.seconds), 0.001);
   const total = fetches.reduce((sum, fetch) => sum + fetch.bytes, 0);
-  return card("Requests of the page", { id: "waterfall", class: "listing" },
+  return card("Files the page loaded", { id: "waterfall", class: "listing" },
     fetches.length ? [
       h("div", { class: "bar" }, h("p", { class: "marks" }, Object.entries(VERDICTS)
         .filter(([verdict]) => counts[verdict])
         .map(([verdict, [label, tone, title]]) => pill(`${count(counts[verdict])} ${label}`, tone, title)),
       h("span", { class: "dim" }, `${bytes(total)} in ${duration(end)}`))),
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Requests of the page" },
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Files the page loaded" },
         h("table", { class: "list waterfall" },
-          h("thead", {}, h("tr", {}, ["Request", "Type", "Verdict"].map((text) => h("th", { scope: "col" }, text)),
+          h("thead", {}, h("tr", {}, ["File", "Type", "Verdict"].map((text) => h("th", { scope: "col" }, text)),
             h("th", { scope: "col", class: "number" }, "Size"), h("th", { scope: "col", class: "time" }, `Time: 0 to ${duration(end)}`))),
           h("tbody", {}, fetches.map((fetch) => line(fetch, end))))),
-    ] : nothing("No requests."));
+    ] : nothing("No files."));
 }
 
 function line(fetch, end) {
@@ -39,7 +39,7 @@ function line(fetch, end) {
   bar.style.setProperty("--from", fetch.start / end);
   bar.style.setProperty("--long", fetch.seconds / end);
   return h("tr", {},
-    h("th", { scope: "row", class: "page", "data-label": "Request" },
+    h("th", { scope: "row", class: "page", "data-label": "File" },
       h("span", { class: "path", title: fetch.url }, fetch.method === "GET" ? null : h("strong", {}, `${fetch.method} `), name(fetch.url)),
       h("span", { class: "dim title" }, host(fetch.url))),
     h("td", { "data-label": "Type" }, KINDS[fetch.kind] || fetch.kind || "other"),

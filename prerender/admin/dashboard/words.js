@@ -1,0 +1,57 @@
+// What the words of the API mean, as people say it.
+
+/** Classes of crawlers, in the order of the settings. */
+export const CLASSES = {
+  search: "Search engine", ai_search: "AI search", ai_training: "AI training", ai_user: "AI assistant",
+  social: "Link preview", seo_tool: "SEO tool",
+};
+
+// The classes of preset = "crawlers". The others are forwarded unless a setting names them.
+export const PRESET = ["search", "ai_search", "ai_user", "social"];
+
+const FORWARDED = /^a crawler, forwarded by \[triggers\] (\w+)/;
+
+/** The reason of a decision; for a crawler that is forwarded, with the setting to change. */
+export function reason(text) {
+  const name = text.match(FORWARDED)?.[1];
+  if (!name) return text;
+  const preset = PRESET.includes(name) ? ", or PRERENDER_TRIGGERS_PRESET=crawlers" : "";
+  return `a known crawler (${CLASSES[name]}), but [triggers] forwards this class. To serve it snapshots, set `
+    + `PRERENDER_TRIGGERS_${name.toUpperCase()}=render${preset}`;
+}
+
+const ERRORS = {
+  RenderTimeout: "the page was not rendered within [render] timeout",
+  PageOverLimit: "the page used more resources than one render may",
+  EmptyPage: "the page shows nothing",
+  IncompletePage: "the site’s own data is missing from the page",
+  DocumentRefused: "the site responds to visitors, but not to the renderer",
+  SnapshotTooLarge: "the page is larger than [render] max_bytes",
+  PoolBusy: "all pages of the browser were busy",
+  ShuttingDown: "the proxy was shutting down",
+  BrowserGone: "the browser died or did not respond",
+  OriginError: "the site’s server could not be reached",
+  OriginTimeout: "the site’s server did not respond in time",
+  LoopDetected: "the origin leads back to this proxy",
+  CrawlerRefused: "[triggers] refuses this class of crawlers",
+};
+
+/** What an error of a request means. */
+export const failure = (name) => ERRORS[name] || `the request failed (${name})`;
+
+/** The name of a crawler: the first product in its User-Agent that is not a browser's. */
+export function crawlerName(userAgent) {
+  const known = /^(Mozilla|AppleWebKit|Chrome|Safari|Gecko|Mobile|Version)\//;
+  const inside = userAgent.match(/compatible; ([^;/)]+)/);
+  if (inside) return inside[1];
+  const words = userAgent.split(/\s+/).filter((word) => /^[\w.-]+\/[\w.]+/.test(word) && !known.test(word));
+  return words[0]?.split("/")[0] || userAgent.slice(0, 30) || "unnamed";
+}
+
+/** A URL without scheme and host. */
+export const path = (url) => url.replace(/^https?:\/\/[^/]+/, "");
+
+/** The view of the page that a request asked for: by its id, or by its target if it was forwarded. */
+export const pageOf = (item) => (item.id
+  ? `#/page/${item.id}?url=${encodeURIComponent(item.url)}`
+  : `#/page/?url=${encodeURIComponent(item.target)}`);
