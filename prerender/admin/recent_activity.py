@@ -35,6 +35,11 @@ class PageRenders:
     failing_since: float = 0.0
     reason: str = ""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the page was rendered without a problem since its last one."""
+        return self.last > self.last_problem
+
     def fail(self, time: float, reason: str) -> None:
         """Count a render without a usable snapshot."""
         self.failed += 1
@@ -127,8 +132,9 @@ class Recent:
 
 
 def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:
+    """Those with most problems, present problems first."""
     having = [page for page in pages if getattr(page, count)]
-    return sorted(having, key=lambda page: -int(getattr(page, count)))[:most]
+    return sorted(having, key=lambda page: (page.is_over, -int(getattr(page, count))))[:most]
 
 
 def _reason(record: RenderRecord) -> str:

@@ -147,7 +147,7 @@ function verdict(summary, worst, missed, { shown, failed, renders, failures, cut
 }
 
 function healthy(shown, missed) {
-  if (missed) return "Requests for snapshots are served.";
+  if (missed) return shown ? "Requests for snapshots are served." : "No requests for snapshots in the last hour.";
   return shown ? "Crawlers get snapshots." : "No crawler requests in the last hour.";
 }
 

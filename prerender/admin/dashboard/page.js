@@ -138,7 +138,7 @@ function rendered(render, snapshot) {
       ["Duration", duration(render.seconds)],
       render.error ? null : ["Verdict", pill(render.verdict, render.verdict === "complete" ? "good" : "bad"), " ", render.why],
       render.error
-        ? ["Failed", pill("failed", "bad"), " ", render.reason]
+        ? ["Failed", render.reason]
         : ["Settled because", SETTLED[render.settled] || render.settled || "the page has no scripts"],
       render.error ? null : ["Virtual time", `${duration(render.virtual_seconds)} in ${duration(render.phases.settle)} of real time`],
     ]),

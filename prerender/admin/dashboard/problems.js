@@ -19,13 +19,10 @@ export async function problems(root, here, signal) {
   root.append(h("h1", {}, "Problems"),
     h("p", { class: "lead" }, "Counted since this process started, for the pages it rendered last."),
     ...LISTS.map(([name, title, note, empty]) => card(title, { note, class: "listing" },
-      found[name].length ? table(inOrder(found[name]), PROBLEM) : nothing(empty))),
+      found[name].length ? table(found[name], PROBLEM) : nothing(empty))),
     card("Slowest", { note: "For information. By mean render time, including the time in the queue.", class: "listing" },
       found.slowest.length ? table(found.slowest, SLOW) : nothing("No renders yet.")));
 }
-
-/** Present problems first. */
-const inOrder = (items) => [...items.filter((item) => !isOver(item)), ...items.filter(isOver)];
 
 const number = (label, value) => ({ label, value, class: "number" });
 const SLOW = [
