@@ -19,6 +19,7 @@ from prerender.telemetry.records import RenderRecord
 
 _MOST_WAITING = 64
 KEPT_SECONDS = 30 * 86400.0
+_CANCEL_SECONDS = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +40,11 @@ class Histories:
         try:
             yield
         finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            # asyncio.wait_for of Python 3.11 (in aiocache) loses a cancellation that arrives together
+            # with its result (gh-86296).
+            while not writing.done():
+                writing.cancel()
+                await asyncio.wait({writing}, timeout=_CANCEL_SECONDS)
 
     def __call__(self, record: RenderRecord) -> None:
         """Record a finished render."""
