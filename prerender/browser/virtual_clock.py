@@ -67,8 +67,14 @@ class VirtualClock:
         return self._budget
 
     async def advance(self) -> None:
-        """Continue with the current budget regardless of pending requests."""
-        await self._set_policy("advance")
+        """Continue with the current budget regardless of pending requests.
+
+        The clock is stopped first. If the budget has just been used up, nothing would stop a clock that
+        is told to advance: it ran ahead by days in milliseconds, for all later pages of the process.
+        """
+        await self._set_policy("pause")
+        if self.has_budget:
+            await self._set_policy("advance")
 
     @property
     def has_budget(self) -> bool:
@@ -88,12 +94,10 @@ class VirtualClock:
             await (await self.start(behind * 1000))
 
     async def _set_policy(self, policy: str, **more: Any) -> float:
+        if policy != "pause":
+            more["maxVirtualTimeTaskStarvationCount"] = TASK_STARVATION_COUNT
         answer = await self._session.call(
-            "Emulation.setVirtualTimePolicy",
-            _NO_DEADLINE_SECONDS,
-            policy=policy,
-            maxVirtualTimeTaskStarvationCount=TASK_STARVATION_COUNT,
-            **more,
+            "Emulation.setVirtualTimePolicy", _NO_DEADLINE_SECONDS, policy=policy, **more
         )
         base: float = answer["virtualTimeTicksBase"]
         return base

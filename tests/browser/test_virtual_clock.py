@@ -1,0 +1,50 @@
+"""The virtual clock stands still, whatever a budget was told while it was used up."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from prerender.browser.page import Page
+from tests.support.pools import SECONDS, pool_of
+
+# An ordinary page lets the browser's own timers run, which have days to go.
+PAGE = "data:text/html,<p>A page<script>1</script>"
+
+
+async def _after_its_budget(page: Page) -> None:
+    await (await page._clock.start(100))
+    await page._clock.advance()
+
+
+async def _before_its_budget_ends(page: Page) -> None:
+    """A busy page uses its budget up while it is told to continue."""
+    await page._session.call("Runtime.evaluate", expression="setInterval(() => {}, 1)")
+    budget = await page._clock.start(1000)
+    await page._clock.advance()
+    await budget
+
+
+async def _twice(page: Page) -> None:
+    budget = await page._clock.start(100)
+    await asyncio.gather(page._clock.advance(), page._clock.advance())
+    await budget
+
+
+@pytest.mark.parametrize("use", [_after_its_budget, _before_its_budget_ends, _twice])
+async def test_the_clock_never_runs_free(use: Callable[[Page], Awaitable[None]]) -> None:
+    async with (
+        pool_of(1) as pool,
+        pool.place() as place,
+        pool.page(place, SECONDS) as page,
+        asyncio.timeout(SECONDS),
+    ):
+        await page._session.call("Page.navigate", url=PAGE)
+        await use(page)
+        dates = []
+        # A clock that runs free passes a day in the time of some messages.
+        for _ in range(50):
+            dates.append(await page._session.evaluate("Date.now()"))
+        assert abs(dates[-1] / 1000 - time.time()) < 2 * SECONDS
+        assert len({date - dates[0] for date in dates}) == 1
