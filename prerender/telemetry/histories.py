@@ -19,7 +19,6 @@ from prerender.telemetry.records import RenderRecord
 
 _MOST_WAITING = 64
 KEPT_SECONDS = 30 * 86400.0
-_CANCEL_SECONDS = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +39,8 @@ class Histories:
         try:
             yield
         finally:
-            # asyncio.wait_for of Python 3.11 (in aiocache) loses a cancellation that arrives together
-            # with its result (gh-86296).
-            while not writing.done():
-                writing.cancel()
-                await asyncio.wait({writing}, timeout=_CANCEL_SECONDS)
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
 
     def __call__(self, record: RenderRecord) -> None:
         """Record a finished render."""

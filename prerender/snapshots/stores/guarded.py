@@ -3,6 +3,7 @@
 An unavailable store is not called for a while (breaker.py).
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -44,6 +45,15 @@ class Guarded:
         """Make a call. Returns its result or FAILED."""
         if not self._breaker.admits():
             return FAILED
+        cancelled = _cancellations()
+        result = await self._ask(what, call)
+        if _cancellations() > cancelled:
+            # asyncio.wait_for of Python 3.11 (in aiocache) loses a cancellation that arrives together
+            # with its result (gh-86296): a heartbeat that is to end would never end.
+            raise asyncio.CancelledError
+        return result
+
+    async def _ask(self, what: str, call: Callable[[], Awaitable[T]]) -> T | Failed:
         try:
             result = await call()
         except Exception as error:
@@ -72,3 +82,9 @@ class Guarded:
                 "store_unavailable", store=self.cache.NAME, reason=reason, exc_info=unexpected
             )
         self._breaker.failed()
+
+
+def _cancellations() -> int:
+    """How often the current task was cancelled."""
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
