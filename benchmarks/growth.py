@@ -157,7 +157,8 @@ async def _fill(settings: dict[str, str], first: int, last: int) -> None:
     assert entry is not None
     for number in range(first, last + 1):
         to = target(number)
-        await store.set(to.key, dataclasses.replace(entry, path=to.path), loaded.cache.ttl)
+        copy = dataclasses.replace(entry, key=to.key, path=to.path)
+        await store.set(copy, loaded.cache.ttl)
     await store.close()
 
 
