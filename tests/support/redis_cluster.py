@@ -48,12 +48,23 @@ class Cluster:
 
     async def finish_moving(self, slot: int, source: RedisServer, target: RedisServer) -> None:
         """Move the keys of a slot, then the slot."""
-        while keys := await source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, 100):
-            for key in keys:
-                await source.client.migrate("127.0.0.1", target.port, key, 0, 10_000, replace=True)
+        async with asyncio.timeout(SECONDS):
+            while keys := await source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, 100):
+                for key in keys:
+                    await self._move(key, source, target)
         identity = await target.client.execute_command("CLUSTER MYID")
         for node in (target, source):
             await node.client.execute_command("CLUSTER SETSLOT", slot, "NODE", identity)
+
+    @staticmethod
+    async def _move(key: bytes, source: RedisServer, target: RedisServer) -> None:
+        try:
+            await source.client.migrate("127.0.0.1", target.port, key, 0, 10_000, replace=True)
+        except ResponseError as error:
+            # On a busy machine a node may be taken for dead for a moment. The key is tried again.
+            if "CLUSTERDOWN" not in str(error):
+                raise
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager

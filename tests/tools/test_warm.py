@@ -105,7 +105,17 @@ async def test_redirects_are_followed(start_origin: StartOrigin, start_proxy: St
 async def test_links_are_followed_to_a_depth(site: Site, proxy: Proxy) -> None:
     told = await warmed(f"{site.url}/#!", "--via", proxy.url, "--follow", "2")
     assert told["outcomes"] == {"rendered": 1 + 2 + 4}
-    told = await warmed(f"{site.url}/#!", "--via", proxy.url, "--follow", "9", "--max-pages", "10")
+    told = await warmed(
+        f"{site.url}/#!",
+        "--via",
+        proxy.url,
+        "--follow",
+        "9",
+        "--max-pages",
+        "10",
+        "--concurrency",
+        "1",
+    )
     assert (told["outcomes"], told["left_out"] > 0) == ({"fresh": 7, "rendered": 3}, True)
 
 
