@@ -149,7 +149,9 @@ class Warming:
                 self._asked += 1
                 self._running += 1
                 return self._taken.popleft()
-            if not self._reading and not self._running and not await self._once_more():
+            if not self._reading and not self._running:
+                if await self._once_more():
+                    continue
                 return None
             self._changed.clear()
             await self._changed.wait()
