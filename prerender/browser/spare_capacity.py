@@ -52,7 +52,7 @@ class CPUUsage:
         machine, used = _machine_seconds(), _container_seconds()
         total = machine[1] - self._machine[1]
         of_machine = (machine[0] - self._machine[0]) / total if total > 0 else 0.0
-        of_quota = (used - self._used) / (seconds * quota) if (quota := _quota()) else 0.0
+        of_quota = (used - self._used) / (seconds * quota) if (quota := cpu_quota()) else 0.0
         self._measured, self._machine, self._used = now, machine, used
         self._share = min(1.0, max(0.0, of_machine, of_quota))
         return self._share
@@ -76,7 +76,7 @@ def _container_seconds() -> float:
     return 0.0
 
 
-def _quota() -> float:
+def cpu_quota() -> float:
     """The CPUs that this container may use; 0 without a limit."""
     with suppress(OSError, ValueError, ZeroDivisionError):
         quota, period = (_CGROUP / "cpu.max").read_text(encoding="ascii").split()

@@ -64,8 +64,13 @@ class Fields:
         """The lines without hop-by-hop headers (RFC 9110 section 7.6.1)."""
         dropped = HOP_BY_HOP
         if "connection" in self.names:
-            dropped = HOP_BY_HOP | (members(self.get("connection")) - NOT_REMOVABLE)
+            dropped = hop_by_hop(self.get("connection"))
         return [line for line in self.lines if line[0] not in dropped]
+
+
+def hop_by_hop(connection: str) -> frozenset[str]:
+    """The headers to remove from a message with this combined Connection header."""
+    return HOP_BY_HOP | (members(connection) - NOT_REMOVABLE)
 
 
 def value_of(line: bytes) -> bytes:

@@ -12,7 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
-from prerender.http.fields import HOP_BY_HOP, NOT_REMOVABLE, Fields, value_of
+from prerender.http.fields import Fields, hop_by_hop, value_of
 from prerender.http.trace_context import PARENT_FIELD, TraceContext
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
@@ -51,12 +51,7 @@ _KEPT_ON_SNAPSHOT = frozenset({"content-language", "link", "x-robots-tag"})
 
 def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """Strip hop-by-hop headers (RFC 9110 section 7.6.1). The others keep their order."""
-    named = {
-        name.strip().lower()
-        for value in headers.getall("Connection", ())
-        for name in value.split(",")
-    }
-    dropped = HOP_BY_HOP | (named - NOT_REMOVABLE)
+    dropped = hop_by_hop(",".join(headers.getall("Connection", ())))
     return CIMultiDict(
         (name, value) for name, value in headers.items() if name.lower() not in dropped
     )

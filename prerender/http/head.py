@@ -138,9 +138,8 @@ def _response(head: bytes, to_head: bool) -> ResponseHead:
 
 
 def _forwarded(status: int, reason: bytes, fields: Fields) -> bytes:
-    lines = [line for name, line in fields.end_to_end()]
-    if status < 200 or status == 204:  # RFC 9110 section 8.6
-        lines = [line for name, line in fields.end_to_end() if name != "content-length"]
+    dropped = "content-length" if status < 200 or status == 204 else ""  # RFC 9110 section 8.6
+    lines = [line for name, line in fields.end_to_end() if name != dropped]
     return b"\r\n".join((b"HTTP/1.1 %d %b" % (status, reason), *lines, b""))
 
 

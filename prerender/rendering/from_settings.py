@@ -3,9 +3,8 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import structlog
@@ -14,6 +13,7 @@ from prerender.browser import chromium
 from prerender.browser.chromium import Chromium
 from prerender.browser.page_results import SerializeOptions
 from prerender.browser.pool import Pool
+from prerender.browser.spare_capacity import cpu_quota
 from prerender.browser.supervisor import Limits as BrowserLimits
 from prerender.browser.warm_up import trial
 from prerender.config import Settings
@@ -182,7 +182,4 @@ def memory_needed(settings: Settings) -> int:
 def _cpus() -> float:
     """The CPUs that this process may use: its affinity, or its cgroup's quota if that is lower."""
     cpus = float(len(os.sched_getaffinity(0)))
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        cpus = min(cpus, int(quota) / int(period))
-    return cpus
+    return min(cpus, cpu_quota() or cpus)
