@@ -14,7 +14,7 @@ from yarl import URL
 
 from prerender.admin.parameters import ImportBody, body_of
 from prerender.admin.problem_details import problem
-from prerender.http import forwarding_headers as headers
+from prerender.http import forwarding_headers
 from prerender.http.encodings import encoded
 from prerender.snapshots.archive import Archived
 from prerender.snapshots.freshness import Freshness
@@ -92,7 +92,7 @@ def _fault(snapshot: Snapshot) -> str:
     """Why a snapshot cannot be imported, or ''."""
     if snapshot.status not in _STATUSES:
         return f"snapshots with status {snapshot.status} are not stored"
-    if headers.kept_on_snapshot(snapshot.headers) != snapshot.headers:
+    if forwarding_headers.kept_on_snapshot(snapshot.headers) != snapshot.headers:
         return "it has headers that are not allowed in a snapshot"
     if any(not re.fullmatch(r"[\x20-\xff]*", value) for _, value in snapshot.headers):
         return "a header has invalid characters"

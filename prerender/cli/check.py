@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 from yarl import URL
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.cli.url_sources import Sources
 from prerender.config import Settings

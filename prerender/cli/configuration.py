@@ -3,8 +3,7 @@
 import argparse
 from importlib.resources import files
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import show
 from prerender.config.load import load_with_sources

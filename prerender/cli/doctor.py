@@ -5,8 +5,7 @@ import sys
 from contextlib import aclosing
 from dataclasses import asdict
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings, load
 from prerender.telemetry import logs

@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.cli.url_sources import read_listing
 from prerender.errors import ConfigError

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from prerender.admin import client
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.config import load
 from prerender.errors import ArchiveError
 from prerender.snapshots.archive import Archive

@@ -4,8 +4,7 @@ import argparse
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.cli.url_sources import read_listing
 from prerender.errors import PrerenderError

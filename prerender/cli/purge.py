@@ -3,8 +3,7 @@
 import argparse
 
 from prerender.admin import client
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import load
 from prerender.errors import ConfigError

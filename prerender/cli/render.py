@@ -4,8 +4,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError

@@ -8,7 +8,7 @@ import signal
 import uvloop
 
 from prerender import app
-from prerender.cli import options as common
+from prerender.cli import common
 from prerender.cli.terminal import FAILED
 from prerender.config import load
 from prerender.telemetry import logs

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from yarl import URL
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.errors import SitemapError
 from prerender.tools import sitemap_writing

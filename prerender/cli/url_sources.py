@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from yarl import URL
 
-from prerender.cli import options as common
-from prerender.cli import terminal
+from prerender.cli import common, terminal
 from prerender.cli.terminal import Progress
 from prerender.config import Settings
 from prerender.errors import FetchFailed, SitemapError

@@ -17,7 +17,7 @@ from yarl import URL
 from prerender.errors import OriginError
 from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream
-from prerender.http import forwarding_headers as fields
+from prerender.http import forwarding_headers
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 
 PATH = "/robots.txt"
@@ -80,7 +80,7 @@ class OptOut:
 
     async def _fetch(self) -> str:
         headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
-        fields.mark(headers, self._public)
+        forwarding_headers.mark(headers, self._public)
         async with self._upstream.request("GET", PATH, headers) as response:
             if response.status >= 500:
                 raise OriginError(f"{PATH}: status {response.status}")

@@ -19,8 +19,7 @@ from prerender.gateway.failures import reason_of
 from prerender.gateway.plain_response import Plain
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
-from prerender.http import caching, conditional
-from prerender.http import forwarding_headers as fields
+from prerender.http import caching, conditional, forwarding_headers
 from prerender.http.caching import Stored, Terms
 from prerender.http.conditional import Outcome, parse_http_date
 
@@ -179,14 +178,14 @@ class Assets:
             raise
         except (ClientError, OSError, TimeoutError) as error:
             raise OriginError(f"{ask.url}: {reason_of(error)}") from error
-        headers = fields.end_to_end(response.headers)
+        headers = forwarding_headers.end_to_end(response.headers)
         self._egress.publish(ask, headers)
         kept = caching.stored(ask.headers, headers, b"".join(parts), on, arrived)
         self.store.put(ask.url, kept)
         return kept
 
     async def _stream(self, ask: Ask, response: ClientResponse) -> StreamResponse:
-        headers = fields.end_to_end(response.headers)
+        headers = forwarding_headers.end_to_end(response.headers)
         self._egress.publish(ask, headers)
         caching.forbid_memory(headers)
         exchange = ask.exchange

@@ -14,7 +14,7 @@ from prerender.errors import NotRenderable, OriginError, OriginTimeout, Snapshot
 from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
-from prerender.http import forwarding_headers as fields
+from prerender.http import forwarding_headers
 from prerender.http.trace_context import CURRENT
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -66,15 +66,15 @@ async def fetch(
     if variant.language:
         headers["Accept-Language"] = variant.accept_language
     if for_a_person:
-        fields.direct(headers, public)
+        forwarding_headers.direct(headers, public)
     else:
-        fields.mark(headers, public)
-    fields.add_trace(headers, CURRENT.get())
+        forwarding_headers.mark(headers, public)
+    forwarding_headers.add_trace(headers, CURRENT.get())
     async with upstream.request("GET", target, headers) as response:
-        kept = fields.end_to_end(response.headers)
+        kept = forwarding_headers.end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:
             kept.popall(name, None)
-        fields.publish_all(kept, upstream.base, public)
+        forwarding_headers.publish_all(kept, upstream.base, public)
         if response.status in _REDIRECTS and "Location" in kept:
             return Document(response.status, kept, b"")
         if reason := _not_a_page(response):

@@ -18,8 +18,7 @@ from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.upstream import Upstream, send
 from prerender.gateway.visit import Exchange, Visit
-from prerender.http import caching
-from prerender.http import forwarding_headers as fields
+from prerender.http import caching, forwarding_headers
 from prerender.urls.hosts import normalized
 
 _WEB_PORTS = (80, 443)
@@ -61,7 +60,7 @@ class Egress:
         marked: bool = True,
     ) -> None:
         self._public = public
-        self._address = fields.mark if marked else fields.direct
+        self._address = forwarding_headers.mark if marked else forwarding_headers.direct
         self._upstream = upstream
         self._third_parties = third_parties
         self._addresses = addresses
@@ -84,23 +83,23 @@ class Egress:
         self, ask: Ask, headers: CIMultiDict[str]
     ) -> AbstractAsyncContextManager[ClientResponse]:
         request = ask.request
-        target = fields.origin_form(request.raw_path)
+        target = forwarding_headers.origin_form(request.raw_path)
         body = request.content if request.body_exists else None
         if ask.own:
             self._address(headers, self._public)
-            fields.add_trace(headers, ask.visit.trace)
+            forwarding_headers.add_trace(headers, ask.visit.trace)
             return self._upstream.request(request.method, target, headers, body)
         url = self._checked(ask, target)
         return send(self._third_parties, request.method, url, headers, body)
 
     async def relay_websocket(self, ask: Ask) -> StreamResponse:
         """Connect a page's WebSocket. Raises Forbidden and OriginError."""
-        target = fields.origin_form(ask.request.raw_path)
+        target = forwarding_headers.origin_form(ask.request.raw_path)
         headers = ask.headers.copy()
         received = partial(ask.visit.received, ask.exchange)
         if ask.own:
             self._address(headers, self._public)
-            fields.add_trace(headers, ask.visit.trace)
+            forwarding_headers.add_trace(headers, ask.visit.trace)
             return await self._upstream.relay_websocket(ask.request, target, headers, received)
         url = self._checked(ask, target)
         return await page_websocket.relay(ask.request, self._third_parties, url, headers, received)
@@ -108,7 +107,7 @@ class Egress:
     def publish(self, ask: Ask, headers: CIMultiDict[str]) -> None:
         """Replace the origin's internal host in headers that contain URLs."""
         if ask.own:
-            fields.publish_all(headers, self._upstream.base, self._public)
+            forwarding_headers.publish_all(headers, self._upstream.base, self._public)
 
     def _checked(self, ask: Ask, target: str) -> URL:
         self._addresses.check(ask.host, ask.port)

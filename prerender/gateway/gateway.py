@@ -36,8 +36,7 @@ from prerender.gateway.resource_kind import FRAMES, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
-from prerender.http import caching
-from prerender.http import forwarding_headers as fields
+from prerender.http import caching, forwarding_headers
 from prerender.http.trace_context import CURRENT
 
 _HOST = "127.0.0.1"
@@ -170,7 +169,7 @@ class Gateway:
         visit, user_agent = self._whose(request)
         if visit is None:
             return _too_late(request)
-        target = fields.origin_form(request.raw_path)
+        target = forwarding_headers.origin_form(request.raw_path)
         url = f"{request.scheme}://{request.host}{target}"
         wanted = destination(request.method, request.headers, target)
         with visit.exchange(request.method, url, wanted) as exchange:
@@ -213,7 +212,7 @@ class Gateway:
             reason = reason or self._rules.blocklist.unwanted_host(host, port)
         if reason:
             return _left_out(request, exchange, reason)
-        headers = fields.end_to_end(request.headers)
+        headers = forwarding_headers.end_to_end(request.headers)
         headers["User-Agent"] = user_agent
         if visit.accept_language:
             # Chromium applies the language to frames, but not to their workers.

@@ -18,8 +18,8 @@ from urllib.parse import unquote_to_bytes
 from yarl import URL
 
 from prerender.errors import ForeignPage, MalformedPage, TokenMissing, TokenWrong
-from prerender.http import forwarding_headers as fields
 from prerender.http.fields import Fields
+from prerender.http.forwarding_headers import MARK, authority
 from prerender.proxy.request import Request
 from prerender.urls.addresses import parts_of
 from prerender.urls.ajax_crawling import pretty_to_ugly
@@ -86,7 +86,7 @@ class DropIn:
             # Do not forward the token.
             lines = [line for line in request.headers.lines if line[0] != TOKEN]
             if url is not None:
-                lines.append((fields.MARK.lower(), f"{fields.MARK}: 1".encode()))
+                lines.append((MARK.lower(), f"{MARK}: 1".encode()))
             request.headers = Fields(lines)
         if url is None:
             return False
@@ -95,7 +95,7 @@ class DropIn:
         if self._token and not hmac.compare_digest(tokens[0], self._token):
             raise TokenWrong
         request.target = self._target(url)
-        request.host = fields.authority(self._public)
+        request.host = authority(self._public)
         return True
 
     def _target(self, url: str) -> str:

@@ -11,7 +11,7 @@ from prerender.config.types import CrawlerClass
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Refused
-from prerender.http import forwarding_headers as fields
+from prerender.http import forwarding_headers
 from prerender.http.body import CutShort
 from prerender.http.client_address import Clients
 from prerender.http.fields import Fields, value_of
@@ -184,7 +184,7 @@ class Handler:
         return user_agent, self._triggers.class_of(user_agent)
 
     def _decide(self, request: Request, crawler: CrawlerClass | None) -> Decision:
-        marked = fields.is_marked(request.headers)
+        marked = forwarding_headers.is_marked(request.headers)
         drop_in = False
         if self._drop_in is not None:
             try:

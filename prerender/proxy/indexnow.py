@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from yarl import URL
 
 from prerender.gateway.failures import reason_of
-from prerender.http import forwarding_headers as headers
+from prerender.http.forwarding_headers import authority
 from prerender.proxy.request import Request
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Handler
@@ -58,7 +58,7 @@ class IndexNow:
     ) -> None:
         self._session = session
         self._site = str(public.origin())
-        self._host = headers.authority(public)
+        self._host = authority(public)
         self._key = key
         self._endpoint = URL(endpoint, encoded=True)
         self._interval = interval

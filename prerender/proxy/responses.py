@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
+from prerender.http.cache_status import CACHE_NAME
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
 from prerender.http.head import status_line
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 # The conditional headers of RFC 9110 section 13.1 that apply to snapshots.
 _CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
-CACHE_NAME = "prerender"
 RETRY_AFTER_SECONDS = 10
 
 

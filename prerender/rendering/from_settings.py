@@ -23,7 +23,7 @@ from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import VisitLimits
-from prerender.http import forwarding_headers as fields
+from prerender.http.forwarding_headers import authority
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.screenshots import Viewer, ViewLimits
 from prerender.urls.hosts import Hosts
@@ -74,7 +74,7 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
         max_bytes=settings.render.max_bytes,
         options=SerializeOptions(
             **settings.snapshot.model_dump(exclude={"volatile", "moved", "soft_404"}),
-            internal_host=fields.authority(parts.upstream.base),
+            internal_host=authority(parts.upstream.base),
         ),
         volatile=settings.snapshot.volatile,
         when_moved=settings.snapshot.moved,

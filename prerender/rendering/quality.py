@@ -17,7 +17,7 @@ from yarl import URL
 from prerender.browser.page_results import Departed, Rendered
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Visit
-from prerender.http import forwarding_headers as fields
+from prerender.http import forwarding_headers
 from prerender.rendering.verdict import (
     Judgement,
     has_moved,
@@ -146,7 +146,7 @@ class Judge:
 
     def _away(self, target: Target, url: str, now: float) -> Snapshot:
         """The redirect to the URL that a page navigated to. It inherits no ``#!`` state."""
-        location = fields.publish(url, self._origin, self._public)
+        location = forwarding_headers.publish(url, self._origin, self._public)
         return _redirect(302, pretty_reference(location, target.url, self._hosts), now)
 
     def redirect(self, target: Target, status: int, location: str, now: float) -> Snapshot:
@@ -179,7 +179,7 @@ class Judge:
 
     def _kept(self, target: Target, document: Document) -> Iterator[Header]:
         """The document's headers that are copied to the snapshot."""
-        for name, value in fields.kept_on_snapshot(document.headers.items()):
+        for name, value in forwarding_headers.kept_on_snapshot(document.headers.items()):
             is_link = name.lower() == "link"
             yield (
                 name.title(),
@@ -259,7 +259,7 @@ def may_be_stored(document: Document) -> bool:
 
 def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
     """Matches the start of absolute URLs of the origin, with or without a scheme, in HTML and JSON."""
-    host = re.escape(fields.authority(origin))
+    host = re.escape(forwarding_headers.authority(origin))
     scheme = rf"(?:{origin.scheme}:|(?<![\w:]))"
     return re.compile(rf"{scheme}(?://|\\/\\/){host}(?![\w.:-])", re.IGNORECASE)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from prerender.snapshots import steady_clock as steady
+from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.snapshot import Snapshot, Target
@@ -20,7 +20,7 @@ async def adopt(
     snapshot: Snapshot,
     made: float,
     *,
-    clock: Callable[[], float] = steady.now,
+    clock: Callable[[], float] = steady_clock.now,
 ) -> Adopted:
     """Store a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
 

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import structlog
 
 from prerender.errors import PrerenderError
-from prerender.snapshots import steady_clock as steady
+from prerender.snapshots import steady_clock
 from prerender.snapshots.freshness import due_at
 from prerender.snapshots.snapshot import SnapshotResult, Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -70,7 +70,7 @@ class Refresher:
         most: int,
         has_room: Callable[[], bool],
         is_crowded: Callable[[], bool],
-        clock: Callable[[], float] = steady.now,
+        clock: Callable[[], float] = steady_clock.now,
     ) -> None:
         self._snapshots = snapshots
         self._store = store

@@ -17,7 +17,7 @@ from prerender.errors import (
     RenderError,
 )
 from prerender.http.encodings import encoded
-from prerender.snapshots import steady_clock as steady
+from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import (
     DOUBT_SECONDS,
@@ -74,7 +74,7 @@ class CachedSnapshots:
         *,
         refreshes: int = 4,
         popular: Callable[[], Iterable[Target]] = tuple,
-        clock: Callable[[], float] = steady.now,
+        clock: Callable[[], float] = steady_clock.now,
         kept: Callable[[Target, str, str], None] = lambda *_: None,
         serve_incomplete: bool = False,
     ) -> None:

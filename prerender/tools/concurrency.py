@@ -1,19 +1,11 @@
-"""Processes many pages concurrently, with limits on concurrency, rate and total."""
+"""Processes many jobs concurrently, with limits on concurrency and rate."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
-S = TypeVar("S", bound="HasURL")
-
-
-class HasURL(Protocol):
-    """A job that is identified by its URL."""
-
-    @property
-    def url(self) -> str: ...
 
 
 class Pace:
@@ -31,33 +23,6 @@ class Pace:
         self._next += self._gap
         if turn > now:
             await asyncio.sleep(turn - now)
-
-
-class Frontier(Generic[S]):
-    """The jobs that were found: each URL once, and at most ``most`` of them (0: all)."""
-
-    def __init__(self, most: int = 0) -> None:
-        self._most = most
-        self._seen: set[str] = set()
-        self._left_out: set[str] = set()
-
-    def new(self, found: Iterable[S]) -> list[S]:
-        """The jobs among ``found`` that are new and within the limit."""
-        taken = []
-        for one in found:
-            if one.url in self._seen:
-                continue
-            if self._most and len(self._seen) >= self._most:
-                self._left_out.add(one.url)
-                continue
-            self._seen.add(one.url)
-            taken.append(one)
-        return taken
-
-    @property
-    def left_out(self) -> int:
-        """The number of URLs beyond ``most``."""
-        return len(self._left_out)
 
 
 async def work_through(

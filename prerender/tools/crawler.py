@@ -29,7 +29,8 @@ from yarl import URL
 from prerender import __version__
 from prerender.errors import FetchFailed, Unreachable
 from prerender.gateway.failures import reason_of
-from prerender.http import forwarding_headers as headers
+from prerender.http.cache_status import CACHE_NAME, parameters_of
+from prerender.http.forwarding_headers import authority
 from prerender.urls.addresses import after_host
 
 # Without the word "prerender", by which middlewares of prerender services recognize a renderer.
@@ -65,6 +66,11 @@ class Fetched:
     def is_html(self) -> bool:
         """Whether there is a page to be read."""
         return is_html(self.headers)
+
+    @property
+    def cache_status(self) -> Mapping[str, str] | None:
+        """The parameters of this proxy in Cache-Status; None if the response is not from the proxy."""
+        return parameters_of(CACHE_NAME, self.headers.getall("Cache-Status", ()))
 
     @property
     def charset(self) -> str | None:
@@ -174,7 +180,7 @@ class Crawler:
             asked = url
             if self._via is not None:
                 site = URL(url, encoded=True).origin()
-                fields["Host"] = headers.authority(site)
+                fields["Host"] = authority(site)
                 fields["X-Forwarded-Proto"] = site.scheme
                 asked = f"{self._via.origin()}{after_host(url)}"
             async with (

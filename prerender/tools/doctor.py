@@ -30,7 +30,7 @@ from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderE
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.failures import reason_of
 from prerender.gateway.upstream import Upstream, open_session
-from prerender.http import forwarding_headers as headers
+from prerender.http.forwarding_headers import authority, mark
 from prerender.rendering import from_settings
 from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.aiocache_backends import LACKS, named
@@ -241,7 +241,7 @@ async def _origin(settings: Settings) -> Line:
 
 async def _refusal(settings: Settings, status: int, text: str) -> Line:
     """Check whether the origin refuses the public host, as development servers do."""
-    public, own = headers.authority(settings.public_url), headers.authority(settings.origin_url)
+    public, own = authority(settings.public_url), authority(settings.origin_url)
     if public != own:
         with suppress(OriginError, TimeoutError):
             other, _ = await _first_response(settings, settings.origin_url)
@@ -254,7 +254,7 @@ async def _refusal(settings: Settings, status: int, text: str) -> Line:
 async def _first_response(settings: Settings, public: URL) -> tuple[int, str]:
     """The status and media type of ``/`` at the origin for a public URL. Raises OriginError."""
     fields = CIMultiDict({"Accept": "text/html,*/*;q=0.8", "Accept-Encoding": "identity"})
-    headers.mark(fields, public)
+    mark(fields, public)
     policy = AddressPolicy.only(settings.origin_url)
     async with (
         open_session(policy, settings.origin.connect_timeout, _SECONDS) as session,

@@ -10,7 +10,7 @@ from protego import Protego
 
 from prerender.errors import FetchFailed
 from prerender.http.conditional import parse_http_date
-from prerender.tools.concurrency import Frontier, work_through
+from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, Crawler, Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.sitemap_parsing import Listed
@@ -100,11 +100,39 @@ async def read_robots(crawler: Crawler, site: str, user_agent: str) -> Callable[
     return lambda url: bool(rules.can_fetch(url, user_agent))
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A page that a link leads to."""
+class Frontier:
+    """The pages of one ``site`` that were found: each once, and at most ``most`` of them (0: all).
 
-    url: str
+    ``found`` is called with the number of new pages.
+    """
+
+    def __init__(
+        self, site: str, most: int = 0, found: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._site = site
+        self._most = most
+        self._found = found
+        self._seen: set[str] = set()
+        self._left_out: set[str] = set()
+
+    def new(self, urls: Iterable[str]) -> list[str]:
+        """The pages among ``urls``, in pretty form, that are new and within the limit."""
+        new = []
+        for url in own_pages(urls, self._site):
+            if url in self._seen:
+                continue
+            if self._most and len(self._seen) >= self._most:
+                self._left_out.add(url)
+                continue
+            self._seen.add(url)
+            new.append(url)
+        self._found(len(new))
+        return new
+
+    @property
+    def left_out(self) -> int:
+        """The number of pages beyond the limit."""
+        return len(self._left_out)
 
 
 class States:
@@ -133,9 +161,8 @@ class States:
         self._rate = rate
         self._user_agent = user_agent
         self._done = done
-        self._found = found
         self._allowed: Callable[[str], bool] = lambda _: True
-        self._frontier: Frontier[_Found] = Frontier(most)
+        self._frontier = Frontier(site, most, found)
         self.listed: dict[str, Listed] = {}
         self.left_out: dict[str, str] = {}
 
@@ -143,9 +170,8 @@ class States:
         """All pages that can be reached from ``urls``, sorted by URL."""
         self._allowed = await read_robots(self._crawler, self._site, self._user_agent)
         try:
-            await work_through(
-                self._new(urls), self._look, concurrency=self._concurrency, rate=self._rate
-            )
+            first = self._frontier.new(urls)
+            await work_through(first, self._look, concurrency=self._concurrency, rate=self._rate)
         finally:
             await self._visitor.close()
         return [self.listed[url] for url in sorted(self.listed)]
@@ -155,30 +181,25 @@ class States:
         """The number of pages beyond the limit, which were not fetched."""
         return self._frontier.left_out
 
-    def _new(self, urls: Iterable[str]) -> list[_Found]:
-        new = self._frontier.new(map(_Found, own_pages(urls, self._site)))
-        self._found(len(new))
-        return new
-
-    async def _look(self, wanted: _Found) -> list[_Found]:
+    async def _look(self, url: str) -> list[str]:
         try:
-            visit = await self._visitor.visit(wanted.url)
+            visit = await self._visitor.visit(url)
         except FetchFailed as error:
-            self.left_out[wanted.url] = str(error)
+            self.left_out[url] = str(error)
             return []
         finally:
             self._done()
         answer = visit.answer
         if answer.status != 200 or not answer.is_html:
-            self.left_out[wanted.url] = f"status {answer.status}, {answer.media_type or 'no type'}"
-            return self._new([led_to(wanted.url, answer)])
-        page = await asyncio.to_thread(read_page, answer.body, wanted.url, answer.charset)
-        if reason := self._reason(wanted.url, answer, page):
-            self.left_out[wanted.url] = reason
+            self.left_out[url] = f"status {answer.status}, {answer.media_type or 'no type'}"
+            return self._frontier.new([led_to(url, answer)])
+        page = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
+        if reason := self._reason(url, answer, page):
+            self.left_out[url] = reason
         else:
             changed = parse_http_date(answer.headers.get("Last-Modified", ""), now=time.time())
-            self.listed[wanted.url] = Listed(wanted.url, changed)
-        return self._new(self._followed([*page.links, *canonicals(answer, page)]))
+            self.listed[url] = Listed(url, changed)
+        return self._frontier.new(self._followed([*page.links, *canonicals(answer, page)]))
 
     def _followed(self, links: Iterable[str]) -> list[str]:
         """The links that a crawler of the scheme follows (specification, "Hyperlinks and Sitemaps")."""

@@ -20,7 +20,7 @@ from aiohttp import ClientSession, web
 
 from prerender import __version__
 from prerender.cli import main
-from prerender.cli.options import with_scheme
+from prerender.cli.common import with_scheme
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import raw
 from tests.support.programs import QUIET, Ended, at_terminal, ended, newly_started, run, started

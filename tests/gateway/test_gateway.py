@@ -17,7 +17,7 @@ from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
 from prerender.gateway.listener import MAX_LINE_BYTES
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.visit import Document
-from prerender.http import forwarding_headers as fields
+from prerender.http import forwarding_headers
 from prerender.urls.hosts import Hosts
 from tests.conftest import Site, StartOrigin, StartProxy, pages
 from tests.support import raw
@@ -293,11 +293,11 @@ def test_no_field_leads_to_the_internal_host() -> None:
         ("Refresh", "5", "5"),
     ]:
         headers = CIMultiDict([("A", "http://app:3000/"), (name, value)])
-        fields.publish_all(headers, origin, public)
+        forwarding_headers.publish_all(headers, origin, public)
         assert headers[name] == (expected or value)
         assert headers["A"] == "http://app:3000/"
     twice = CIMultiDict([("Link", "<http://app:3000/a>"), ("Link", "<http://app:3000/b>")])
-    fields.publish_all(twice, origin, public)
+    forwarding_headers.publish_all(twice, origin, public)
     links = ["<https://www.example.com/a>", "<https://www.example.com/b>"]
     assert twice.getall("Link") == links
 

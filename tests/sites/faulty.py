@@ -189,7 +189,8 @@ FAULTS: dict[str, Fault] = {
         {"description-duplicate"}, page(), page().replace("'About {0}'", "'About plain'")),
     "slow": Fault({"slow"}, page(), slow),
     "verdict": Fault(
-        {"verdict"}, judged("prerender; hit; ttl=60"), judged("prerender; fwd=miss; detail=cut-off")),
+        {"verdict"}, judged("prerender; hit; ttl=60, cdn; fwd=miss; detail=failed"),
+        judged('"a, b"; hit, prerender; fwd=miss; detail=cut-off-coalesced, cdn; fwd=miss')),
     "no-look": Fault({"no-look"}, page(), seen(page(), web.Response(
         body=b"%PDF", headers={"Content-Disposition": "attachment"}, content_type="text/x"))),
     "without-labels": Fault({"accessibility"}, state(page(more=LABELLED), spoken(LABELLED)), state(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import structlog
 
 from prerender.http.encodings import encoded
-from prerender.snapshots import steady_clock as clock
+from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.markdown.convert import FORMAT
 from prerender.snapshots.markdown.worker import MarkdownWorker
@@ -37,7 +37,7 @@ class MarkdownSnapshots:
         result = self._html.fresh(target)
         if result is None or not result.snapshot.body:
             return result
-        entry = self._store.peek(_key(target, result.snapshot), clock.now())
+        entry = self._store.peek(_key(target, result.snapshot), steady_clock.now())
         return None if entry is None else replace(result, snapshot=entry.snapshot)
 
     async def snapshot(self, target: Target) -> SnapshotResult:
@@ -81,7 +81,7 @@ class MarkdownSnapshots:
             content_type=MARKDOWN,
         )
         if key:
-            now = clock.now()
+            now = steady_clock.now()
             entry = Entry(
                 key,
                 target.path,

@@ -11,7 +11,7 @@ import structlog
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError
-from prerender.http import forwarding_headers as headers
+from prerender.http.forwarding_headers import authority
 from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.stores.aiocache_backends import LACKS, named
 from prerender.snapshots.stores.backing_store import BackingCache
@@ -101,4 +101,4 @@ def namespace(settings: Settings) -> str:
     """
     made_by = repr((FORMAT, str(settings.public_url), settings.snapshot.model_dump()))
     digest = blake2b(made_by.encode(), digest_size=4).hexdigest()
-    return f"prerender:{headers.authority(settings.public_url)}:{digest}:"
+    return f"prerender:{authority(settings.public_url)}:{digest}:"

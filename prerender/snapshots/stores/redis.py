@@ -23,7 +23,7 @@ from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.list_rows import Row
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
-from prerender.snapshots.stores import redis_scripts as scripts
+from prerender.snapshots.stores import redis_scripts
 from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
 from prerender.snapshots.stores.redis_client import connect
@@ -90,7 +90,7 @@ class RedisCache(BackingCache):
         milliseconds = round((LONGEST_SECONDS if ttl is None else ttl) * 1000)
         if milliseconds <= 0:
             return False
-        stored = bool(await self._call(scripts.SET, [key], value, milliseconds))
+        stored = bool(await self._call(redis_scripts.SET, [key], value, milliseconds))
         if stored and isinstance(value, EncodedEntry):
             await self._list(value.entry, milliseconds / 1000)
         return stored
@@ -99,21 +99,21 @@ class RedisCache(BackingCache):
         now = time.time()
         line = Row.of(entry, now + seconds).dump()
         with suppress(StoreError):  # the snapshot is stored all the same
-            await self._call(scripts.LIST, self._lists, entry.key, line, now + seconds, now)
+            await self._call(redis_scripts.LIST, self._lists, entry.key, line, now + seconds, now)
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return bool(await self._result(self._redis.exists(key)))
 
     async def _delete(self, key: str, _conn: Any = None) -> int:
         removed = int(await self._result(self._redis.unlink(key)))
-        await self._call(scripts.UNLIST, self._lists, key.removeprefix(self.namespace))
+        await self._call(redis_scripts.UNLIST, self._lists, key.removeprefix(self.namespace))
         return removed
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
         """The lines of all snapshots, including evicted ones, a thousand per command."""
         cursor = b"0"
         while True:
-            cursor, found = await self._call(scripts.LINES, self._lists[:1], cursor)
+            cursor, found = await self._call(redis_scripts.LINES, self._lists[:1], cursor)
             if found:
                 yield found.split(b"\n")
             if cursor == b"0":
@@ -123,7 +123,7 @@ class RedisCache(BackingCache):
     async def purge(self, purge: Purge) -> Purges:
         """Add a purge for all replicas. Returns all purges."""
         key = f"{self.namespace}purges"
-        found = await self._call(scripts.PURGE, [key], purge.dump())
+        found = await self._call(redis_scripts.PURGE, [key], purge.dump())
         purges = _purges_of(found)
         if len(purges) > MOST_RECORDS:
             await self._merge(key, purges)
@@ -143,29 +143,31 @@ class RedisCache(BackingCache):
     async def restore(self, purges: Purges) -> Purges:
         """Add purges that Redis has lost, for all replicas. Returns all purges."""
         pairs = [part for purge, n in purges.records.items() for part in (purge.dump(), n)]
-        return _purges_of(await self._call(scripts.RESTORE, [f"{self.namespace}purges"], *pairs))
+        return _purges_of(
+            await self._call(redis_scripts.RESTORE, [f"{self.namespace}purges"], *pairs)
+        )
 
     @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last of them has the number ``generation``."""
-        found = await self._call(scripts.PURGES, [f"{self.namespace}purges"], generation)
+        found = await self._call(redis_scripts.PURGES, [f"{self.namespace}purges"], generation)
         return None if found is None else _purges_of(found)
 
     @timed
     async def acquire(self, key: str) -> int | None:
         """Acquire the lease of a key. Returns its fence, or None if another process has it."""
-        fence = await self._call(scripts.ACQUIRE, [self._lease(key)], _LEASE_MILLISECONDS)
+        fence = await self._call(redis_scripts.ACQUIRE, [self._lease(key)], _LEASE_MILLISECONDS)
         return None if fence is None else int(fence)
 
     @timed
     async def extend(self, key: str, fence: int) -> None:
         """Extend a lease by some seconds."""
-        await self._call(scripts.EXTEND, [self._lease(key)], fence, _LEASE_MILLISECONDS)
+        await self._call(redis_scripts.EXTEND, [self._lease(key)], fence, _LEASE_MILLISECONDS)
 
     @timed
     async def release(self, key: str, fence: int) -> None:
         """Release a lease, if it is still held."""
-        await self._call(scripts.RELEASE, [self._lease(key)], fence)
+        await self._call(redis_scripts.RELEASE, [self._lease(key)], fence)
 
     async def _close(self, *_: Any, **__: Any) -> None:
         await self._client.close()
@@ -184,7 +186,7 @@ class RedisCache(BackingCache):
     async def _evaluated(self, script: str, arguments: tuple[Any, ...]) -> Any:
         """The result of a script. A server that does not know it yet keeps it."""
         try:
-            return await self._redis.evalsha(scripts.sha1(script), *arguments)
+            return await self._redis.evalsha(redis_scripts.sha1(script), *arguments)
         except NoScriptError:
             return await self._redis.eval(script, *arguments)
 

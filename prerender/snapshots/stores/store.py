@@ -13,7 +13,7 @@ from typing import Any
 
 from aiocache.plugins import BasePlugin
 
-from prerender.snapshots import steady_clock as steady
+from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry, not_ahead_of
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.batched import BatchedReads
@@ -83,7 +83,7 @@ class Store:
         self,
         memory: BoundedMemoryCache,
         slow: BackingCache | None = None,
-        clock: Callable[[], float] = steady.now,
+        clock: Callable[[], float] = steady_clock.now,
     ) -> None:
         self._memory = memory
         self._peek = memory.peek

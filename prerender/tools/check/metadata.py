@@ -1,10 +1,10 @@
 """Checks the metadata of a page: title, description, robots, canonical, links and opt-in."""
 
-import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from prerender.errors import FetchFailed
+from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.check.findings import Report
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page
@@ -12,20 +12,17 @@ from prerender.tools.link_following import Visitor, canonicals
 from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
 
-# In the Cache-Status header of this proxy (RFC 9211).
-_VERDICT = re.compile(
-    r"\bprerender\b.*;\s*detail=(moved|cut-off|incomplete|failed|blank|refused)\b"
-)
+_VERDICTS = ("moved", "cut-off", "refused", *UNUSABLE)
 NEEDLESS = (
     'the page is the same without JavaScript: <meta name="fragment"> only doubles the requests'
 )
 _NO_TEXT_CHARACTERS = 3
 
 
-def verdict(cache_status: str) -> str:
-    """The verdict of an incomplete render in Cache-Status, or ''."""
-    found = _VERDICT.search(cache_status)
-    return found[1] if found else ""
+def verdict(answer: Fetched) -> str:
+    """The verdict of a render that is not complete, from the proxy's Cache-Status; or ''."""
+    detail = (answer.cache_status or {}).get("detail", "").removesuffix("-coalesced")
+    return detail if detail in _VERDICTS else ""
 
 
 def tags_and_links(page: Page, answer: Fetched, report: Report) -> None:

@@ -55,7 +55,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         report.add("robots", f"robots.txt disallows {report.asked}")
     if answer.seconds > SLOW_SECONDS:
         report.add("slow", f"took {answer.seconds:.1f} s; crawlers wait only a few seconds")
-    if verdict := metadata.verdict(answer.headers.get("Cache-Status", "")):
+    if verdict := metadata.verdict(answer):
         report.add("verdict", f"the render was {verdict}: see the proxy's log or dashboard")
     if answer.status // 100 == 3:
         _redirect(visit, report)

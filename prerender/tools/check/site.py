@@ -11,18 +11,11 @@ from prerender.errors import FetchFailed
 from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.page import Pages, check_page
 from prerender.tools.check.visitor_view import Person
-from prerender.tools.concurrency import Frontier, work_through
+from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import USER_AGENT, Crawler
 from prerender.tools.html import read_page
-from prerender.tools.link_following import Visitor, own_pages, read_robots
+from prerender.tools.link_following import Frontier, Visitor, read_robots
 from prerender.urls.addresses import is_ugly
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A page to check."""
-
-    url: str
 
 
 @dataclass(slots=True)
@@ -59,9 +52,8 @@ class SiteCheck:
         self._concurrency = concurrency
         self._user_agent = user_agent
         self._told = told
-        self._found = found
         self._pages = Pages(Visitor(crawler), person)
-        self._frontier: Frontier[Wanted] = Frontier(most)
+        self._frontier = Frontier(site, most, found)
         self.result = Result()
 
     async def run(self, urls: Iterable[str]) -> Result:
@@ -70,7 +62,7 @@ class SiteCheck:
         urls = list(urls)
         if not self._follow:
             self._listed(urls)
-        first = self._new(urls)
+        first = self._frontier.new(urls)
         try:
             await work_through(first, self._check, concurrency=self._concurrency)
             await self._missing()
@@ -81,20 +73,15 @@ class SiteCheck:
         self._duplicates("description", "description-duplicate", lambda report: report.description)
         return self.result
 
-    def _new(self, urls: Iterable[str]) -> list[Wanted]:
-        new = self._frontier.new(map(Wanted, own_pages(urls, self._site)))
-        self._found(len(new))
-        return new
-
-    async def _check(self, wanted: Wanted) -> list[Wanted]:
-        report, page = await check_page(wanted.url, self._pages)
+    async def _check(self, url: str) -> list[str]:
+        report, page = await check_page(url, self._pages)
         self.result.pages.append(report)
         self._told(report)
         if not self._follow:
             return []
         # Crawlers follow redirects but no ugly links (specification, "Hyperlinks and Sitemaps").
         links = [link for link in (page.links if page else ()) if not is_ugly(link)]
-        return self._new([*links, report.location])
+        return self._frontier.new([*links, report.location])
 
     def _listed(self, urls: Iterable[str]) -> None:
         """Check the URLs of a sitemap."""

@@ -15,7 +15,6 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 from prerender.errors import FetchFailed, ReplicasGone, Unreachable
-from prerender.proxy.responses import CACHE_NAME
 from prerender.tools.concurrency import Pace
 from prerender.tools.crawler import Crawler, Fetched, Streamed
 
@@ -160,9 +159,9 @@ class Replicas:
     def _is_final(self, replica: _Replica, answer: Fetched) -> bool:
         """Whether a response is about the page. One that asks to slow down is obeyed."""
         self._answered = now = time.monotonic()
-        details = cache_details(answer)
-        is_busy = "detail=busy" in details
-        if answer.status not in _SLOW_DOWN or (details and not is_busy):
+        status = answer.cache_status
+        is_busy = status is not None and status.get("detail") == "busy"
+        if answer.status not in _SLOW_DOWN or (status is not None and not is_busy):
             replica.succeed()
             self._pause = _FIRST_PAUSE_SECONDS
             self._allowed = min(self._concurrency, self._allowed + 1 / self._allowed)
@@ -186,15 +185,6 @@ class Replicas:
         most = _GONE_SECONDS if self._answered else _GONE_AT_START_SECONDS
         if time.monotonic() - (self._answered or self._started) > most:
             raise ReplicasGone(str(error)) from error
-
-
-def cache_details(answer: Fetched) -> list[str]:
-    """The parameters of this proxy in Cache-Status (RFC 9211); empty if it is not there."""
-    for member in ",".join(answer.headers.getall("Cache-Status", ())).split(","):
-        name, *parameters = (part.strip() for part in member.split(";"))
-        if name == CACHE_NAME:
-            return parameters or [""]
-    return []
 
 
 def retry_after(answer: Fetched | Streamed) -> float | None:

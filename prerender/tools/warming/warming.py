@@ -17,7 +17,7 @@ from prerender.tools.crawler import Fetched
 from prerender.tools.html import read_page
 from prerender.tools.link_following import led_to
 from prerender.tools.warming.journal import GOOD, Job, Journal, Outcome
-from prerender.tools.warming.replicas import Replicas, cache_details
+from prerender.tools.warming.replicas import Replicas
 from prerender.urls.addresses import is_ugly
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
@@ -226,11 +226,10 @@ def _may_pass(warmed: Warmed, answer: Fetched) -> bool:
 
 def _outcome(answer: Fetched) -> tuple[Outcome, float]:
     """The outcome according to Cache-Status, and the age of a snapshot in seconds."""
-    details = cache_details(answer)
-    if not details:
+    status = answer.cache_status
+    if status is None:
         return "no proxy", 0.0
-    if "hit" in details:
-        ages = [part.removeprefix("age=") for part in details if part.startswith("age=")]
-        return "fresh", float(ages[0]) if ages and ages[0].isdecimal() else 0.0
-    collapsed = "collapsed" in details
-    return "rendered" if "stored" in details or collapsed else "not kept", 0.0
+    if "hit" in status:
+        age = status.get("age", "")
+        return "fresh", float(age) if age.isdecimal() else 0.0
+    return "rendered" if "stored" in status or "collapsed" in status else "not kept", 0.0

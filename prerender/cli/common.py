@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become settings."""
+"""What several commands share: options, the settings that they make, and running a coroutine."""
 
 import argparse
 import asyncio
