@@ -1,8 +1,9 @@
 """Limits what a page takes from concurrent renders: CPU time, frames, requests.
 
 A page that uses much CPU time may continue until its time limit, but the priority of its process is
-lowered in steps. Load on the browser or the proxy cannot be lowered so: a page with far too many
-frames or requests is ended.
+lowered in steps. Each worker is a thread, with a share of the CPUs like a whole page's: if there are
+many, theirs is lowered at once, and the page itself continues. Load on the browser or the proxy cannot
+be lowered so: a page with far too many frames or requests is ended.
 """
 
 import os
@@ -15,9 +16,9 @@ from prerender.browser.processes import stat_of
 
 # CPU seconds of a render, and the niceness of the page's process from then on. Chromium has 5.
 _STEPS = ((2.0, 12), (5.0, 19))
-# Each worker is a thread that competes for the CPUs. A page without workers has up to 25.
-_MANY_THREADS = 60
 _LAST_NICENESS = 19
+# Up to so many workers, each counts as a page.
+_FEW_WORKERS = 4
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Indices in the result of stat_of() (proc_pid_stat(5), fields 14, 15, 20 and 22).
 _USER_TICKS, _SYSTEM_TICKS, _THREADS, _STARTED = 10, 11, 16, 18
@@ -42,11 +43,14 @@ class PageProcess:
         self._started = stat_of(pid)[_STARTED]
         self._used_before = 0.0
         self._niceness = 0
+        self._threads = 0
+        # Worker threads whose priority was lowered.
+        self._slowed: set[int] = set()
 
     @property
     def gives_way(self) -> bool:
         """Whether it should not serve another render."""
-        return self._niceness > 0
+        return self._niceness > 0 or bool(self._slowed)
 
     def begin(self) -> None:
         """Note the start of a render."""
@@ -57,16 +61,33 @@ class PageProcess:
         return self._usage()[0]
 
     def weigh(self) -> None:
-        """Lower the priority of a process that has used much CPU time since the render began."""
+        """Lower the priority of many workers, and of a page that has used much CPU time."""
         seconds, threads = self._usage()
+        if threads != self._threads:
+            self._threads = threads
+            self._slow_workers()
+        if self._slowed:
+            # Without the workers' time: the page would starve beside them.
+            seconds = self._main_thread_seconds()
         used = seconds - self._used_before
         niceness = max((nice for least, nice in _STEPS if used > least), default=0)
-        if threads > _MANY_THREADS:
-            niceness = _LAST_NICENESS
         if niceness > self._niceness:
             self._niceness = niceness
-            log.info("page_gives_way", pid=self.pid, cpu_seconds=round(used, 1), threads=threads)
-            self._give_way(niceness)
+            log.info("page_gives_way", pid=self.pid, cpu_seconds=round(used, 1))
+            for thread in self._thread_ids():
+                _lower(thread, niceness)
+
+    def _slow_workers(self) -> None:
+        """Give workers the lowest priority if there are many. A new one has that of its creator."""
+        others = self._thread_ids() - self._slowed
+        workers = {thread for thread in others if self._is_worker(thread)}
+        if len(self._slowed) + len(workers) > _FEW_WORKERS:
+            if not self._slowed:
+                self._used_before = self._main_thread_seconds()
+                log.info("page_workers_give_way", pid=self.pid)
+            self._slowed |= workers
+            for thread in workers:
+                _lower(thread, _LAST_NICENESS)
 
     def kill(self) -> None:
         """Kill it at once."""
@@ -84,19 +105,33 @@ class PageProcess:
         with suppress(OSError):
             fields = stat_of(self.pid)
             if fields[_STARTED] == self._started:
-                return (fields[_USER_TICKS] + fields[_SYSTEM_TICKS]) / _TICKS, fields[_THREADS]
+                return _cpu_seconds(fields), fields[_THREADS]
         return 0.0, 0
 
-    def _give_way(self, niceness: int) -> None:
-        # Priorities belong to threads. A new thread inherits its creator's.
-        for thread in _threads(self.pid):
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, thread, niceness)
-                if niceness == _LAST_NICENESS:
-                    os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    def _main_thread_seconds(self) -> float:
+        with suppress(OSError):
+            return _cpu_seconds(stat_of(self.pid, thread=self.pid))
+        return 0.0
+
+    def _thread_ids(self) -> set[int]:
+        with suppress(OSError):
+            return {int(name) for name in os.listdir(f"/proc/{self.pid}/task")}
+        return set()
+
+    def _is_worker(self, thread: int) -> bool:
+        """Whether it belongs to a dedicated, shared or service worker, by the name of Chromium's."""
+        with suppress(OSError), open(f"/proc/{self.pid}/task/{thread}/comm", "rb") as name:
+            return b"Worker" in name.read()
+        return False
 
 
-def _threads(pid: int) -> list[int]:
+def _cpu_seconds(fields: list[int]) -> float:
+    return (fields[_USER_TICKS] + fields[_SYSTEM_TICKS]) / _TICKS
+
+
+def _lower(thread: int, niceness: int) -> None:
+    # Priorities belong to threads.
     with suppress(OSError):
-        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-    return []
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
+        if niceness == _LAST_NICENESS:
+            os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))

@@ -157,11 +157,13 @@ def _is_exiting(pid: int) -> bool:
         return True
 
 
-def stat_of(pid: int) -> list[int]:
-    """The fields of /proc/PID/stat from the fourth on. Raises ProcessLookupError."""
+def stat_of(pid: int, thread: int = 0) -> list[int]:
+    """The fields of /proc/PID/stat from the fourth on, or those of a thread. Raises
+    ProcessLookupError."""
+    task = f"/task/{thread}" if thread else ""
     try:
         # Unbuffered and as bytes, because this is asked several times in each render.
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
+        with open(f"/proc/{pid}{task}/stat", "rb", buffering=0) as stat:
             # After the name, which can be anything, and the state, which is a letter.
             return [int(field) for field in stat.read().rpartition(b")")[2].split()[1:]]
     except FileNotFoundError as error:

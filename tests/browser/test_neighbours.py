@@ -1,12 +1,16 @@
 """One bad page costs nobody else an answer. benchmarks/neighbours.py says what it costs in time."""
 
 import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.sites.hostile import GREEDY
+from tests.support import processes
 
 # One for each thing that pages share. make test-long has all of them.
 SHORT = ("hash-loop", "frames-5000", "workers-20", "requests-10000", "resize-observer", "dialogs")
@@ -28,6 +32,16 @@ QUESTIONS = """<p id="out"></p><script>
   let answers = 0;
   for (let i = 0; i < 1100; i++) {
     navigator.permissions.query({ name: "geolocation" }).then(() => { out.textContent = ++answers; });
+  }
+</script>"""
+
+
+WORKERS = """<p id="out">no worker</p><script>
+  const work = `fetch("${origin}/held?" + Math.random()).then(() => postMessage(1))`;
+  const code = URL.createObjectURL(new Blob([work]));
+  let answers = 0;
+  for (let i = 0; i < COUNT; i++) {
+    new Worker(code).onmessage = () => { out.textContent = ++answers; };
   }
 </script>"""
 
@@ -113,6 +127,55 @@ async def test_questions_to_the_browser_beyond_the_quota_get_no_answer(
     origin = await pages(start_origin, {"/": QUESTIONS})
     proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
     assert '<p id="out">1000</p>' in (await proxy.crawl("/")).text
+
+
+def page_with_workers(count: int) -> tuple[int, list[int]]:
+    """The process of the page with so many workers, and their threads; 0 and none if there is none."""
+    for session in processes.sessions():
+        for process in processes.of_kind(session, "renderer"):
+            with suppress(OSError):
+                names = {
+                    int(thread.name): (thread / "comm").read_text("ascii")
+                    for thread in Path(f"/proc/{process.pid}/task").iterdir()
+                }
+                workers = [one for one in names if names[one].startswith("DedicatedWorker")]
+                if len(workers) == count:
+                    return process.pid, workers
+    return 0, []
+
+
+@pytest.mark.parametrize(("count", "policy"), [(4, os.SCHED_BATCH), (5, os.SCHED_IDLE)])
+async def test_many_workers_have_the_lowest_priority(
+    start_origin: StartOrigin, start_proxy: StartProxy, count: int, policy: int
+) -> None:
+    asked, release = asyncio.Semaphore(0), asyncio.Event()
+
+    async def held(request: web.Request) -> web.Response:
+        asked.release()
+        await release.wait()
+        return web.Response(text="data")
+
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text=WORKERS.replace("COUNT", str(count)), content_type="text/html")
+
+    application = web.Application()
+    application.add_routes([web.get("/held", held), web.get("/", page)])
+    proxy = await start_proxy((await start_origin(application)).url)
+    crawl = asyncio.create_task(proxy.crawl("/"))
+    try:
+        async with asyncio.timeout(20):
+            for _ in range(count):
+                await asked.acquire()
+            while not (found := page_with_workers(count))[0]:
+                await asyncio.sleep(0.01)
+            process, workers = found
+            while {os.sched_getscheduler(worker) for worker in workers} != {policy}:
+                await asyncio.sleep(0.01)
+        # The page itself continues as before.
+        assert os.sched_getscheduler(process) == os.SCHED_BATCH
+    finally:
+        release.set()
+    assert f'<p id="out">{count}</p>' in (await crawl).text
 
 
 @pytest.mark.long
