@@ -1,12 +1,15 @@
 """Completeness and speed: this proxy and Prerender (npm), with the same pages and Chromium.
 
-    .venv/bin/python benchmarks/against_prerender.py [--prerender FOLDER] [--only TEXT] [--write FILE]
+    .venv/bin/python benchmarks/against_prerender.py [--prerender FOLDER] [--only TEXT] [--rounds N]
+        [--write FILE]
 
-Each page of tests/sites/corpus completes by one mechanism of the web platform, and then shows that it
-is complete. Both sides render each page in turns, without a cache. Then they render all pages eight at
-a time, and likewise a static page and an application. FOLDER is where `npm install --ignore-scripts
-prerender@5` was run; without it, only this proxy is measured. --only selects the pages with TEXT in
-their names. The result is docs/completeness.md. Requires Node.js and Chromium.
+There are two collections of pages. Each page of tests/sites/corpus completes by one mechanism of the
+web platform; tests/sites/frameworks are applications made with frameworks. Both sides render each page
+alone, in turns, and then all pages eight at a time, without a cache. FOLDER is where `npm install
+--ignore-scripts prerender@5` was run; without it, only this proxy is measured. --only selects the pages
+with TEXT in their names. --rounds also counts how many pages are complete in N rounds of this proxy:
+alone, eight at a time, and eight at a time with four busy loops on the same CPUs. The result is
+docs/completeness.md. Requires Node.js and Chromium.
 """
 
 import argparse
@@ -25,40 +28,81 @@ from pathlib import Path
 import renderers
 import uvloop
 from aiohttp import web
-from renderers import FINISHED, STATIC, Outcome, Start, burst, together
+from renderers import Check, Outcome, Renderer, Start, together
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.sites.corpus import origin as corpus
+from tests.sites.frameworks import origin as frameworks
+from tests.sites.frameworks.routes import ROUTES
 
 AT_ONCE = 8
-BURST = 80
-APPLICATION = "timers-and-fetches-chained"
+BUSY_LOOPS = 4
+OURS, PRERENDER = "prerender-proxy", "Prerender"
 
 
-@asynccontextmanager
-async def origin() -> AsyncIterator[str]:
-    """Serves the corpus on a free port."""
-    application = corpus.application()
+@dataclass(frozen=True)
+class Page:
+    """A page, and whether its snapshot is complete. Hash-bang states have ugly paths for all sides."""
 
-    async def static(_: web.Request) -> web.Response:
-        text = f"<title>t</title><p id=out>{FINISHED}"
-        return web.Response(text=text, content_type="text/html")
-
-    # Before the route of the corpus, which matches every path.
-    fixed = web.Application()
-    fixed.router.add_get(STATIC, static)
-    for resource in application.router.resources():
-        fixed.router.register_resource(resource)
-    runner = web.AppRunner(fixed, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    name: str
+    path: str
+    is_complete: Check
 
 
-def expected_text(name: str) -> str:
+@dataclass(frozen=True)
+class Collection:
+    """The pages of one origin, and how often they are rendered in a burst."""
+
+    title: str
+    application: web.Application
+    pages: Sequence[Page]
+    repeats: int = 1
+
+    @asynccontextmanager
+    async def origin(self) -> AsyncIterator[str]:
+        """Serve the pages on a free port."""
+        runner = web.AppRunner(self.application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+@dataclass
+class Measured:
+    """One side: each page alone; with ``AT_ONCE``, renders per second and the complete share."""
+
+    alone: dict[str, Outcome] = field(default_factory=dict)
+    rate: float = 0.0
+    complete: float = 0.0
+
+
+# The number of complete pages in each round, by kind of round.
+Rounds = dict[str, list[int]]
+
+
+def collections(only: str) -> list[Collection]:
+    """The corpus and the applications: the pages with ``only`` in their names."""
+    of_corpus = [
+        Page(name, f"/{name}.html", partial(renderers.finished, expected=_expected(name)))
+        for name in corpus.page_names()
+        if only in name
+    ]
+    of_frameworks = [
+        Page(route.path, renderers.ugly(route.path), route.is_complete)
+        for route in ROUTES
+        if only in route.path
+    ]
+    both = (
+        Collection("Corpus", corpus.application(), of_corpus),
+        Collection("Framework applications", frameworks.application(), of_frameworks, repeats=3),
+    )
+    return [each for each in both if each.pages]
+
+
+def _expected(name: str) -> str:
     """The text of a page of the corpus when it is complete."""
     page = (corpus.FOLDER / f"{name}.html").read_text(encoding="utf-8")
     found = re.search(r'<meta name="expected" content="([^"]*)">', page)
@@ -66,114 +110,143 @@ def expected_text(name: str) -> str:
     return found[1]
 
 
-@dataclass
-class Measured:
-    """One side: each page alone; then concurrent renders per second, and how many were complete."""
+async def measure(
+    collection: Collection, starts: Mapping[str, Start], rounds: int
+) -> tuple[dict[str, Measured], Rounds]:
+    """Measure one collection with all sides."""
+    measured = {title: Measured() for title in starts}
+    await _alone(collection.pages, starts, measured)
+    for title, start in starts.items():
+        async with start() as side:
+            pages = [*collection.pages] * collection.repeats
+            rate, outcomes = await together(side, _checks(pages), AT_ONCE)
+        measured[title].rate = rate
+        measured[title].complete = sum(one.complete for one in outcomes) / len(outcomes)
+        print(f"{collection.title}: {title} {rate:.1f} renders/s", flush=True)
+    return measured, await _rounds(collection, starts[OURS], rounds)
 
-    alone: dict[str, Outcome] = field(default_factory=dict)
-    rates: list[float] = field(default_factory=list)
-    complete_at_once: int = 0
+
+async def _alone(
+    pages: Sequence[Page], starts: Mapping[str, Start], measured: Mapping[str, Measured]
+) -> None:
+    """Render each page alone, the sides in turns."""
+    async with AsyncExitStack() as stack:
+        sides = {title: await stack.enter_async_context(start()) for title, start in starts.items()}
+        for page in pages:
+            for title, side in sides.items():
+                outcome = await renderers.render(side, page.path, page.is_complete)
+                measured[title].alone[page.name] = outcome
+                print(f"{title:16} {page.name:40} {outcome}", flush=True)
 
 
-# The keys of ``Measured.rates``.
-BURSTS = ("all pages", "static page", "application")
+async def _rounds(collection: Collection, start: Start, count: int) -> Rounds:
+    found: Rounds = {}
+
+    async def one(kind: str, side: Renderer, at_once: int) -> None:
+        _, outcomes = await together(side, _checks(collection.pages), at_once)
+        found.setdefault(kind, []).append(sum(outcome.complete for outcome in outcomes))
+        print(f"{collection.title}: {kind}: {found[kind][-1]} complete", flush=True)
+
+    async with start() as side:
+        for _ in range(count):
+            await one("alone", side, 1)
+            await one(f"{AT_ONCE} at once", side, AT_ONCE)
+            async with _busy_loops():
+                await one(f"{AT_ONCE} at once, with {BUSY_LOOPS} busy loops", side, AT_ONCE)
+    return found
 
 
-def summary(sides: dict[str, Measured]) -> list[str]:
-    """The tables, as lines of Markdown."""
-    pages = list(next(iter(sides.values())).alone)
-    lines = [f"| | {' | '.join(sides)} |", "|---|" + "---:|" * len(sides)]
+@asynccontextmanager
+async def _busy_loops() -> AsyncIterator[None]:
+    running = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
+        for _ in range(BUSY_LOOPS)
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            await process.wait()
+
+
+def _checks(pages: Sequence[Page]) -> Iterable[tuple[str, Check]]:
+    return ((page.path, page.is_complete) for page in pages)
+
+
+def tables(collection: Collection, sides: dict[str, Measured], rounds: Rounds) -> list[str]:
+    """A section of the page, as lines of Markdown."""
+    count = len(collection.pages)
+    lines = [
+        f"## {collection.title}",
+        "",
+        f"| | {' | '.join(sides)} |",
+        "|---|" + "---:|" * len(sides),
+    ]
 
     def row(title: str, values: Iterable[object]) -> None:
         lines.append(f"| {title} | {' | '.join(map(str, values))} |")
 
     row(
-        f"complete, of {len(pages)} pages",
+        f"complete, of {count} pages",
         (sum(outcome.complete for outcome in side.alone.values()) for side in sides.values()),
     )
-    row(f"the same, {AT_ONCE} at once", (side.complete_at_once for side in sides.values()))
+    row(f"complete, {AT_ONCE} at once", (f"{side.complete:.0%}" for side in sides.values()))
     times = [sorted(one.milliseconds for one in side.alone.values()) for side in sides.values()]
     row("median ms", (f"{statistics.median(each):.0f}" for each in times))
     row("90 % within ms", (f"{each[int(len(each) * 0.9)]:.0f}" for each in times))
-    for i, title in enumerate(BURSTS):
-        rates = (f"{side.rates[i]:.1f}" for side in sides.values())
-        row(f"{title}, {AT_ONCE} at once, renders/s", rates)
+    row(f"renders/s, {AT_ONCE} at once", (f"{side.rate:.1f}" for side in sides.values()))
     if len(sides) == 2:
         mine, other = sides.values()
-        ratio = statistics.median(
-            other.alone[page].milliseconds / mine.alone[page].milliseconds for page in pages
+        faster = statistics.median(
+            other.alone[page].milliseconds / outcome.milliseconds
+            for page, outcome in mine.alone.items()
         )
-        lines += ["", f"Median speed-up per page: {ratio:.1f}."]
-        more = zip(BURSTS, mine.rates, other.rates, strict=True)
-        ratios = (f"{title} {ours / theirs:.1f}" for title, ours, theirs in more)
-        lines.append(f"Speed-up in renders per second: {', '.join(ratios)}.")
+        lines += [
+            "",
+            f"Speed-up: {faster:.1f} alone (median of all pages), "
+            f"{mine.rate / other.rate:.1f} with {AT_ONCE} at once.",
+        ]
+    for kind, complete in rounds.items():
+        lines += [
+            "",
+            f"Complete in {len(complete)} rounds, {kind}: at least {min(complete)} of {count}.",
+        ]
     head = "".join(f" {title} | ms |" for title in sides)
     lines += ["", f"| page |{head}", "|---|" + "---|---:|" * len(sides)]
-    for page in pages:
-        outcomes = (side.alone[page] for side in sides.values())
+    for page in collection.pages:
+        outcomes = (side.alone[page.name] for side in sides.values())
         row(
-            page,
+            page.name,
             (
                 f"{'complete' if outcome.complete else '**no**'} | {outcome.milliseconds:.0f}"
                 for outcome in outcomes
             ),
         )
-    return lines
+    return [*lines, ""]
 
 
-async def alone(
-    starts: Mapping[str, Start], pages: Sequence[str], measured: Mapping[str, Measured]
-) -> None:
-    """Render each page alone, the sides in turns."""
-    async with AsyncExitStack() as stack:
-        sides = {title: await stack.enter_async_context(start()) for title, start in starts.items()}
-        for name in pages:
-            for title, side in sides.items():
-                outcome = await renderers.render(side, f"/{name}.html", expected_text(name))
-                measured[title].alone[name] = outcome
-                print(f"{title:16} {name:40} {outcome}", flush=True)
-
-
-async def at_once(start: Start, pages: Sequence[str], measured: Measured) -> None:
-    """Concurrent renders: of all pages, and of two single pages. The side is restarted for each,
-    because after some pages Prerender does not respond to any other."""
-    page = f"/{APPLICATION}.html"
-    async with start() as side:
-        all_pages = ((f"/{name}.html", expected_text(name)) for name in pages)
-        of_all, outcomes = await together(side, all_pages, AT_ONCE)
-    measured.complete_at_once = sum(outcome.complete for outcome in outcomes)
-    async with start() as side:
-        of_static, _ = await burst(side, STATIC, BURST, AT_ONCE)
-        of_page, _ = await burst(side, page, BURST, AT_ONCE, expected_text(APPLICATION))
-    measured.rates = [of_all, of_static, of_page]
-
-
-async def main(folder: str | None, only: str, write: Path | None) -> None:
+async def main(folder: str | None, only: str, rounds: int, write: Path | None) -> None:
     """Measure, print, and write the tables."""
-    pages = [name for name in corpus.page_names() if only in name]
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(renderers.crawler())
-        url = await stack.enter_async_context(origin())
-        starts: dict[str, Start] = {"prerender-proxy": partial(renderers.ours, client, url)}
-        if folder:
-            modules = Path(folder).resolve() / "node_modules"
-            starts["Prerender"] = partial(renderers.prerender, client, url, modules)
-        measured = {title: Measured() for title in starts}
-        await alone(starts, pages, measured)
-        for title, start in starts.items():
-            await at_once(start, pages, measured[title])
-    lines = summary(measured)
+    lines = []
+    for collection in collections(only):
+        async with renderers.crawler() as client, collection.origin() as url:
+            first = collection.pages[0].path
+            starts: dict[str, Start] = {OURS: partial(renderers.ours, client, url, first)}
+            if folder:
+                modules = Path(folder).resolve() / "node_modules"
+                starts[PRERENDER] = partial(renderers.prerender, client, url, modules, first=first)
+            lines += tables(collection, *await measure(collection, starts, rounds))
     print("\n".join(lines))
     if write:
         machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
         write.write_text(
             "# Completeness and speed\n\n"
-            "Generated by `benchmarks/against_prerender.py`; do not edit. Every page of "
-            "`tests/sites/corpus` was\nrendered by both programs in one run, without a "
+            "Generated by `benchmarks/against_prerender.py`; do not edit. Both programs rendered "
+            "every page of\n`tests/sites/corpus` and `tests/sites/frameworks` in one run, without a "
             "cache, with the same Chromium\n"
             f"({machine}). Absolute times depend on the machine: compare the ratios.\n\n"
-            + "\n".join(lines)
-            + "\n",
+            + "\n".join(lines),
             encoding="utf-8",
         )
 
@@ -182,7 +255,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prerender", metavar="FOLDER")
     parser.add_argument("--only", metavar="TEXT", default="")
+    parser.add_argument("--rounds", metavar="N", type=int, default=0)
     parser.add_argument("--write", metavar="FILE", type=Path)
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-        loop.run(main(options.prerender, options.only, options.write))
+        loop.run(main(options.prerender, options.only, options.rounds, options.write))

@@ -28,18 +28,18 @@ OURS, FLOOR, NO_FRAMES = "prerender-proxy", "bare loop", "bare loop without fram
 
 @dataclass(frozen=True)
 class Scale:
-    """The extent of the measurement."""
+    """The extent of the measurement: renders one after the other, concurrent ones, and so on."""
 
     rounds: int = 3
     renders: int = 12
-    for_each_at_once: int = 3
+    concurrent: int = 96
     identical: int = 100
     many: int = 1000
     starts: int = 5
 
 
 FULL = Scale()
-QUICK = Scale(rounds=1, renders=3, for_each_at_once=1, identical=20, many=20, starts=1)
+QUICK = Scale(rounds=1, renders=3, concurrent=8, identical=20, many=20, starts=1)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ async def _misses(running: dict[str, Renderer], scale: Scale) -> dict[tuple[str,
     for _ in range(scale.rounds):
         for title, path in PATHS.items():
             for at_once in AT_ONCE:
-                count = max(scale.renders, at_once * scale.for_each_at_once)
+                count = scale.renders if at_once == 1 else scale.concurrent
                 for name, side in running.items():
                     used = renderers.cpu_seconds(side)
                     rate, outcomes = await renderers.burst(side, path, count, at_once)

@@ -27,6 +27,8 @@ from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender.browser import chromium
+from prerender.gateway.visit import PAGE_STATUSES
+from prerender.urls.ajax_crawling import pretty_to_ugly
 
 STATIC = "/static"
 APPLICATION = "/application"
@@ -77,6 +79,10 @@ new Rendertron().initialize({ ...ConfigManager.config,
 """
 
 
+# Whether the HTML of a page is complete.
+Check = Callable[[str], bool]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A render: whether it was complete, and its milliseconds."""
@@ -109,30 +115,35 @@ class Server:
             url = URL(self.url_of(path), encoded=True)
             async with self.client.get(url, allow_redirects=False) as answer:
                 text = await answer.text(errors="replace")
-                return text if answer.status == 200 else ""
+                return text if answer.status in PAGE_STATUSES else ""
         except (OSError, TimeoutError):
             return ""
 
 
-async def render(renderer: Renderer, path: str, expected: str = FINISHED) -> Outcome:
-    """Render a page whose #out has the text ``expected`` when it is complete."""
+def finished(html: str, expected: str = FINISHED) -> bool:
+    """Whether #out has the text ``expected``."""
+    said = _SAID.search(html)
+    return said is not None and said[1] == expected
+
+
+async def render(renderer: Renderer, path: str, is_complete: Check = finished) -> Outcome:
+    """Render a page."""
     started = time.perf_counter()
-    said = _SAID.search(await renderer.html(path))
+    html = await renderer.html(path)
     took = (time.perf_counter() - started) * 1000
-    return Outcome(said is not None and said[1] == expected, took)
+    return Outcome(is_complete(html), took)
 
 
 async def together(
-    renderer: Renderer, pages: Iterable[tuple[str, str]], at_once: int
+    renderer: Renderer, pages: Iterable[tuple[str, Check]], at_once: int
 ) -> tuple[float, list[Outcome]]:
-    """Render paths, each with the text of its complete page, some at once. Returns renders per second,
-    and each outcome."""
+    """Render paths, some at once. Returns renders per second, and each outcome."""
     left = iter(pages)
     outcomes: list[Outcome] = []
 
     async def crawler() -> None:
-        for path, expected in left:
-            outcomes.append(await render(renderer, path, expected))
+        for path, is_complete in left:
+            outcomes.append(await render(renderer, path, is_complete))
 
     started = time.perf_counter()
     await asyncio.gather(*(crawler() for _ in range(at_once)))
@@ -140,12 +151,12 @@ async def together(
 
 
 async def burst(
-    renderer: Renderer, path: str, count: int, at_once: int, expected: str = FINISHED
+    renderer: Renderer, path: str, count: int, at_once: int
 ) -> tuple[float, list[Outcome]]:
     """Render this many different targets of a path with ``together``."""
     # Numbers that no other burst has used.
     mark = time.monotonic_ns()
-    pages = ((f"{path}?number={mark}-{number}", expected) for number in range(count))
+    pages = ((f"{path}?number={mark}-{number}", finished) for number in range(count))
     return await together(renderer, pages, at_once)
 
 
@@ -240,8 +251,8 @@ async def _until_it_answers(renderer: Renderer, path: str) -> None:
 
 
 def ugly(path: str) -> str:
-    """The ugly form of a path of a page that opted in."""
-    return f"{path}{'&' if '?' in path else '?'}_escaped_fragment_="
+    """The ugly form of a path of a page that opted in; an ugly one as it is."""
+    return pretty_to_ugly(path, opted_in=True) or path
 
 
 @asynccontextmanager
