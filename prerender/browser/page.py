@@ -34,7 +34,8 @@ from prerender.browser.page_results import (
     Seen,
     SerializeOptions,
 )
-from prerender.browser.settle import SHOWN_MS, Settled, Settler
+from prerender.browser.settling.decision import SHOWN_MS
+from prerender.browser.settling.settler import Settled, Settler
 from prerender.errors import BrowserGone, PageOverLimit, RenderError, RenderTimeout
 from prerender.gateway.visit import PAGE_STATUSES, Visit
 from prerender.snapshots.variants import ORDINARY, Variant

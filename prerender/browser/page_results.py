@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from prerender.browser.accessibility import Announcement
-from prerender.browser.settle import Settled
+from prerender.browser.settling.settler import Settled
 
 
 class Resource(NamedTuple):

@@ -1,8 +1,8 @@
 """The probe: a script that runs in every frame before any script of the page.
 
 It tracks the work that virtual time does not cover, and moves animation frames and idle callbacks to
-the page's virtual clock. Between slices of virtual time, settle.py asks it what is pending. When
-nothing is, settle.py asks which content waits to become visible, and scrolls to it.
+the page's virtual clock. Between slices of virtual time, settling/ asks it what is pending. When
+nothing is, settling/ asks which content waits to become visible, and scrolls to it.
 
 Its parts (scripts/probe/) are pieces of one function, in this order. It saves all built-ins that it
 calls later, because a page may replace them.
@@ -10,6 +10,7 @@ calls later, because a page may replace them.
 
 from dataclasses import dataclass, fields
 from importlib.resources import files
+from operator import attrgetter
 
 _PARTS = (
     "pending_work",
@@ -76,13 +77,14 @@ class State:
             state = cls(**answer)  # type: ignore[arg-type]
         except TypeError:
             return None
-        numbers = (getattr(state, field.name) for field in fields(cls)[4:])
-        if not all(isinstance(number, int | float) for number in numbers):
+        if not isinstance(state.timers, list):
             return None
-        timers = state.timers
-        if not isinstance(timers, list) or not all(isinstance(t, int | float) for t in timers):
-            return None
-        return state
+        numbers = (*_counts(state), *state.timers)
+        return state if _NUMBERS.issuperset(map(type, numbers)) else None
+
+
+_counts = attrgetter(*(field.name for field in fields(State) if field.type in (int, float)))
+_NUMBERS = frozenset((int, float, bool))
 
 
 def lead(seconds: float) -> str:

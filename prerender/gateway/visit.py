@@ -150,6 +150,7 @@ class Visit:
     polled: Counter[str] = field(default_factory=Counter)
     # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""
+    _unfinished: dict[int, Exchange] = field(default_factory=dict)
     _connections: set[asyncio.Transport] = field(default_factory=set)
     _frames: int = 0
     _frame_turn: float = 0.0
@@ -185,12 +186,15 @@ class Visit:
         now = time.monotonic()
         record = Exchange(method, url, destination, now, now)
         self.requests += 1
+        number = self.requests
         if not self.flooded:
             self.exchanges.append(record)
+            self._unfinished[number] = record
         try:
             yield record
         finally:
             record.finished = True
+            self._unfinished.pop(number, None)
             record.ended = time.monotonic()
             self.traffic.count(record)
             if method == "GET" and destination in DATA:
@@ -240,15 +244,12 @@ class Visit:
     @property
     def answered(self) -> int:
         """The number of finished requests."""
-        return sum(record.finished for record in self.exchanges)
+        return len(self.exchanges) - len(self._unfinished)
 
     @property
     def has_unfinished(self) -> bool:
         """Whether requests are in progress, hanging or not."""
-        return any(True for _ in self._unfinished())
-
-    def _unfinished(self) -> Iterator[Exchange]:
-        return (record for record in self.exchanges if not record.finished)
+        return bool(self._unfinished)
 
     def loads_programs(self, *, parsed: bool) -> bool:
         """Whether scripts that the content depends on are loading, however slow.
@@ -258,17 +259,22 @@ class Visit:
         """
         if not parsed:
             return any(
-                record.is_program or record.destination == "style" for record in self._unfinished()
+                record.is_program or record.destination == "style"
+                for record in self._unfinished.values()
             )
         own = f"{self.public.origin()}/"
         return any(
-            record.is_program and record.url.startswith(own) for record in self._unfinished()
+            record.is_program and record.url.startswith(own) for record in self._unfinished.values()
         )
 
-    def awaits_slow_data(self, after_seconds: float) -> bool:
-        """Whether needed data has been loading for longer than this."""
-        oldest = time.monotonic() - after_seconds
-        return any(record.awaited and record.started < oldest for record in self._unfinished())
+    @property
+    def awaited_seconds(self) -> float:
+        """How long needed data has been loading; 0 if none is."""
+        now = time.monotonic()
+        return max(
+            (now - record.started for record in self._unfinished.values() if record.awaited),
+            default=0,
+        )
 
     def only_hanging(self, patience_seconds: float) -> bool:
         """Whether all requests in progress are hanging."""
@@ -290,5 +296,5 @@ class Visit:
                 or record.is_program
                 or record.destination == "style"
             )
-            for record in self._unfinished()
+            for record in self._unfinished.values()
         )

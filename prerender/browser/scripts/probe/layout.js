@@ -1,4 +1,4 @@
-// ---- Events that a frame dispatches. settle.py requests a frame only if these are pending.
+// ---- Events that a frame dispatches. settling/ requests a frame only if these are pending.
 let frameWanted = false;
 const wantFrame = () => { frameWanted = true; };
 const wantFrameAfter = (owner, ...methods) => {

@@ -1,4 +1,4 @@
-// ---- The state for settle.py.
+// ---- The state for settling/.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "activity",
   "mutations", "unseen", "foreign"];
 let focused = false;
@@ -42,7 +42,7 @@ const state = () => {
     errors: errors.length,
     sheets: touchedSheets.size,
   };
-  frameWanted = false; // settle.py draws one now
+  frameWanted = false; // settling/ draws one now
   for (const frame of within) {
     for (const at of frame.timers) due[pending++] = at;
     for (const key of summed) own[key] += frame[key];

@@ -1,0 +1,246 @@
+"""Decides when a page has settled, and what to do until then. Pure.
+
+``begin`` returns the first step, and ``decide`` and ``after_show`` the next one.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+
+from prerender.browser.probe import State
+from prerender.browser.settling.lazy_content import Show, Showing
+from prerender.browser.settling.observation import Observation
+from prerender.browser.settling.patience import Loops, Turns, Work
+
+NOTHING_PENDING = "nothing pending"
+FIRST_SLICE_MS = 100.0
+# Chromium advances the clock by 10 ms for each response, before the page gets it.
+CONFIRMING_SLICE_MS = 25.0
+# The page's document may arrive during the first slice. That slice is extended then, so that slices
+# end at the same page times however fast the machine is.
+MOST_LATE_MS = 50.0
+FRAME_MS = SHORTEST_SLICE_MS = 16.0
+LONGEST_SLICE_MS = 4000.0
+COSTLY_SLICE_SECONDS = 0.2
+# After this many slices for short timers that changed nothing, longer slices are granted.
+POLLING_SLICES = 10
+# Frames of other origins, and pages that have broken the probe, cannot be asked for pending work: they
+# get some virtual time.
+UNKNOWN_MS = 3000.0
+# Lazy content gets its own time: a page's loops may have used up the budget by then.
+SHOWN_MS = 2000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Grant virtual time."""
+
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Draw a frame, with its pixels if ``drawn``. Then grant FRAME_MS for the tasks that it posted."""
+
+    drawn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let TURN_SECONDS of real time pass, then grant virtual time."""
+
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The page has settled."""
+
+    reason: str
+
+
+Step = Slice | Frame | Wait | Show | Done
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Virtual time in milliseconds: what is ``left`` for timers, and all that was ``granted``."""
+
+    left: float
+    granted: float = 0.0
+
+    def spend(self, milliseconds: float) -> "Budget":
+        """Grant time from the budget."""
+        return Budget(max(0.0, self.left - milliseconds), self.granted + milliseconds)
+
+    def add(self, milliseconds: float) -> "Budget":
+        """Grant time that is not taken from the budget."""
+        return Budget(self.left, self.granted + milliseconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The last slice in milliseconds, and how many slices for timers changed nothing."""
+
+    last: float = FIRST_SLICE_MS
+    unchanged: int = 0
+    mutations: int = 0
+
+    def after(self, seen: Observation, left_ms: float) -> "Slices":
+        """The next slice: twice the last one, but not beyond the last timer. Unnecessary virtual time
+        would only set the page's clock ahead. For a polling page, that would take long."""
+        costly = seen.slice_cpu_seconds > COSTLY_SLICE_SECONDS
+        longest = min(self.last if costly else self.last * 2, LONGEST_SLICE_MS)
+        page = seen.page
+        if page is None or page.ready is False or page.intervals or page.frames or page.foreign:
+            return replace(self, last=longest)
+        unchanged = self.unchanged + 1 if page.mutations == self.mutations else 0
+        if unchanged > POLLING_SLICES:
+            return Slices(longest, unchanged, page.mutations)
+        due = [time for time in page.timers if time <= left_ms]
+        # A timer can be overdue if the page was busy or the timer has a low priority.
+        until = max(SHORTEST_SLICE_MS, max(due, default=longest) + 1)
+        return Slices(min(longest, until), unchanged, page.mutations)
+
+
+class Stage(Enum):
+    """What may follow a step, before it is decided whether the page has settled."""
+
+    FIRST = auto()  # the rest of the first slice
+    SLICE = auto()  # a frame, if observed elements may have changed
+    WORK = auto()  # frames, and turns of waiting for work
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a page is. ``confirming``: the observation that a short slice has to confirm.
+
+    ``reason``: why it has settled, while content is made visible.
+    """
+
+    budget: Budget
+    showing: Showing
+    stage: Stage = Stage.FIRST
+    slices: Slices = Slices()
+    turns: Turns = field(default_factory=Turns)
+    work: Work = field(default_factory=Work)
+    loops: Loops = field(default_factory=Loops)
+    confirming: Observation | None = None
+    reason: str = ""
+
+
+Decision = tuple[Progress, Step]
+
+
+def begin(budget_seconds: float, window_height: int) -> Decision:
+    """The first step for a page. ``window_height`` in CSS pixels."""
+    progress = Progress(Budget(budget_seconds * 1000), Showing(window_height, window_height))
+    return _slice(progress, progress.slices, Stage.FIRST)
+
+
+def decide(progress: Progress, seen: Observation) -> Decision:
+    """The next step after a slice, a frame or a turn."""
+    if progress.turns.before is not None:
+        progress = replace(progress, turns=progress.turns.after(seen))
+    page = seen.page
+    if page is None:
+        return _judge(progress, seen)
+    missing_ms = FIRST_SLICE_MS - page.elapsed
+    if progress.stage is Stage.FIRST and 0 < missing_ms < MOST_LATE_MS:
+        budget = progress.budget.add(missing_ms)
+        return replace(progress, budget=budget, stage=Stage.SLICE), Slice(missing_ms)
+    if progress.stage is not Stage.WORK and page.watched:
+        return _frame(progress, page)
+    if page.ready is True:
+        return _judge(progress, seen)
+    if page.layout and progress.budget.left > 0:
+        return _frame(progress, page)
+    work, is_pending = progress.work.after(seen, page, seen.seconds - progress.turns.lost_seconds)
+    progress = replace(progress, work=work)
+    return _wait(progress, seen) if is_pending else _judge(progress, seen)
+
+
+def after_show(progress: Progress, answer: object) -> Decision:
+    """The next step after a ``Show`` and the page's answer to it, which can be anything."""
+    showing, step = progress.showing.after(answer)
+    progress = replace(progress, showing=showing)
+    if isinstance(step, Show):
+        return progress, step
+    if not step:
+        return progress, Done(progress.reason)
+    return _slice(progress, replace(progress.slices, last=FIRST_SLICE_MS))
+
+
+def _slice(progress: Progress, slices: Slices, stage: Stage = Stage.SLICE) -> Decision:
+    milliseconds = min(slices.last, progress.budget.left)
+    budget = progress.budget.spend(milliseconds)
+    progress = replace(progress, slices=slices, budget=budget, stage=stage, confirming=None)
+    return progress, Slice(milliseconds)
+
+
+def _frame(progress: Progress, page: State) -> Decision:
+    budget = progress.budget.spend(FRAME_MS)
+    return replace(progress, budget=budget, stage=Stage.WORK), Frame(drawn=page.drawn > 0)
+
+
+def _wait(progress: Progress, seen: Observation) -> Decision:
+    """Wait for work. This takes real time, so it does not use up the page's budget."""
+    milliseconds = progress.turns.seconds * 1000
+    budget, turns = progress.budget.add(milliseconds), replace(progress.turns, before=seen)
+    return replace(progress, budget=budget, turns=turns, stage=Stage.WORK), Wait(milliseconds)
+
+
+def _confirm(progress: Progress, seen: Observation) -> Decision:
+    """A slice does not wait for work that begins at its end: a short one shows it."""
+    budget = progress.budget.spend(CONFIRMING_SLICE_MS)
+    progress = replace(progress, budget=budget, stage=Stage.WORK, confirming=seen)
+    return progress, Slice(CONFIRMING_SLICE_MS)
+
+
+def _judge(progress: Progress, seen: Observation) -> Decision:
+    """End, or go on with the next slice."""
+    progress, reason = _finished(progress, seen)
+    if not reason:
+        return _slice(progress, progress.slices.after(seen, progress.budget.left))
+    if progress.confirming is None:
+        return _confirm(progress, seen)
+    if reason == NOTHING_PENDING and _goes_on(progress, seen):
+        return _slice(progress, progress.slices)
+    page = seen.page
+    if page and page.unseen and not page.ready and progress.showing.may_begin:
+        return _show(progress, reason)
+    return progress, Done(reason)
+
+
+def _goes_on(progress: Progress, seen: Observation) -> bool:
+    """Whether this may be the pause between two requests of a sequence, where nothing is pending."""
+    assert progress.confirming is not None
+    if seen.activity == progress.confirming.activity:
+        return False
+    return not progress.work.is_in_vain(seen.seconds - progress.turns.lost_seconds)
+
+
+def _show(progress: Progress, reason: str) -> Decision:
+    showing, step = progress.showing.begin()
+    budget = replace(progress.budget, left=max(progress.budget.left, SHOWN_MS))
+    return replace(progress, showing=showing, budget=budget, reason=reason), step
+
+
+def _finished(progress: Progress, seen: Observation) -> tuple[Progress, str]:
+    """Why no more content is expected, or '' while some is."""
+    page, budget = seen.page, progress.budget
+    if page is None:
+        return progress, "no probe" if budget.granted >= UNKNOWN_MS else ""
+    if page.ready is True:
+        return progress, "prerenderReady"
+    if budget.left <= 0:
+        return progress, "budget"
+    if page.ready is False or not page.complete:
+        return progress, ""
+    if any(due <= budget.left for due in page.timers):
+        return progress, ""
+    if page.foreign and budget.granted < UNKNOWN_MS:
+        return progress, ""
+    if not page.intervals and not page.frames:
+        return progress, NOTHING_PENDING
+    loops, reason = progress.loops.after(page, seen.cpu_seconds)
+    return replace(progress, loops=loops), reason

@@ -1,0 +1,134 @@
+"""Decides how long to wait for work that may be endless or that virtual time does not cover. Pure."""
+
+from dataclasses import dataclass, replace
+
+from prerender.browser.probe import State
+from prerender.browser.settling.observation import Observation
+
+# While real work is pending, virtual time follows real time, in turns of a little more than this.
+TURN_SECONDS = 0.01
+# A turn takes about 15 ms. If it takes longer than this and no request holds the clock, the machine
+# was busy, and the work that is waited for was delayed, too: that time does not count.
+MOST_TURN_SECONDS = 0.03
+# How long work in a worker, a database or a socket may be silent before it is ignored.
+WORK_PATIENCE_SECONDS = 3.0
+# A worker or server that has sent something may send more.
+TALK_PATIENCE_SECONDS = 0.3
+# A response that the gateway has passed on takes a moment to reach the page.
+DELIVERY_SECONDS = 0.2
+# Limits of endless work: without a visible effect in the page, and in total.
+FRUITLESS_SECONDS = 2.5
+WORK_AT_MOST_SECONDS = 8.0
+# When an endlessly fetching page counts as working in vain. A page whose data has not arrived after
+# this time waits for a slow server, which is different.
+SLOW_DATA_SECONDS = 1.0
+# CPU time that intervals and animation loops may use: if they change nothing, and if they keep
+# changing the page. Cheap ones run to the end of the virtual budget, where an endlessly changing page
+# is the same each time.
+IDLE_LOOP_SECONDS = 0.5
+BUSY_LOOP_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Turns of waiting in real time.
+
+    ``before``: the observation before the running one, if any. ``seconds``: of the last one.
+    ``lost_seconds``: how long the machine was busy with other things in all turns.
+    """
+
+    before: Observation | None = None
+    seconds: float = TURN_SECONDS
+    lost_seconds: float = 0.0
+
+    def after(self, seen: Observation) -> "Turns":
+        """The turns after an observation, which ends a running one."""
+        if self.before is None:
+            return self
+        took = seen.seconds - self.before.seconds
+        seconds = min(took, MOST_TURN_SECONDS)
+        lost = 0.0 if self._clock_was_held(seen) else took - seconds
+        return Turns(None, seconds, self.lost_seconds + lost)
+
+    def _clock_was_held(self, seen: Observation) -> bool:
+        """Whether the clock has waited for a request in the running turn."""
+        assert self.before is not None
+        requests = seen.network.requests - self.before.network.requests
+        return seen.clock_waits and (requests > 0 or seen.network.unfinished)
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """A value, and since when it has not changed, in seconds of some clock."""
+
+    value: int | None = None
+    since: float = 0.0
+
+    def at(self, seconds: float, value: int) -> "Unchanged":
+        """The same at a later time."""
+        return self if value == self.value else Unchanged(value, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work in real time: when it began, and since when something of it has not changed.
+
+    ``mutations``: of the page. ``activity``: of workers, databases and sockets. ``answered``: requests.
+    Seconds are of real time, without those when the machine was busy with other things.
+    """
+
+    began: float | None = None
+    mutations: Unchanged = Unchanged()
+    activity: Unchanged = Unchanged()
+    answered: Unchanged = Unchanged()
+
+    def is_in_vain(self, seconds: float) -> bool:
+        """Whether the page has been working for long, or for a while without a visible effect."""
+        if seconds - self.mutations.since > FRUITLESS_SECONDS:
+            return True
+        return self.began is not None and seconds - self.began > WORK_AT_MOST_SECONDS
+
+    def after(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
+        """The work, and whether some is pending that neither hangs nor is in vain."""
+        network = seen.network
+        if network.awaited_seconds > SLOW_DATA_SECONDS or network.programs:
+            # The page has all its time when they have arrived.
+            return replace(self, began=None, mutations=replace(self.mutations, since=seconds)), True
+        began = seconds if self.began is None else self.began
+        mutations = self.mutations.at(seconds, page.mutations)
+        work = Work(began, mutations, self.activity, self.answered)
+        if work.is_in_vain(seconds):
+            return work, False
+        if network.promising:
+            return work, True
+        return work._unrequested(seen, page, seconds)
+
+    def _unrequested(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
+        """Whether work is pending apart from requests."""
+        answered = self.answered.at(seconds, seen.network.answered)
+        if not seen.clock_waits and seconds - answered.since < DELIVERY_SECONDS:
+            # A response may be on its way to the page.
+            return replace(self, answered=answered), True
+        activity = self.activity.at(seconds, page.activity)
+        silent = seconds - activity.since
+        works = page.working > 0 and silent < WORK_PATIENCE_SECONDS
+        talks = page.talking > 0 and silent < TALK_PATIENCE_SECONDS
+        return Work(self.began, self.mutations, activity, answered), works or talks
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """Intervals and animation loops, in seconds of CPU time: since when only they are pending, and
+    since when the page has not changed."""
+
+    alone_since: float | None = None
+    mutations: Unchanged = Unchanged()
+
+    def after(self, page: State, cpu_seconds: float) -> "tuple[Loops, str]":
+        """The loops, and why they are not waited for any more, or ''."""
+        mutations = self.mutations.at(cpu_seconds, page.mutations)
+        if cpu_seconds - mutations.since > IDLE_LOOP_SECONDS:
+            return replace(self, mutations=mutations), "only loops without effect"
+        since = cpu_seconds if self.alone_since is None else self.alone_since
+        reason = "only loops" if cpu_seconds - since > BUSY_LOOP_SECONDS else ""
+        return Loops(since, mutations), reason

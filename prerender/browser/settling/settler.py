@@ -1,0 +1,171 @@
+"""The settler: executes the steps of settling a page, and observes it after each."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prerender.browser import probe
+from prerender.browser.devtools import CommandFailed, Session
+from prerender.browser.emulation import Window
+from prerender.browser.frames import Frames
+from prerender.browser.probe import State
+from prerender.browser.settling.decision import (
+    FRAME_MS,
+    Done,
+    Frame,
+    Slice,
+    Wait,
+    after_show,
+    begin,
+    decide,
+)
+from prerender.browser.settling.lazy_content import Show
+from prerender.browser.settling.observation import Network, Observation
+from prerender.browser.settling.patience import TURN_SECONDS
+from prerender.gateway.visit import Visit
+
+# How long a slice may take before its cause is investigated.
+STALL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Why a page counts as settled, and what it took."""
+
+    reason: str
+    virtual_seconds: float
+    real_seconds: float
+
+
+class Settler:
+    """Settles one page once. The caller sets a timeout around ``settle``.
+
+    ``patience_seconds``: how long a request of the page may be silent. ``cpu_seconds``: the CPU time of
+    the page's process so far.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        frames: Frames,
+        visit: Visit,
+        budget_seconds: float,
+        patience_seconds: float,
+        *,
+        window: Window,
+        cpu_seconds: Callable[[], float],
+    ) -> None:
+        self._session = session
+        self._frames = frames
+        self._visit = visit
+        self._patience_seconds = patience_seconds
+        self._window = window
+        self._cpu_seconds = cpu_seconds
+        self._started = time.monotonic()
+        self._progress, self._step = begin(budget_seconds, window.height)
+        self._clock_waits = True
+        self._page: State | None = None
+
+    @property
+    def complaints(self) -> bool:
+        """Whether the page's scripts have reported errors, or that is unknown."""
+        return self._page is None or self._page.errors > 0
+
+    @property
+    def touched_sheets(self) -> bool:
+        """Whether the page's scripts have modified style sheets, or that is unknown."""
+        return self._page is None or self._page.sheets > 0
+
+    async def settle(self) -> Settled:
+        """Execute steps until the page has settled."""
+        while not isinstance(self._step, Done):
+            if isinstance(self._step, Show):
+                answer = await self._show(self._step)
+                self._progress, self._step = after_show(self._progress, answer)
+            else:
+                seen = await self._execute(self._step)
+                self._progress, self._step = decide(self._progress, seen)
+        return self._settled(self._step.reason)
+
+    def cut_off(self, reason: str) -> Settled:
+        """The result for a page that was cut off."""
+        return self._settled(reason)
+
+    async def _execute(self, step: Slice | Frame | Wait) -> Observation:
+        match step:
+            case Slice(milliseconds):
+                return await self._grant(milliseconds)
+            case Frame(drawn):
+                await self._frames.make(drawn=drawn)
+                return await self._grant(FRAME_MS)
+            case Wait(milliseconds):
+                await asyncio.sleep(TURN_SECONDS)
+                return await self._grant(milliseconds)
+
+    async def _show(self, step: Show) -> object:
+        """The page's answer."""
+        if step.height is not None:
+            metrics = self._window.metrics(step.height)
+            await self._session.call("Emulation.setDeviceMetricsOverride", **metrics)
+            # Without a frame in between, the window cannot be resized again.
+            await self._frames.make()
+        try:
+            return await self._session.evaluate(probe.sight(step.call))
+        except CommandFailed:
+            return None
+
+    async def _grant(self, milliseconds: float) -> Observation:
+        """Grant the page virtual time, however long that takes in real time, and observe it."""
+        started, used = time.monotonic(), self._cpu_seconds()
+        used_up = await self._frames.clock.start(milliseconds, wait_for_network=self._clock_waits)
+        while not used_up.done():
+            await asyncio.wait({used_up}, timeout=STALL_SECONDS)
+            if not used_up.done():
+                await self._unstall(time.monotonic() - started)
+        cpu_seconds = self._cpu_seconds()
+        self._page = await self._ask()
+        return Observation(
+            self._page,
+            self._network(parsed=self._page is not None and self._page.parsed),
+            seconds=time.monotonic() - self._started,
+            cpu_seconds=cpu_seconds,
+            slice_cpu_seconds=cpu_seconds - used,
+            clock_waits=self._clock_waits,
+        )
+
+    async def _unstall(self, stalled_seconds: float) -> None:
+        """Check what holds the clock, and continue it if that is irrelevant."""
+        if not self._clock_waits:
+            return
+        hanging = self._visit.only_hanging(self._patience_seconds)
+        if hanging or stalled_seconds > self._patience_seconds:
+            # The remaining requests never end. From now on, the clock does not wait for requests; the
+            # relevant ones are waited for here.
+            self._clock_waits = False
+            await self._frames.clock.advance()
+
+    async def _ask(self) -> State | None:
+        """The probe's answer; None if the page has broken a dependency of the probe."""
+        try:
+            return State.read(await self._session.evaluate(probe.STATE))
+        except CommandFailed:
+            return None
+
+    def _network(self, *, parsed: bool) -> Network:
+        visit, unfinished = self._visit, self._visit.has_unfinished
+        return Network(
+            visit.requests,
+            visit.answered,
+            unfinished=unfinished,
+            promising=unfinished and visit.waiting_for(self._patience_seconds),
+            programs=unfinished and visit.loads_programs(parsed=parsed),
+            awaited_seconds=visit.awaited_seconds if unfinished else 0.0,
+        )
+
+    def _settled(self, reason: str) -> Settled:
+        return Settled(
+            reason,
+            virtual_seconds=round(self._progress.budget.granted / 1000, 3),
+            real_seconds=round(time.monotonic() - self._started, 4),
+        )
