@@ -20,7 +20,7 @@ import structlog
 
 from prerender.browser import guardian
 from prerender.browser.devtools import DevTools
-from prerender.browser.processes import Watch, survey
+from prerender.browser.processes import Watch, is_runnable, survey
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.gateway import Gateway
 
@@ -39,6 +39,8 @@ _PROBE_EVERY_SECONDS = 0.5
 _PROBE_SECONDS = 0.75
 # A single probe without a response can be due to a busy event loop of this process.
 _PROBES = 2
+# A browser that waits for a CPU, or is busy, may be silent for this long. One that hangs uses no CPU.
+_BUSY_SECONDS = 6.0
 # With less shared memory, Chromium does not use it: a page dies if it is full.
 LARGE_SHM_BYTES = 256 * 1024**2
 
@@ -293,12 +295,20 @@ class Chromium:
 
     async def _answers(self) -> bool:
         """Whether the browser responds. Its connection can be dead while its processes run."""
-        asked = time.monotonic()
-        for _ in range(_PROBES):
+        asked, silent = time.monotonic(), 0
+        while silent < _PROBES and not self.devtools.closed.is_set():
             with suppress(RenderError):
                 await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
                 return True
-        return self.devtools.heard > asked
+            if self.devtools.heard > asked:
+                return True
+            busy = time.monotonic() - asked < _BUSY_SECONDS and self._is_runnable()
+            silent = 0 if busy else silent + 1
+        return False
+
+    def _is_runnable(self) -> bool:
+        found = survey(self._process.pid)
+        return any(is_runnable(process.pid) for process in found if process.kind == "browser")
 
     async def close(self) -> None:
         """End the browser and all its processes. Safe to call if it is gone already.

@@ -157,6 +157,16 @@ def _is_exiting(pid: int) -> bool:
         return True
 
 
+def is_runnable(pid: int) -> bool:
+    """Whether a thread of a process uses a CPU or waits for one (proc_pid_stat(5), field 3)."""
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as stat:
+                if stat.read().rpartition(b")")[2].split()[0] == b"R":
+                    return True
+    return False
+
+
 def stat_of(pid: int, thread: int = 0) -> list[int]:
     """The fields of /proc/PID/stat from the fourth on, or those of a thread. Raises
     ProcessLookupError."""

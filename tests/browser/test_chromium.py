@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -319,6 +320,35 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
         assert time.monotonic() - started < guardian.TERM_SECONDS + guardian.KILL_SECONDS / 2
         assert processes.members(session) == []
         assert names_in(folder) == []
+
+
+SILENT = f"""#!{sys.executable} -IS
+import json, os, time
+received = b""
+for answer in {{"product": "HeadlessChrome/1"}}, {{}}, {{"targetInfos": []}}:
+    while b"\\0" not in received:
+        received += os.read(3, 9999)
+    command, _, received = received.partition(b"\\0")
+    message = {{"id": json.loads(command)["id"], "result": answer}}
+    os.write(4, json.dumps(message).encode() + b"\\0")
+"""
+
+
+@pytest.mark.parametrize(("goes_on", "least"), [("time.sleep(60)", 0.0), ("while True: pass", 1.0)])
+async def test_a_silent_browser_has_more_time_while_it_is_busy(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: str, least: float
+) -> None:
+    monkeypatch.setattr(chromium, "_PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(chromium, "_BUSY_SECONDS", least or 60.0)
+    program = _program(tmp_path, SILENT + goes_on)
+    browser = await Chromium.launch(program, gateway, sandbox=False)
+    try:
+        started = time.monotonic()
+        async with asyncio.timeout(raw.SECONDS):
+            assert await browser.gone() == "no answer"
+        assert time.monotonic() - started >= least
+    finally:
+        await browser.close()
 
 
 async def test_a_stopped_guardian_is_ended_too(
