@@ -27,7 +27,7 @@ from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender.urls.ajax_crawling import pretty_to_ugly
-from tests.tools.test_check import load_shop
+from tests.support import example
 
 AT_ONCE = 8
 REQUESTED = 100
@@ -185,6 +185,6 @@ if __name__ == "__main__":
     parser.add_argument("--listing", action="store_true")
     given = parser.parse_args()
     if given.origin or given.listing:
-        uvloop.run(serve(listing() if given.listing else load_shop().make_app()))
+        uvloop.run(serve(listing() if given.listing else example.shop()))
     else:
         uvloop.run(main(given))

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from prerender.telemetry import logs
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.support import raw
 from tests.support.browsers import Browsers
+from tests.support.serve_command import StartCommand, starting
 
 # What a test finds today it finds tomorrow, and on a slow machine; make test-long looks further.
 hypothesis_settings.register_profile(
@@ -43,7 +45,6 @@ hypothesis_settings.register_profile(
 )
 
 Overrides = Mapping[str, Mapping[str, object]]
-# Whatever reaches the origin is answered: limits are the proxy's.
 _LONGEST_LINE = 2 * 1024**2
 _ORIGIN: dict[str, Any] = {
     "access_log": None,
@@ -101,7 +102,10 @@ def shared_port() -> int:
 
 @pytest.fixture
 def start_origin(aiohttp_server: AiohttpServer, shared_port: int) -> StartOrigin:
-    """Starts an application and records its requests."""
+    """Starts an application with pytest-aiohttp's ``aiohttp_server``, and records its requests.
+
+    It accepts long request lines and headers: limits are the proxy's.
+    """
     ports = itertools.chain([shared_port], itertools.repeat(None))
 
     async def start(application: web.Application) -> Site:
@@ -168,8 +172,6 @@ class Proxy:
         """Any request; redirects are not followed."""
         url = URL(self.url + path, encoded=True)
         options = {"allow_redirects": False} | options
-        # Ours would be aiohttp's own, and the bodies compressed.
-        options["headers"] = {"Accept-Encoding": "identity"} | dict(options.get("headers") or {})
         async with self.client.request(method, url, **options) as response:
             return Reply(response.status, response.headers, await response.read())
 
@@ -216,16 +218,30 @@ async def no_shared_browser(browsers: Browsers) -> None:
     await browsers.close()
 
 
+@asynccontextmanager
+async def _open_client() -> AsyncIterator[ClientSession]:
+    async with ClientSession(
+        cookie_jar=DummyCookieJar(),
+        auto_decompress=False,
+        headers={"Accept-Encoding": "identity"},
+    ) as session:
+        yield session
+
+
 @pytest.fixture
-async def plain_session() -> AsyncIterator[ClientSession]:
-    """A client that shows what was sent: it keeps no cookies and unpacks nothing."""
-    async with ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as session:
+async def client() -> AsyncIterator[ClientSession]:
+    """A client for any URL, without cookies. It does not accept or decompress compressed bodies.
+
+    pytest-aiohttp's ``aiohttp_client`` connects only to aiohttp's test servers, and the proxy is not
+    one. It also normalizes paths, while tests of a proxy need each byte as written.
+    """
+    async with _open_client() as session:
         yield session
 
 
 @pytest.fixture
 async def start_proxy(
-    plain_session: ClientSession, browsers: Browsers, shared_port: int
+    client: ClientSession, browsers: Browsers, shared_port: int
 ) -> AsyncIterator[StartProxy]:
     """Starts a proxy in front of an origin URL, with settings of the test.
 
@@ -236,22 +252,20 @@ async def start_proxy(
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
             settings = settings_for(origin_url, overrides)
             if settings.origin_url.port != shared_port or settings.browser.path:
-                return await _start(stack, app.serving(settings), plain_session)
+                return await _start(stack, app.serving(settings), client)
             parts = await stack.enter_async_context(browsers.lend(settings))
-            return await _start(stack, app.proxying(settings, parts), plain_session)
+            return await _start(stack, app.proxying(settings, parts), client)
 
         yield start
 
 
 @pytest.fixture
-async def start_own_proxy(plain_session: ClientSession) -> AsyncIterator[StartProxy]:
+async def start_own_proxy(client: ClientSession) -> AsyncIterator[StartProxy]:
     """Starts a proxy with a browser of its own, for tests that do something to it."""
     async with AsyncExitStack() as stack:
 
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
-            return await _start(
-                stack, app.serving(settings_for(origin_url, overrides)), plain_session
-            )
+            return await _start(stack, app.serving(settings_for(origin_url, overrides)), client)
 
         yield start
 
@@ -282,15 +296,23 @@ def start_forwarding(start_proxy: StartProxy) -> StartForwarding:
     return start
 
 
+@pytest.fixture
+async def start_command(tmp_path: Path) -> AsyncIterator[StartCommand]:
+    """Starts ``prerender serve`` as a process."""
+    async with starting(tmp_path) as start:
+        yield start
+
+
 @asynccontextmanager
 async def proxied(application: web.Application, overrides: Overrides) -> AsyncIterator[Proxy]:
-    """An origin and the proxy in front of it for all tests of a module: starting takes long."""
-    async with (
-        AsyncExitStack() as stack,
-        ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as session,
-    ):
+    """An origin and a proxy in front of it, for fixtures of a module: starting a browser is slow.
+
+    pytest-aiohttp's ``aiohttp_server`` closes its servers after each test.
+    """
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(_open_client())
         origin = TestServer(application)
         await origin.start_server(**_ORIGIN)
         stack.push_async_callback(origin.close)
         settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
-        yield await _start(stack, app.serving(settings), session)
+        yield await _start(stack, app.serving(settings), client)

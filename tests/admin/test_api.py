@@ -19,7 +19,7 @@ from prerender.admin.purge import Purging
 from prerender.admin.snapshot_api import Pages
 from prerender.browser.emulation import MOBILE
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
-from tests.rendering.test_example_shop import _load_origin
+from tests.support import example
 
 DESCRIPTION = json.loads((files("prerender.admin") / "openapi.json").read_text("utf-8"))
 SITE = "https://shop.example"
@@ -83,7 +83,7 @@ class Api:
 
 @pytest.fixture
 async def shop(start_origin: StartOrigin) -> Site:
-    return await start_origin(_load_origin().make_app())
+    return await start_origin(example.shop())
 
 
 async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from prerender.browser.devtools import DevTools
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
-from tests.rendering.test_example_shop import _load_origin
+from tests.support import example
 from tests.support.tab import Tab, browsing, persons_browser
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def tab(browser: DevTools) -> AsyncIterator[Tab]:
 
 @pytest.fixture
 async def shop(start_origin: StartOrigin) -> Site:
-    return await start_origin(_load_origin().make_app())
+    return await start_origin(example.shop())
 
 
 @pytest.fixture

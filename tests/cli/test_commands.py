@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -29,12 +29,6 @@ PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
   state.textContent = "größe " + decodeURIComponent(location.hash);
 </script>"""
 URL_HELP = "URL: give the absolute URL of a page, http or https, without user and password"
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[ClientSession]:
-    async with ClientSession() as session:
-        yield session
 
 
 @pytest.mark.parametrize(

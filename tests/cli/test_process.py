@@ -3,127 +3,18 @@
 import asyncio
 import json
 import os
-import re
 import signal
 import socket
 import time
-from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 
 import pytest
-from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
+from aiohttp import ClientConnectionError, ClientSession, web
 from yarl import URL
 
 from tests.conftest import StartOrigin
 from tests.support import processes, raw
-from tests.support.prestarted import Forked, fork
-
-SECONDS = 20.0
-
-
-class Command:
-    """``prerender serve`` as a process, with a temporary folder of its own."""
-
-    def __init__(self, process: Forked, folder: Path) -> None:
-        self.process = process
-        self.folder = folder
-        self.url = self.admin_url = self.admin_token = ""
-        self.sessions: set[int] = set()
-
-    async def serving(self) -> None:
-        """Wait for the line that says where it listens."""
-        while not self.url:
-            if found := re.search(r"^.*serving.*$", await self.line(), re.MULTILINE):
-                self.url, self.admin_url = (
-                    re.search(rf" {name}=(\S+?)/?( |$)", found[0])[1]  # type: ignore[index]
-                    for name in ("url", "dashboard")
-                )
-                token = re.search(r" admin_token=(\S+)", found[0])
-                self.admin_token = token[1] if token else ""
-
-    async def line(self) -> str:
-        """The next line of its standard error."""
-        assert self.process.stderr is not None
-        async with asyncio.timeout(SECONDS):
-            line = (await self.process.stderr.readline()).decode()
-        assert line, "it ended"
-        return line
-
-    async def rest(self) -> str:
-        """All that is left of its standard error, once it has ended."""
-        assert self.process.stderr is not None
-        async with asyncio.timeout(SECONDS):
-            return (await self.process.stderr.read()).decode()
-
-    async def ready(self, client: ClientSession) -> None:
-        """Wait until it can render."""
-        await self.serving()
-        async with asyncio.timeout(SECONDS):
-            while (await client.get(f"{self.admin_url}/readyz")).status != 200:
-                await asyncio.sleep(0.01)
-        self.see()
-
-    async def launching(self) -> None:
-        """Wait until it has begun to start a browser, or has ended."""
-        async with asyncio.timeout(SECONDS):
-            while not self.see() and self.process.returncode is None:
-                await asyncio.sleep(0.001)
-
-    def see(self) -> bool:
-        """Remember the sessions of its browsers."""
-        self.sessions.update(processes.sessions(self.process.pid))
-        return bool(self.sessions)
-
-    async def ended(self) -> int:
-        """Its exit status; an end by a signal is negative."""
-        async with asyncio.timeout(SECONDS):
-            return await self.process.wait()
-
-    async def nothing_left(self) -> None:
-        """Of its browsers no process and no folder is left."""
-        await processes.all_gone(self.sessions, self.folder)
-
-
-Start = Callable[..., Awaitable[Command]]
-
-
-@pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts the command with settings from the environment, and nothing else of ours."""
-    async with AsyncExitStack() as stack:
-
-        async def start(origin: str = "http://127.0.0.1:9", **settings: str) -> Command:
-            settings = {"SERVER_PORT": "0", "ADMIN_PORT": "0", "SERVER_GRACE": "5"} | settings
-            environment = {f"PRERENDER_{name}": value for name, value in settings.items()}
-            environment |= {
-                "PATH": os.environ["PATH"],
-                "PRERENDER_ORIGIN_URL": origin,
-                "PRERENDER_BROWSER_PAGES": "1",
-                "TMPDIR": str(tmp_path),
-            }
-            streams = (os.open(os.devnull, os.O_RDWR),) * 2
-            process = await fork(["serve"], environment, (*streams, PIPE), terminal=False)
-            os.close(streams[0])
-            command = Command(process, tmp_path)
-            stack.push_async_callback(_end, command)
-            return command
-
-        yield start
-
-
-async def _end(command: Command) -> None:
-    with suppress(ProcessLookupError):
-        command.process.kill()
-    await command.process.wait()
-    await command.nothing_left()
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[ClientSession]:
-    async with ClientSession(timeout=ClientTimeout(SECONDS)) as client:
-        yield client
+from tests.support.raw import SECONDS
+from tests.support.serve_command import StartCommand
 
 
 class SlowSite:
@@ -150,10 +41,10 @@ class SlowSite:
 
 
 async def test_a_stop_lets_running_requests_finish(
-    start: Start, start_origin: StartOrigin, client: ClientSession
+    start_command: StartCommand, start_origin: StartOrigin, client: ClientSession
 ) -> None:
     site = await SlowSite.open(start_origin)
-    command = await start(site.url)
+    command = await start_command(site.url)
     await command.ready(client)
     forward = asyncio.create_task(client.get(f"{command.url}/slow"))
     await site.asked.wait()
@@ -177,10 +68,10 @@ async def test_a_stop_lets_running_requests_finish(
 
 
 async def test_a_stop_waits_only_so_long(
-    start: Start, start_origin: StartOrigin, client: ClientSession
+    start_command: StartCommand, start_origin: StartOrigin, client: ClientSession
 ) -> None:
     site = await SlowSite.open(start_origin)
-    command = await start(site.url, SERVER_GRACE="0.3")
+    command = await start_command(site.url, SERVER_GRACE="0.3")
     await command.ready(client)
     hanging = asyncio.create_task(client.get(f"{command.url}/slow"))
     await site.asked.wait()
@@ -194,10 +85,10 @@ async def test_a_stop_waits_only_so_long(
 
 
 async def test_asked_twice_it_ends_at_once(
-    start: Start, start_origin: StartOrigin, client: ClientSession
+    start_command: StartCommand, start_origin: StartOrigin, client: ClientSession
 ) -> None:
     site = await SlowSite.open(start_origin)
-    command = await start(site.url, SERVER_GRACE="60")
+    command = await start_command(site.url, SERVER_GRACE="60")
     await command.ready(client)
     hanging = asyncio.create_task(client.get(f"{command.url}/slow"))
     await site.asked.wait()
@@ -215,9 +106,9 @@ async def test_asked_twice_it_ends_at_once(
 
 @pytest.mark.parametrize("browser_too", [False, True])
 async def test_killed_it_leaves_nothing(
-    start: Start, client: ClientSession, browser_too: bool
+    start_command: StartCommand, client: ClientSession, browser_too: bool
 ) -> None:
-    command = await start()
+    command = await start_command()
     await command.ready(client)
     if browser_too:
         processes.kill(max(command.sessions), "browser")
@@ -226,21 +117,23 @@ async def test_killed_it_leaves_nothing(
     await command.nothing_left()
 
 
-async def test_killed_together_with_its_guardian(start: Start, client: ClientSession) -> None:
+async def test_killed_together_with_its_guardian(
+    start_command: StartCommand, client: ClientSession
+) -> None:
     """No process is left; nobody is there to remove the profile, which the next start does."""
-    command = await start()
+    command = await start_command()
     await command.ready(client)
     os.kill(max(command.sessions), signal.SIGKILL)
     command.process.kill()
     assert await command.ended() == -signal.SIGKILL
     await processes.all_gone(command.sessions, seconds=3)
     (profile,) = command.folder.glob("prerender-*")
-    following = await start()
+    following = await start_command()
     await following.ready(client)
     assert not profile.exists()
     # That of the running one is not touched by a third.
     (profile,) = command.folder.glob("prerender-*")
-    third = await start()
+    third = await start_command()
     await third.ready(client)
     assert profile.exists()
     for running in (following, third):
@@ -249,10 +142,10 @@ async def test_killed_together_with_its_guardian(start: Start, client: ClientSes
 
 
 @pytest.mark.parametrize("name", ["SERVER", "ADMIN"])
-async def test_a_port_in_use(start: Start, name: str) -> None:
+async def test_a_port_in_use(start_command: StartCommand, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = await start(**{f"{name}_PORT": str(port)})
+        command = await start_command(**{f"{name}_PORT": str(port)})
         await command.launching()
         assert await command.ended() == 2
         text = await command.rest()
@@ -267,9 +160,9 @@ async def test_a_port_in_use(start: Start, name: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("milliseconds", [0, 50])
 async def test_ended_while_a_browser_starts(
-    start: Start, number: signal.Signals, milliseconds: int
+    start_command: StartCommand, number: signal.Signals, milliseconds: int
 ) -> None:
-    command = await start()
+    command = await start_command()
     await command.launching()
     await asyncio.wait([asyncio.create_task(command.ended())], timeout=milliseconds / 1000)
     command.process.send_signal(number)
@@ -279,8 +172,8 @@ async def test_ended_while_a_browser_starts(
     await command.nothing_left()
 
 
-async def test_a_line_for_each_request_with_no_secret_in_it(start: Start) -> None:
-    command = await start(LOG_FORMAT="json", BROWSER_PATH="/nonexistent")
+async def test_a_line_for_each_request_with_no_secret_in_it(start_command: StartCommand) -> None:
+    command = await start_command(LOG_FORMAT="json", BROWSER_PATH="/nonexistent")
     while (line := json.loads(await command.line()))["event"] != "serving":
         pass
     reader, writer = await asyncio.open_connection("127.0.0.1", URL(line["url"]).port)
@@ -302,25 +195,24 @@ async def test_a_line_for_each_request_with_no_secret_in_it(start: Start) -> Non
     assert [line["target"] for line in failed] == ["/a?token=***"]
 
 
-async def test_restarts_leave_nothing(start: Start, client: ClientSession) -> None:
+async def test_restarts_leave_nothing(start_command: StartCommand, client: ClientSession) -> None:
     port = str(raw.free_port())
     for _ in range(2):
-        command = await start(SERVER_PORT=port)
+        command = await start_command(SERVER_PORT=port)
         await command.ready(client)
         command.process.terminate()
         assert await command.ended() == 0
         await command.nothing_left()
 
 
-async def test_a_token_that_is_made_at_the_start(start: Start) -> None:
-    """As in the image: the log tells the token of the dashboard."""
-    command = await start(ADMIN_TOKEN="auto")
+async def test_a_generated_token(start_command: StartCommand, client: ClientSession) -> None:
+    """As in the image: the log shows the dashboard's token."""
+    command = await start_command(ADMIN_TOKEN="auto")
     await command.serving()
     assert command.admin_token
-    async with ClientSession() as client:
-        for token, status in ((command.admin_token, 200), ("auto", 401), ("", 401)):
-            headers = {"Authorization": f"Bearer {token}"}
-            async with client.get(f"{command.admin_url}/api/v1/summary", headers=headers) as answer:
-                assert answer.status == status
+    for token, status in ((command.admin_token, 200), ("auto", 401), ("", 401)):
+        headers = {"Authorization": f"Bearer {token}"}
+        async with client.get(f"{command.admin_url}/api/v1/summary", headers=headers) as answer:
+            assert answer.status == status
     command.process.terminate()
     assert await command.ended() == 0

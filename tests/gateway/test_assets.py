@@ -313,15 +313,13 @@ async def test_bodies_that_are_cut_short_are_not_kept() -> None:
         b"/chunks": b"Transfer-Encoding: chunked\r\n\r\n2\r\nco\r\n",
     }
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+    async def serve(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        path = (await raw.receive(reader)).line.split()[1]
         fields = b"Content-Type: text/css\r\nCache-Control: max-age=60\r\n"
         writer.write(b"HTTP/1.1 200 OK\r\n" + fields + heads[path])
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, PlainClient.open(url, rules=NetworkRules(cache_bytes=10**6)) as client:
+    rules = NetworkRules(cache_bytes=10**6)
+    async with raw.origin(serve) as origin, PlainClient.open(origin.url, rules=rules) as client:
         for path in ("/length", "/chunks"):
             answer = await Pages(client).get(path)
             assert (answer.status, answer.body) == (502, b"")

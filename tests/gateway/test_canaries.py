@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.canaries import network, tls
+from tests.gateway.canaries import network
 from tests.gateway.canaries.inside import PARTS
 from tests.gateway.canaries.legs import NOT_REDIRECTED, NOT_THERE
 from tests.gateway.canaries.names import DOMAINS, PUBLIC_HOST
 from tests.gateway.canaries.site import PORTS
+from tests.support import certificates
 from tests.support.commands import ROOT
 
 PROBLEM = network.problem()
@@ -29,7 +30,7 @@ MULTICAST_DNS = ["UDP", "224.0.0.251", 5353]
 async def inside(tmp_path: Path, what: str, seconds: float) -> Any:
     """What the program says that runs in the network (canaries/inside.py)."""
     certificate = tmp_path / "certificate.pem"
-    tls.write(certificate, ["www.example.com", PUBLIC_HOST])
+    certificates.write(certificate, "www.example.com", PUBLIC_HOST)
     process = await asyncio.create_subprocess_exec(
         *(*network.INSIDE, sys.executable, "-m", "tests.gateway.canaries.inside"),
         *(str(certificate), what),

@@ -1,11 +1,10 @@
 """Errors of connections as people read them: no class names, no Python."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientSession
 from yarl import URL
 
 from prerender.errors import OriginError
@@ -13,18 +12,6 @@ from prerender.gateway.failures import reason_of
 from prerender.http.connection import Sweeper
 from prerender.proxy.origin_connections import OriginConnections
 from tests.support import raw
-
-
-@asynccontextmanager
-async def server(answer: bytes) -> AsyncIterator[int]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(answer)
-        writer.close()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with listening:
-        yield listening.sockets[0].getsockname()[1]
 
 
 @pytest.mark.parametrize(
@@ -39,10 +26,16 @@ async def server(answer: bytes) -> AsyncIterator[int]:
         (b"no TLS", lambda port: f"https://127.0.0.1:{port}/", "no connection to 127.0.0.1:"),
     ],
 )
-async def test_reasons(answer: bytes, url: Callable[[int], str], expected: str) -> None:
-    async with server(answer) as port, ClientSession(timeout=ClientTimeout(total=30)) as client:
+async def test_reasons(
+    answer: bytes, url: Callable[[int], str], expected: str, client: ClientSession
+) -> None:
+    async def serve(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await reader.read(1)
+        writer.write(answer)
+
+    async with raw.origin(serve) as origin, asyncio.timeout(raw.SECONDS):
         with pytest.raises((ClientError, OSError)) as caught:
-            await client.get(url(port))
+            await client.get(url(origin.port))
     reason = reason_of(caught.value)
     assert reason.startswith(expected)
     for word in ("Error(", "ConnectionKey", "ssl:", "None", "\n", "Errno"):

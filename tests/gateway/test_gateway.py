@@ -330,14 +330,10 @@ async def test_answers_pass_as_they_are() -> None:
         b"2\r\nte\r\n2\r\nxt\r\n0\r\n\r\n",
     }
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        writer.write(answers[head.split()[1].decode()])
-        writer.close()
+    async def serve(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        writer.write(answers[(await raw.receive(reader)).line.split()[1].decode()])
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, PlainClient.open(f"http://127.0.0.1:{port}") as browser:
+    async with raw.origin(serve) as origin, PlainClient.open(origin.url) as browser:
         got = {path: await browser.request("www.example.com", path) for path in answers}
     for path in ("/plain", "/until-closed", "/chunks"):
         assert (got[path].status, got[path].body) == (200, b"text")
@@ -365,14 +361,8 @@ async def test_answers_pass_as_they_are() -> None:
     ids=["101", "99", "long", "many", "103"],
 )
 async def test_odd_answers(answer: bytes, status: int) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 " + answer + b"\r\n\r\n")
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, PlainClient.open(f"http://127.0.0.1:{port}") as browser:
+    script = raw.ending_with(b"HTTP/1.1 " + answer + b"\r\n\r\n")
+    async with raw.origin(script) as origin, PlainClient.open(origin.url) as browser:
         assert (await browser.request("www.example.com", "/")).status == status
 
 

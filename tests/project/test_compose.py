@@ -96,11 +96,13 @@ def test_services_find_their_files_images_and_each_other(profile: str) -> None:
             assert service["pull_policy"] == "never", name
 
 
-async def test_what_single_starts(tmp_path: Path, start_origin: StartOrigin) -> None:
+async def test_what_single_starts(
+    tmp_path: Path, start_origin: StartOrigin, client: ClientSession
+) -> None:
     """The same settings and the store's own options, only at other addresses."""
     services = compose("single")
     site = await pages(start_origin, {"/": PAGE})
-    async with redis_server(tmp_path, *_options(services)) as store, ClientSession() as client:
+    async with redis_server(tmp_path, *_options(services)) as store:
         settings = moved(
             services["prerender"]["environment"],
             origin=site.url.removeprefix("http://"),
@@ -127,7 +129,9 @@ def _options(services: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.long
-async def test_what_scale_starts(tmp_path: Path, start_origin: StartOrigin) -> None:
+async def test_what_scale_starts(
+    tmp_path: Path, start_origin: StartOrigin, client: ClientSession
+) -> None:
     services = compose("scale")
     site = await pages(start_origin, {"/": PAGE})
     port, front = raw.free_ports(2)
@@ -135,7 +139,6 @@ async def test_what_scale_starts(tmp_path: Path, start_origin: StartOrigin) -> N
     quiet = {"stdout": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.DEVNULL}
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(redis_server(tmp_path, *_options(services)))
-        client = await stack.enter_async_context(ClientSession())
         # ":5000" is the port of the service.
         options = [str(port) if part == "5000" else part for part in services["s3"]["command"]]
         environment = {

@@ -514,7 +514,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 async def test_the_service_needs_no_other_system_calls(
-    start_origin: StartOrigin, tmp_path: Path
+    start_origin: StartOrigin, tmp_path: Path, client: ClientSession
 ) -> None:
     """A snapshot comes out under the unit's filter."""
     (filters,) = re.findall(r"^SystemCallFilter=(.*)$", text_of(UNIT), re.MULTILINE)
@@ -530,9 +530,8 @@ async def test_the_service_needs_no_other_system_calls(
     caged = (sys.executable, "-c", CAGE, " ".join(_allowed(filters)))
     command = (sys.executable, "-m", "prerender", "serve")
     url = f"http://127.0.0.1:{public}/?_escaped_fragment_="
-    async with ClientSession() as client:
-        async with running(*caged, *command, cwd=ROOT, env=settings) as process:
-            await answered(client, url)
-            async with client.get(url) as answer:
-                assert "plain+" in await answer.text()
-        assert process.returncode == 0
+    async with running(*caged, *command, cwd=ROOT, env=settings) as process:
+        await answered(client, url)
+        async with client.get(url) as answer:
+            assert "plain+" in await answer.text()
+    assert process.returncode == 0

@@ -23,11 +23,10 @@ from pathlib import Path
 
 import pytest
 
-from examples.hashbang.origin import make_app
 from prerender.config import load
 from prerender.config.settings import FIRST
 from tests.conftest import StartOrigin, StartProxy
-from tests.support import raw
+from tests.support import example, raw
 from tests.support.commands import ROOT
 from tests.support.redis_server import redis_server
 
@@ -180,7 +179,7 @@ async def reader(
 
     The site's public URL is the shop's own, as with ``make run``, or the proxy's, as in production.
     """
-    shop = await start_origin(make_app())
+    shop = await start_origin(example.shop())
     port = raw.free_port()
     in_production = getattr(request, "param", "shop") == "proxy"
     site = f"http://127.0.0.1:{port}" if in_production else shop.url

@@ -98,7 +98,10 @@ def _metadata(wheel: Path) -> str:
 @pytest.mark.long
 @pytest.mark.timeout(400)  # all that it depends on is installed
 async def test_the_wheel_in_a_clean_environment(
-    distributions: tuple[Path, Path], tmp_path: Path, start_origin: StartOrigin
+    distributions: tuple[Path, Path],
+    tmp_path: Path,
+    start_origin: StartOrigin,
+    client: ClientSession,
 ) -> None:
     """Installed with what it depends on, from the package index, and started by its command."""
     venv.create(tmp_path / "venv", with_pip=True)
@@ -118,12 +121,11 @@ async def test_the_wheel_in_a_clean_environment(
         "PRERENDER_ADMIN_PORT": str(admin),
     }
     url = f"http://127.0.0.1:{public}/?_escaped_fragment_="
-    async with ClientSession() as client:
-        async with running(programs / "prerender", "serve", cwd=tmp_path, env=settings) as process:
-            await answered(client, url)
-            async with client.get(url) as answer:
-                assert "from a wheel" in await answer.text()
-        assert process.returncode == 0
+    async with running(programs / "prerender", "serve", cwd=tmp_path, env=settings) as process:
+        await answered(client, url)
+        async with client.get(url) as answer:
+            assert "from a wheel" in await answer.text()
+    assert process.returncode == 0
 
 
 # scripts/run takes the virtual environment that make has made.
@@ -134,7 +136,7 @@ MADE = pytest.mark.skipif(
 
 @MADE
 async def test_run_starts_the_example_and_the_proxy_and_stops_both(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_proxy: StartProxy, client: ClientSession
 ) -> None:
     example, public, admin = raw.free_ports(3)
     environ = os.environ | {
@@ -142,14 +144,13 @@ async def test_run_starts_the_example_and_the_proxy_and_stops_both(
         "PRERENDER_SERVER_PORT": str(public),
         "PRERENDER_ADMIN_PORT": str(admin),
     }
-    async with ClientSession() as client:
-        async with running(ROOT / "scripts/run", cwd=ROOT, env=environ) as process:
-            await answered(client, f"http://127.0.0.1:{public}/")
-            snapshot = f"http://127.0.0.1:{public}/?_escaped_fragment_=/items/1"
-            async with client.get(snapshot) as answer:
-                assert "Paper Globe Lamp" in await answer.text()
-            children = psutil.Process(process.pid).children(recursive=True)
-        assert process.returncode == 0
+    async with running(ROOT / "scripts/run", cwd=ROOT, env=environ) as process:
+        await answered(client, f"http://127.0.0.1:{public}/")
+        snapshot = f"http://127.0.0.1:{public}/?_escaped_fragment_=/items/1"
+        async with client.get(snapshot) as answer:
+            assert "Paper Globe Lamp" in await answer.text()
+        children = psutil.Process(process.pid).children(recursive=True)
+    assert process.returncode == 0
     assert len(children) > 3
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []

@@ -99,7 +99,9 @@ def test_alertmanager_takes_its_configuration() -> None:
     shutil.which("prometheus-alertmanager") is None,
     reason="it is not installed (Debian: prometheus-alertmanager)",
 )
-async def test_alerts_reach_a_chat(start_origin: StartOrigin, tmp_path: Path) -> None:
+async def test_alerts_reach_a_chat(
+    start_origin: StartOrigin, tmp_path: Path, client: ClientSession
+) -> None:
     """One message: a proxy that is down has no other trouble."""
     messages: asyncio.Queue[dict[str, list[dict[str, str]]]] = asyncio.Queue()
 
@@ -127,11 +129,7 @@ async def test_alerts_reach_a_chat(start_origin: StartOrigin, tmp_path: Path) ->
         labels = {"alertname": name, "instance": "a:8081", "severity": "critical"}
         return {"labels": labels, "annotations": {"summary": f"{name}!", "description": "why"}}
 
-    async with (
-        running(*command, stderr=asyncio.subprocess.DEVNULL),
-        ClientSession() as client,
-        asyncio.timeout(60),
-    ):
+    async with running(*command, stderr=asyncio.subprocess.DEVNULL), asyncio.timeout(60):
         await answered(client, f"{url}/-/ready")
         alerts = json.dumps([alert("PrerenderDown"), alert("PrerenderRendersFail")])
         headers = {"Content-Type": "application/json"}

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import itertools
 import random
-import ssl
 from pathlib import Path
 
 import psutil
@@ -18,8 +17,7 @@ from prerender.http.forwarding_headers import Forwarding
 from prerender.http.head import parse_fields
 from prerender.proxy.client_connection import peer
 from tests.conftest import StartForwarding, settings_for
-from tests.support import raw
-from tests.whole.test_nginx import make_certificate
+from tests.support import certificates, raw
 
 GET = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGE = random.Random(7).randbytes(16 * 1024**2)
@@ -505,14 +503,14 @@ async def test_an_early_answer_ends_the_connection(start_forwarding: StartForwar
 async def test_an_origin_with_tls(
     start_forwarding: StartForwarding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its certificate is checked, and a name with several addresses leads to the one that answers."""
-    make_certificate(tmp_path, "localhost")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    """Its certificate is verified. If its name has several addresses, one that accepts is used."""
+    certificate = tmp_path / "certificate.pem"
+    certificates.write(certificate, "localhost")
+    context = certificates.server_context(certificate)
     async with raw.origin(raw.answering(raw.OK), tls=context) as origin:
         url = f"https://localhost:{origin.port}"
         distrusting = await start_forwarding(url)
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         trusting = await start_forwarding(url)
         for port, status in ((distrusting, b"502"), (trusting, b"200"), (trusting, b"200")):
             async with raw.client(port) as client:

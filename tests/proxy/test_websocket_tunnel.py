@@ -112,12 +112,11 @@ async def site(start_origin: StartOrigin) -> Site:
 
 @pytest.mark.parametrize("compress", [0, 15])
 async def test_messages_of_any_size(
-    start_forwarding: StartForwarding, site: Site, compress: int
+    start_forwarding: StartForwarding, site: Site, client: ClientSession, compress: int
 ) -> None:
     port = await start_forwarding(site.url)
     async with (
-        ClientSession() as session,
-        session.ws_connect(
+        client.ws_connect(
             f"http://127.0.0.1:{port}/", compress=compress, max_msg_size=0, protocols=["echo"]
         ) as socket,
     ):
@@ -130,11 +129,12 @@ async def test_messages_of_any_size(
             assert await socket.receive_str(timeout=raw.SECONDS) == "é" * (size // 2)
 
 
-async def test_pings_reach_the_other_side(start_forwarding: StartForwarding, site: Site) -> None:
+async def test_pings_reach_the_other_side(
+    start_forwarding: StartForwarding, site: Site, client: ClientSession
+) -> None:
     port = await start_forwarding(site.url)
     async with (
-        ClientSession() as session,
-        session.ws_connect(f"http://127.0.0.1:{port}/", autoping=False) as socket,
+        client.ws_connect(f"http://127.0.0.1:{port}/", autoping=False) as socket,
     ):
         await socket.ping(b"are you there")
         message = await socket.receive(timeout=raw.SECONDS)
@@ -142,11 +142,12 @@ async def test_pings_reach_the_other_side(start_forwarding: StartForwarding, sit
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1008, 1011, 3000, 4999])
-async def test_close_codes(start_forwarding: StartForwarding, site: Site, code: int) -> None:
+async def test_close_codes(
+    start_forwarding: StartForwarding, site: Site, client: ClientSession, code: int
+) -> None:
     port = await start_forwarding(site.url)
     async with (
-        ClientSession() as session,
-        session.ws_connect(f"http://127.0.0.1:{port}/", autoclose=False) as socket,
+        client.ws_connect(f"http://127.0.0.1:{port}/", autoclose=False) as socket,
     ):
         await socket.send_str(f"close {code}")
         message = await socket.receive(timeout=raw.SECONDS)
@@ -157,24 +158,25 @@ async def test_close_codes(start_forwarding: StartForwarding, site: Site, code: 
         )
 
 
-async def test_one_side_dies(start_forwarding: StartForwarding, site: Site) -> None:
+async def test_one_side_dies(
+    start_forwarding: StartForwarding, site: Site, client: ClientSession
+) -> None:
     port = await start_forwarding(site.url)
     before = len(asyncio.all_tasks())
-    async with ClientSession() as session:
-        async with session.ws_connect(f"http://127.0.0.1:{port}/") as socket:
-            await socket.send_str("die")
-            message = await socket.receive(timeout=raw.SECONDS)
-            assert message.type in (WSMsgType.CLOSED, WSMsgType.ERROR)
-        socket = await session.ws_connect(f"http://127.0.0.1:{port}/")
-        await socket.send_str("hello")
-        assert await socket.receive_str(timeout=raw.SECONDS) == "hello"
-        assert socket._response.connection is not None
-        transport = socket._response.connection.transport
-        assert transport is not None
-        transport.abort()
-        async with asyncio.timeout(raw.SECONDS):
-            while len(asyncio.all_tasks()) > before:
-                await asyncio.sleep(0.01)
+    async with client.ws_connect(f"http://127.0.0.1:{port}/") as socket:
+        await socket.send_str("die")
+        message = await socket.receive(timeout=raw.SECONDS)
+        assert message.type in (WSMsgType.CLOSED, WSMsgType.ERROR)
+    socket = await client.ws_connect(f"http://127.0.0.1:{port}/")
+    await socket.send_str("hello")
+    assert await socket.receive_str(timeout=raw.SECONDS) == "hello"
+    assert socket._response.connection is not None
+    transport = socket._response.connection.transport
+    assert transport is not None
+    transport.abort()
+    async with asyncio.timeout(raw.SECONDS):
+        while len(asyncio.all_tasks()) > before:
+            await asyncio.sleep(0.01)
 
 
 async def test_what_is_no_websocket_is_no_upgrade(start_forwarding: StartForwarding) -> None:

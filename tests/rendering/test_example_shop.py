@@ -1,36 +1,22 @@
 """The example in examples/hashbang behind the proxy, read as a crawler reads it."""
 
 import html
-import importlib.util
 import json
 import re
-from types import ModuleType
 
 import pytest
 
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
-from tests.support.commands import ROOT
+from tests.support import example
 
-EXAMPLE = ROOT / "examples" / "hashbang"
-ITEMS = json.loads((EXAMPLE / "items.json").read_text("utf-8"))
 SITE_URL = "https://shop.example"
 OPT_IN = '<meta name="fragment" content="!">'
 
 
-def _load_origin() -> ModuleType:
-    """The example's module: examples are programs, not a package."""
-    spec = importlib.util.spec_from_file_location("hashbang_origin", EXAMPLE / "origin.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 async def shop(start_origin: StartOrigin) -> Site:
-    return await start_origin(_load_origin().make_app())
+    return await start_origin(example.shop())
 
 
 @pytest.fixture
@@ -69,7 +55,7 @@ def _escaped(text: str) -> str:
 
 async def test_the_readme_tells_the_truth(proxy: Proxy) -> None:
     """Each row of its table: a state, its pretty URL, and the ugly one that leads to a snapshot."""
-    readme = (EXAMPLE / "README.md").read_text("utf-8")
+    readme = (example.FOLDER / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| ([^|]+) \| `([^`|]+)` \| `([^`|]+)` \|$", readme, re.MULTILINE)
     assert len(rows) == 8
     for state, pretty, ugly in rows:
@@ -88,7 +74,7 @@ async def test_the_landing_page_opts_in(proxy: Proxy) -> None:
     snapshot = _checked(await proxy.get(ugly), title="Hashbang Goods")
     assert _head(snapshot)["canonical"] == f"{SITE_URL}/"
     assert "<h1>Things made to be kept</h1>" in snapshot
-    favourites = sorted(ITEMS, key=lambda item: -item["rating"])[:4]
+    favourites = sorted(example.ITEMS, key=lambda item: -item["rating"])[:4]
     for item in favourites:
         assert f">{_escaped(item['name'])}</a>" in snapshot
 
@@ -99,8 +85,8 @@ async def test_every_item_is_found_by_following_links(proxy: Proxy) -> None:
     assert "<h1>All items</h1>" in snapshot
     assert _head(snapshot)["canonical"] == f"{SITE_URL}/#!/items"
     links = [link for link in _links(snapshot) if link.startswith("/#!/items/")]
-    assert links == [f"/#!/items/{item['id']}" for item in ITEMS]
-    for link, item in zip(links, ITEMS, strict=True):
+    assert links == [f"/#!/items/{item['id']}" for item in example.ITEMS]
+    for link, item in zip(links, example.ITEMS, strict=True):
         ugly = pretty_to_ugly(link)
         assert ugly == f"/?_escaped_fragment_=/items/{item['id']}"
         page = _checked(await proxy.get(ugly), title=f"{item['name']} · Hashbang Goods")
@@ -139,7 +125,7 @@ async def test_search(proxy: Proxy) -> None:
     assert "What are you looking for?" in page
 
     page = _checked(await proxy.crawl("/#!/search?q=lamp"), title="Search: lamp · Hashbang Goods")
-    names = [item["name"] for item in ITEMS if "lamp" in item["name"].lower()]
+    names = [item["name"] for item in example.ITEMS if "lamp" in item["name"].lower()]
     assert names
     for name in names:
         assert f">{name}</a>" in page
@@ -174,7 +160,7 @@ async def test_contact_has_its_late_hours(proxy: Proxy) -> None:
 
 
 async def test_people_get_the_origins_pages(proxy: Proxy) -> None:
-    site = EXAMPLE / "site"
+    site = example.FOLDER / "site"
     assert (await proxy.get("/")).body == (site / "index.html").read_bytes()
     assert (await proxy.get("/app.js")).body == (site / "app.js").read_bytes()
     answer = await proxy.get("/api/items/3")
@@ -188,6 +174,6 @@ async def test_the_sitemap_has_the_pretty_urls_of_all_states(proxy: Proxy) -> No
     headers = {"Host": "shop.example", "X-Forwarded-Proto": "https"}
     sitemap = (await proxy.get("/sitemap.xml", headers=headers)).text
     urls = [html.unescape(url) for url in re.findall("<loc>(.*?)</loc>", sitemap)]
-    items = [f"/#!/items/{item['id']}" for item in ITEMS]
+    items = [f"/#!/items/{item['id']}" for item in example.ITEMS]
     states = ["/", "/#!/items", *items, "/#!/about", "/contact"]
     assert urls == [f"{SITE_URL}{state}" for state in states]

@@ -88,7 +88,10 @@ class Origin:
 async def origin(
     script: Script, port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Origin]:
-    """An origin that listens, on a free port if none is given."""
+    """Starts an origin, on a free port if none is given.
+
+    pytest-aiohttp's ``aiohttp_raw_server`` sends only valid HTTP; this one sends any bytes.
+    """
     site = Origin(script)
     server = await asyncio.start_server(site._connected, "127.0.0.1", port, backlog=2048, ssl=tls)
     site.port = server.sockets[0].getsockname()[1]

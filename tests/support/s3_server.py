@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from obstore.store import S3Store
 from yarl import URL
 
@@ -72,13 +71,10 @@ def url_of(endpoint: str) -> str:
     return f"s3://{BUCKET}/{PREFIX}?endpoint={endpoint}&region=us-east-1"
 
 
-@asynccontextmanager
-async def counted(server: S3Server) -> AsyncIterator[tuple[str, list[tuple[str, str]]]]:
-    """The URL of a server behind one that notes what is asked: methods, and paths with queries."""
-    asked: list[tuple[str, str]] = []
+def forwarding(server: S3Server, client: aiohttp.ClientSession) -> web.Application:
+    """An application that forwards all requests to a server, so that a test can count them."""
 
     async def forward(request: web.Request) -> web.Response:
-        asked.append((request.method, request.path_qs))
         to = URL(f"{server.endpoint}{request.raw_path}", encoded=True)
         headers = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
         body = await request.read()
@@ -88,8 +84,7 @@ async def counted(server: S3Server) -> AsyncIterator[tuple[str, list[tuple[str, 
 
     application = web.Application(client_max_size=2**24)
     application.router.add_route("*", "/{path:.*}", forward)
-    async with aiohttp.ClientSession() as client, TestServer(application) as front:
-        yield url_of(str(front.make_url("")).rstrip("/")), asked
+    return application
 
 
 @asynccontextmanager

@@ -87,14 +87,14 @@ async def test_without_a_collector_traces_pass_as_they_are(
     assert not any("traceparent" in request.headers for request in origin.requests)
 
 
-async def test_spans(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+async def test_spans(
+    start_origin: StartOrigin, start_proxy: StartProxy, client: ClientSession
+) -> None:
     """The collector gets what is left at the latest when the proxy ends."""
     origin = await pages(start_origin, PAGES)
     receiver = await collector(start_origin)
-    async with (
-        app.serving(settings_for(origin.url, {"tracing": {"endpoint": receiver.url}})) as running,
-        ClientSession() as client,
-    ):
+    settings = settings_for(origin.url, {"tracing": {"endpoint": receiver.url}})
+    async with app.serving(settings) as running:
         url = f"http://127.0.0.1:{running.public_port}"
         given = {"traceparent": TRACEPARENT, "tracestate": "a=1", "User-Agent": "Googlebot"}
         await client.get(f"{url}/?_escaped_fragment_=a%3Ftoken%3Ds3cret", headers=given)
@@ -141,14 +141,14 @@ async def test_spans(start_origin: StartOrigin, start_proxy: StartProxy) -> None
 
 
 async def test_what_nobody_wants_sampled_is_not_sent(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_proxy: StartProxy, client: ClientSession
 ) -> None:
     origin = await pages(start_origin, PAGES)
     receiver = await collector(start_origin)
     settings = settings_for(
         origin.url, {"tracing": {"endpoint": receiver.url, "sample": 0}, "browser": NO_BROWSER}
     )
-    async with app.serving(settings) as running, ClientSession() as client:
+    async with app.serving(settings) as running:
         url = f"http://127.0.0.1:{running.public_port}/text"
         await client.get(url)
         await client.get(url, headers={"traceparent": f"{TRACEPARENT[:-2]}00"})
@@ -161,14 +161,14 @@ async def test_what_nobody_wants_sampled_is_not_sent(
 
 
 async def test_a_collector_that_is_away_costs_nobody_anything(
-    start_origin: StartOrigin,
+    start_origin: StartOrigin, client: ClientSession
 ) -> None:
     origin = await pages(start_origin, PAGES)
     settings = settings_for(
         origin.url,
         {"tracing": {"endpoint": "http://127.0.0.1:9/v1/traces"}, "browser": NO_BROWSER},
     )
-    async with asyncio.timeout(20), app.serving(settings) as running, ClientSession() as client:
+    async with asyncio.timeout(20), app.serving(settings) as running:
         response = await client.get(f"http://127.0.0.1:{running.public_port}/text")
         assert response.status == 200
 

@@ -1,13 +1,11 @@
 """``prerender check``: what is planted in real sites is found, and nothing is where nothing is."""
 
 import asyncio
-import importlib.util
 import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,21 +19,10 @@ from prerender.tools.crawler import Fetched
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.rendering.test_real_applications import tool_library
 from tests.sites import faulty
-from tests.support.commands import ROOT
+from tests.support import example
 from tests.support.programs import Ended, run
 
-EXAMPLE = ROOT / "examples" / "hashbang"
 CLOAKED = "Buy cheap replica watches and free casino chips from our best friends"
-
-
-def load_shop(folder: Path = EXAMPLE) -> ModuleType:
-    """The example's module, or that of a copy."""
-    spec = importlib.util.spec_from_file_location("a_hashbang_origin", folder / "origin.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 async def checked(url: str, *more: str) -> tuple[Ended, dict[str, Any]]:
@@ -60,7 +47,7 @@ def by_page(report: Mapping[str, Any], site: str) -> dict[str, Mapping[str, Any]
 async def test_the_example_has_no_faults(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    shop = await start_origin(load_shop().make_app())
+    shop = await start_origin(example.shop())
     proxy = await start_proxy(shop.url)
     # The site's public name is the origin's here, so the requests go by way of the proxy.
     ended, report = await checked(f"{shop.url}/", "--via", proxy.url)
@@ -78,7 +65,7 @@ async def test_what_is_planted_in_the_example_is_found(
     start_origin: StartOrigin, start_proxy: StartProxy, tmp_path: Path
 ) -> None:
     folder = tmp_path / "shop"
-    shutil.copytree(EXAMPLE, folder)
+    shutil.copytree(example.FOLDER, folder)
     application = folder / "site" / "app.js"
     text = application.read_text("utf-8")
     for old, new in (
@@ -97,18 +84,17 @@ async def test_what_is_planted_in_the_example_is_found(
         assert text.count(old) == 1
         text = text.replace(old, new)
     application.write_text(text, "utf-8")
-    module = load_shop(folder)
 
     @web.middleware
     async def cloak(request: web.Request, handler: Handler) -> web.StreamResponse:
         # Those who render get another description of item 5.
         if request.path == "/api/items/5" and "X-Prerender" in request.headers:
-            item = next(item for item in module.ITEMS if item["id"] == 5)
+            item = next(item for item in example.ITEMS if item["id"] == 5)
             description = f"{item['description']} {CLOAKED}"
             return web.json_response({**item, "description": description, "related": []})
         return await handler(request)
 
-    shop = module.make_app()
+    shop = example.shop(folder)
     shop.middlewares.append(cloak)
     origin = await start_origin(shop)
     proxy = await start_proxy(origin.url)

@@ -96,7 +96,7 @@ async def nginx(folder: Path, export: Path, origin: str) -> AsyncIterator[str]:
 
 
 async def asked(client: ClientSession, url: str, method: str = "GET", **headers: str) -> Reply:
-    sent = {"Accept-Encoding": "identity"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
     async with client.request(method, URL(url, encoded=True), headers=sent) as answer:
         return Reply(answer.status, answer.headers, await answer.read())
 
@@ -122,17 +122,14 @@ def spellings(page: str) -> list[str]:
     return [f"{before}{token}{value}" for value in dict.fromkeys(values)]
 
 
-async def test_nginx_serves_it_alone(site: Site, tmp_path: Path) -> None:
+async def test_nginx_serves_it_alone(site: Site, tmp_path: Path, client: ClientSession) -> None:
     export = tmp_path / "export"
     told = await exported(site, export)
     assert (told["pages"], told["failures"], told["doubtful"]) == (PAGES, [], [])
     entries = Archive.open(export).pages
     assert len(entries) == PAGES
     site.requests.clear()
-    async with (
-        nginx(tmp_path, export, site.url) as url,
-        ClientSession(auto_decompress=False) as client,
-    ):
+    async with nginx(tmp_path, export, site.url) as url:
         for page, entry in entries.items():
             for target in spellings(page):
                 reply = await asked(client, url + target)

@@ -5,7 +5,6 @@ one compresses, and passes bodies on as they come.
 """
 
 import asyncio
-import datetime
 import gzip
 import hashlib
 import io
@@ -25,14 +24,10 @@ import psutil
 import pytest
 from aiohttp import ClientSession, DummyCookieJar, TCPConnector, WSMsgType, web
 from aiohttp.abc import AbstractResolver, ResolveResult
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from yarl import URL
 
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
-from tests.support import nginx_server
+from tests.support import certificates, nginx_server
 
 HOST = "shop.example"
 STOP_SECONDS = 10
@@ -70,7 +65,7 @@ CONFIG = """
     listen 127.0.0.1:{tls_port} ssl;
     server_name shop.example;
     ssl_certificate {folder}/certificate.pem;
-    ssl_certificate_key {folder}/key.pem;
+    ssl_certificate_key {folder}/certificate.pem;
     gzip on;
     gzip_proxied any;
     gzip_min_length 0;
@@ -121,34 +116,6 @@ class _Loopback(AbstractResolver):
 
     async def close(self) -> None:
         """Nothing is held."""
-
-
-def make_certificate(folder: Path, host: str = HOST) -> ssl.SSLContext:
-    """Write a self-signed certificate of a host; returns a client context that trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    (folder / "certificate.pem").write_bytes(pem)
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return ssl.create_default_context(cadata=pem.decode())
 
 
 @asynccontextmanager
@@ -261,7 +228,8 @@ def origin() -> _Origin:
 
 @asynccontextmanager
 async def _front(folder: Path, scheme: str, proxy: Proxy, site: Site) -> AsyncIterator[Front]:
-    trusting = make_certificate(folder)
+    certificates.write(folder / "certificate.pem", HOST)
+    trusting = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
     port = URL(proxy.url).port
     assert port is not None
     async with _nginx(folder, port) as ports:

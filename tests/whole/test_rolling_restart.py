@@ -12,10 +12,8 @@ import psutil
 import pytest
 from aiohttp import ClientSession
 
-from tests.cli.test_process import Command, Start, start
 from tests.support import nginx_server, raw
-
-__all__ = ["start"]
+from tests.support.serve_command import Command, StartCommand
 
 # max_fails=0: else nginx leaves a server out for 10 s after a refused connection, and finds none left
 # when the second one is restarted within that time.
@@ -45,19 +43,21 @@ async def nginx(folder: Path, first: int, second: int) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-async def test_nothing_is_lost(start: Start, tmp_path: Path) -> None:
+async def test_nothing_is_lost(
+    start_command: StartCommand, tmp_path: Path, client: ClientSession
+) -> None:
     """Two proxies behind nginx, restarted one after the other, twice, under load.
 
     About 100 requests a second.
     """
     answers: list[tuple[int, bytes]] = []
     done = asyncio.Event()
-    async with raw.origin(raw.answering(raw.OK)) as origin, ClientSession() as client:
+    async with raw.origin(raw.answering(raw.OK)) as origin:
         ports = raw.free_ports(2)
         running: dict[int, Command] = {}
 
         async def begin(port: int) -> None:
-            command = await start(
+            command = await start_command(
                 origin.url, SERVER_PORT=str(port), BROWSER_PATH="/nonexistent", LOG_LEVEL="info"
             )
             await command.serving()
@@ -94,7 +94,7 @@ async def test_nothing_is_lost(start: Start, tmp_path: Path) -> None:
     assert set(answers) == {(200, b"ok")}
 
 
-async def test_a_stop_under_load_loses_no_request(start: Start) -> None:
+async def test_a_stop_under_load_loses_no_request(start_command: StartCommand) -> None:
     """Whatever the origin got was answered; all else failed before it was read, and can be repeated."""
     asked: set[bytes] = set()
     answered: set[bytes] = set()
@@ -121,7 +121,9 @@ async def test_a_stop_under_load_loses_no_request(start: Start) -> None:
 
     async with raw.origin(script) as origin:
         port = raw.free_port()
-        command = await start(origin.url, SERVER_PORT=str(port), BROWSER_PATH="/nonexistent")
+        command = await start_command(
+            origin.url, SERVER_PORT=str(port), BROWSER_PATH="/nonexistent"
+        )
         await command.serving()
         async with asyncio.timeout(raw.SECONDS * 3), asyncio.TaskGroup() as visitors:
             for name in range(50):
@@ -133,7 +135,7 @@ async def test_a_stop_under_load_loses_no_request(start: Start) -> None:
 
 
 @pytest.mark.long
-async def test_with_10000_idle_connections_others_are_served(start: Start) -> None:
+async def test_with_10000_idle_connections_others_are_served(start_command: StartCommand) -> None:
     """In its ordinary form with 1,000: proxy/test_slow_clients.py."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 12_000:
@@ -142,7 +144,7 @@ async def test_with_10000_idle_connections_others_are_served(start: Start) -> No
     get = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     async with raw.origin(raw.answering(raw.OK)) as origin:
         port = raw.free_port()
-        command = await start(
+        command = await start_command(
             origin.url,
             SERVER_PORT=str(port),
             SERVER_HEADER_TIMEOUT="10m",

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse, ClientSession, web
 
-from tests.cli.test_process import Start, client, start
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.project.test_deploy import DEPLOY
 from tests.support import nginx_server, raw
 from tests.support.redis_server import redis_server
-
-__all__ = ["client", "start"]
+from tests.support.serve_command import StartCommand
 
 URLS = 24
 NOBODY = "127.0.0.1:9"
@@ -33,14 +31,14 @@ async def leases(redis: Any) -> list[bytes]:
 
 
 async def test_a_replica_that_is_stopped_loses_nothing(
-    start: Start, start_origin: StartOrigin, client: ClientSession, tmp_path: Path
+    start_command: StartCommand, start_origin: StartOrigin, client: ClientSession, tmp_path: Path
 ) -> None:
     site = await pages(start_origin, {"/": PAGE})
     answers: list[tuple[int, str]] = []
     some = asyncio.Event()
     async with redis_server(tmp_path) as redis:
         settings = {"CACHE_URL": redis.url, "SERVER_GRACE": "20"}
-        commands = [await start(site.url, **settings) for _ in range(2)]
+        commands = [await start_command(site.url, **settings) for _ in range(2)]
         await asyncio.gather(*(command.ready(client) for command in commands))
         addresses = [command.url.removeprefix("http://") for command in commands]
         async with replicas(tmp_path, *addresses) as url:
@@ -106,7 +104,7 @@ async def test_a_crawler_may_come_back_if_no_proxy_can(
 
 
 async def test_renders_that_cannot_finish_are_handed_over(
-    start: Start, start_origin: StartOrigin, client: ClientSession, tmp_path: Path
+    start_command: StartCommand, start_origin: StartOrigin, client: ClientSession, tmp_path: Path
 ) -> None:
     """At the end of the grace period one of them renders, and the others wait for its page."""
     asked = asyncio.Event()
@@ -121,7 +119,7 @@ async def test_renders_that_cannot_finish_are_handed_over(
     application.router.add_get("/", _endless)
     site = await start_origin(application)
     async with redis_server(tmp_path) as redis:
-        command = await start(site.url, CACHE_URL=redis.url, SERVER_GRACE="0.5")
+        command = await start_command(site.url, CACHE_URL=redis.url, SERVER_GRACE="0.5")
         await command.ready(client)
         urls = [f"{command.url}/?_escaped_fragment_={number}" for number in range(3)]
         asking = [asyncio.create_task(client.get(url)) for url in urls]

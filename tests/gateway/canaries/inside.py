@@ -19,12 +19,13 @@ from prerender import app
 from prerender.config.settings import Log
 from prerender.telemetry import logs
 from tests.conftest import settings_for
-from tests.gateway.canaries import network, tls
+from tests.gateway.canaries import network
 from tests.gateway.canaries.legs import NOT_REDIRECTED, NOT_THERE
 from tests.gateway.canaries.names import PRIVATE_DOMAIN, PUBLIC_HOST, Names
 from tests.gateway.canaries.network import ORIGIN, PRIVATE, PUBLIC, SITE, Capture, Packet
 from tests.gateway.canaries.site import LEAVING, PORTS, page, redirector, site
 from tests.gateway.canaries.targets import RTC_HOSTS, targets
+from tests.support import certificates
 from tests.support.plain_browser import plain_browser
 
 ORIGIN_PORT = 3000
@@ -85,7 +86,7 @@ class Servers:
 async def servers(certificate: Path) -> AsyncIterator[Servers]:
     """Name server, the site at its public address and as an origin, a public third party, canaries."""
     served = Servers({}, set(), set())
-    secure = tls.server_context(certificate)
+    secure = certificates.server_context(certificate)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(Names.serving(served.question))
         for application, address, port in [
@@ -114,7 +115,7 @@ async def servers(certificate: Path) -> AsyncIterator[Servers]:
 async def control(certificate: Path, served: Servers) -> dict[str, Any]:
     """What an ordinary browser touches with the same page: directly, and by a redirect."""
     flags = (
-        f"--ignore-certificate-errors-spki-list={tls.spki_sha256(certificate)}",
+        f"--ignore-certificate-errors-spki-list={certificates.spki_sha256(certificate)}",
         "--short-reporting-delay",
         # Chromium's own guard of local networks.
         "--disable-features=LocalNetworkAccessChecks",

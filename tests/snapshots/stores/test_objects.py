@@ -4,14 +4,13 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp import ClientSession, web
 
 from prerender.config import Settings, load
 from prerender.errors import ConfigError, StoreGone
@@ -23,11 +22,12 @@ from prerender.snapshots.stores.from_settings import object_store
 from prerender.snapshots.stores.object_store import ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.tiers import TieredCache
+from tests.conftest import StartOrigin
 from tests.snapshots.stores.test_redis import NAMESPACE, PAGE, entry
 from tests.support.raw import SECONDS
 from tests.support.redis_server import RedisServer, redis_server
 from tests.support.renders import Replica, target
-from tests.support.s3_server import S3Server, counted, s3_server, url_of
+from tests.support.s3_server import S3Server, forwarding, s3_server, url_of
 
 # What is answered by a server that is not well, and by one that is no object store.
 BAD_ANSWERS = (403, 500, 503, 507, 200)
@@ -85,44 +85,51 @@ async def test_a_snapshot_is_one_object(s3: S3Server) -> None:
         assert (await one.get("/a")).how == "miss"
 
 
-async def test_what_requests_cost(s3: S3Server, redis: RedisServer) -> None:
+async def test_what_requests_cost(
+    s3: S3Server, redis: RedisServer, client: ClientSession, start_origin: StartOrigin
+) -> None:
     """docs/scaling.md counts on it. Nothing is ever listed, and who asks often pays for it once."""
-    async with counted(s3) as (url, asked):
-        async with replicas(bucket(url, "cost:"), memory=10**6) as (one,):
-            asked.clear()
-            assert (await one.get("/a")).how == "miss"
-            key = target("/a").key
-            assert requests(asked, key) == {"GET": 3, "PUT": 1}
-            for _ in range(20):
-                assert (await one.get("/a")).how == "hit"
-            assert requests(asked, key) == {"GET": 3, "PUT": 1}
-            # Refreshed before it expires.
-            entry = await one.store.get(key)
-            assert entry is not None
-            old = replace(entry, stored=entry.stored - 90, expires=entry.expires - 90)
-            assert await one.store.set(old, 3600)
-            asked.clear()
-            refresh = one.cached.refresh_ahead(target("/a"), before=50.0)
-            assert refresh is not None
-            assert (await refresh).how == "miss"
-            assert requests(asked, key) == {"GET": 2, "PUT": 1}
-        async with replicas(bucket(url, "cost:")) as (other,):
-            asked.clear()
-            assert (await other.get("/a")).how == "hit"
-            assert requests(asked, key) == {"GET": 1}
-        async with replicas(tiers(redis, url)) as (third,):
-            asked.clear()
-            assert (await third.get("/b")).how == "miss"
-            assert requests(asked, target("/b").key) == {"GET": 3, "PUT": 1}
-            for _ in range(20):
-                assert (await third.get("/b")).how == "hit"
-            assert requests(asked, target("/b").key) == {"GET": 3, "PUT": 1}
-        assert not [path for _, path in asked if "list-type" in path or path.endswith("snapshots")]
+    origin = await start_origin(forwarding(s3, client))
+    url, asked = url_of(origin.url), origin.requests
+    async with replicas(bucket(url, "cost:"), memory=10**6) as (one,):
+        asked.clear()
+        assert (await one.get("/a")).how == "miss"
+        key = target("/a").key
+        assert requests(asked, key) == {"GET": 3, "PUT": 1}
+        for _ in range(20):
+            assert (await one.get("/a")).how == "hit"
+        assert requests(asked, key) == {"GET": 3, "PUT": 1}
+        # Refreshed before it expires.
+        entry = await one.store.get(key)
+        assert entry is not None
+        old = replace(entry, stored=entry.stored - 90, expires=entry.expires - 90)
+        assert await one.store.set(old, 3600)
+        asked.clear()
+        refresh = one.cached.refresh_ahead(target("/a"), before=50.0)
+        assert refresh is not None
+        assert (await refresh).how == "miss"
+        assert requests(asked, key) == {"GET": 2, "PUT": 1}
+    async with replicas(bucket(url, "cost:")) as (other,):
+        asked.clear()
+        assert (await other.get("/a")).how == "hit"
+        assert requests(asked, key) == {"GET": 1}
+    async with replicas(tiers(redis, url)) as (third,):
+        asked.clear()
+        assert (await third.get("/b")).how == "miss"
+        assert requests(asked, target("/b").key) == {"GET": 3, "PUT": 1}
+        for _ in range(20):
+            assert (await third.get("/b")).how == "hit"
+        assert requests(asked, target("/b").key) == {"GET": 3, "PUT": 1}
+    assert not [
+        path
+        for path in (request.path_qs for request in asked)
+        if "list-type" in path or path.endswith("snapshots")
+    ]
 
 
-def requests(asked: list[tuple[str, str]], key: str) -> Counter[str]:
+def requests(asked: Sequence[web.BaseRequest], key: str) -> Counter[str]:
     """The requests for an object, by method."""
-    return Counter(method for method, path in asked if path.endswith(key))
+    return Counter(request.method for request in asked if request.path_qs.endswith(key))
 
 
 async def test_the_later_fence_wins(s3: S3Server) -> None:
@@ -209,24 +216,23 @@ async def test_histories_and_lists_are_in_memory(s3: S3Server) -> None:
 
 
 @pytest.mark.parametrize("status", BAD_ANSWERS)
-async def test_a_bucket_that_forbids_or_is_full(status: int) -> None:
+async def test_a_bucket_that_forbids_or_is_full(status: int, start_origin: StartOrigin) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=status, body=b"<Error><Code>No</Code></Error>")
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
-    async with TestServer(application) as server:
-        url = url_of(str(server.make_url("")).rstrip("/"))
-        async with replicas(bucket(url, NAMESPACE), memory=10**6) as (one,):
-            for page in ("/a", "/b", "/a", "/b"):
-                assert (await one.get(page)).snapshot.status == 200
-            assert one.renders.count == 2
-            assert not await one.store.purges.purge(Purge("all"))
-            assert (await one.get("/a")).how == "miss"
-            assert one.store.state().faults
-        if status != 200:
-            with pytest.raises(StoreGone):
-                await bucket(url, NAMESPACE).multi_get(["a", "b"])
+    url = url_of((await start_origin(application)).url)
+    async with replicas(bucket(url, NAMESPACE), memory=10**6) as (one,):
+        for page in ("/a", "/b", "/a", "/b"):
+            assert (await one.get(page)).snapshot.status == 200
+        assert one.renders.count == 2
+        assert not await one.store.purges.purge(Purge("all"))
+        assert (await one.get("/a")).how == "miss"
+        assert one.store.state().faults
+    if status != 200:
+        with pytest.raises(StoreGone):
+            await bucket(url, NAMESPACE).multi_get(["a", "b"])
 
 
 async def test_a_bucket_that_is_slow_then_away() -> None:

@@ -1,7 +1,6 @@
 """The store in Redis: who may log in, what goes wrong with it, and that no crawler notices."""
 
 import asyncio
-import datetime
 import pickle
 import signal
 import time
@@ -11,10 +10,6 @@ from pathlib import Path
 
 import pytest
 from aiocache.serializers import NullSerializer
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry, encode
@@ -26,8 +21,9 @@ from prerender.snapshots.stores.backing_store import TRUST_SECONDS
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
+from tests.support import certificates
 from tests.support.processes import Stopwatch
-from tests.support.raw import SECONDS
+from tests.support.raw import SECONDS, Origin, Reader, Writer, origin
 from tests.support.redis_server import RedisServer, redis_server
 from tests.support.renders import Renders, Replica, target, until
 
@@ -126,34 +122,15 @@ async def test_users_passwords_databases_and_sockets(tmp_path: Path) -> None:
                 await cache.open()
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return folder / "cert.pem", folder / "key.pem"
-
-
 async def test_tls(tmp_path: Path) -> None:
-    cert, key = certificate(tmp_path)
+    file = tmp_path / "certificate.pem"
+    certificates.write(file, "localhost")
     other = RedisServer(tmp_path)  # only for its port
     async with redis_server(
-        tmp_path, "--tls-port", str(other.port), "--tls-cert-file", str(cert),
-        "--tls-key-file", str(key), "--tls-auth-clients", "no",
+        tmp_path, "--tls-port", str(other.port), "--tls-cert-file", str(file),
+        "--tls-key-file", str(file), "--tls-auth-clients", "no",
     ):  # fmt: skip
-        trusting = f"rediss://localhost:{other.port}/0?ssl_ca_certs={cert}"
+        trusting = f"rediss://localhost:{other.port}/0?ssl_ca_certs={file}"
         async with connected(trusting, raw=True) as cache:
             assert await cache.set("k", b"v", 60)
             assert await cache.get("k") == b"v"
@@ -226,15 +203,15 @@ async def test_refused(tmp_path: Path) -> None:
     ],
 )
 async def test_a_server_that_is_no_redis(reply: bytes | None) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(_: Origin, reader: Reader, writer: Writer) -> None:
         while await reader.read(1000):
             if reply is not None:
                 writer.write(reply)
-        writer.close()
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    async with listener, replica(f"redis://127.0.0.1:{port}", timeout=TIMEOUT) as one:
+    async with (
+        origin(serve) as other,
+        replica(f"redis://127.0.0.1:{other.port}", timeout=TIMEOUT) as one,
+    ):
         watch = Stopwatch()
         assert (await one.get()).how == "miss"
         # The timeout once, and not again while the breaker is open.

@@ -1,8 +1,7 @@
-"""One certificate for all servers in the network of canaries."""
+"""Self-signed certificates for servers of a test."""
 
 import base64
 import ssl
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -13,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 
-def write(file: Path, names: Sequence[str]) -> None:
-    """A self-signed certificate for these names, and its key, into one file."""
+def write(file: Path, *names: str) -> None:
+    """Write a certificate for these host names and its key to one PEM file."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "canaries")])
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -26,7 +25,7 @@ def write(file: Path, names: Sequence[str]) -> None:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*map(x509.DNSName, names)]), critical=False)
         .sign(key, SHA256())
     )
     file.write_bytes(
@@ -40,14 +39,14 @@ def write(file: Path, names: Sequence[str]) -> None:
 
 
 def server_context(file: Path) -> ssl.SSLContext:
-    """A context for servers with it."""
+    """A context for a server with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     return context
 
 
 def spki_sha256(file: Path) -> str:
-    """What Chromium knows it by (``--ignore-certificate-errors-spki-list``)."""
+    """The hash of its public key, for ``--ignore-certificate-errors-spki-list`` of Chromium."""
     key = x509.load_pem_x509_certificate(file.read_bytes()).public_key()
     public = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
