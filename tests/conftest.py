@@ -1,8 +1,8 @@
-"""Real things to test with: an origin, the proxy in front of it, a client. No mocks.
+"""Fixtures: a real origin, the proxy in front of it, and a client. No mocks.
 
-``start_origin`` starts an aiohttp application of the test, ``start_proxy`` the whole proxy in this
-process, with a real Chromium, on free ports of the loopback interface. All tests of a process run on
-one event loop, and share browsers (support/browsers.py).
+``start_origin`` starts an aiohttp application, ``start_proxy`` the whole proxy in this process with
+a real Chromium, on free loopback ports. All tests of a process run on one event loop and share
+browsers (support/browsers.py).
 """
 
 import asyncio
@@ -55,12 +55,12 @@ _ORIGIN: dict[str, Any] = {
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Tests run on the loop that the proxy has in production."""
+    """Tests run on the event loop that is used in production."""
     return {"uvloop": uvloop.new_event_loop}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Search for more counterexamples where property tests are asked for by their marker."""
+    """Search for more counterexamples if property tests are selected by their marker."""
     wanted = config.getoption("markexpr")
     hypothesis_settings.load_profile("long" if "hypothesis" in wanted.split() else "ordinary")
 
@@ -72,7 +72,7 @@ def _logging() -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown() -> Generator[None]:
-    """What a test logged is shown with it, and only if it fails."""
+    """Show the log of a test with it, if it fails."""
     try:
         return (yield)
     finally:
@@ -81,13 +81,13 @@ def pytest_runtest_teardown() -> Generator[None]:
 
 @dataclass
 class Site:
-    """An origin under test. ``requests`` holds all that it was asked, oldest first."""
+    """An origin. ``requests``: all requests it received, oldest first."""
 
     url: str
     requests: list[web.BaseRequest]
 
     def count(self, path: str) -> int:
-        """How often a path (without its query) was asked for."""
+        """The number of requests for a path, whatever their query."""
         return sum(request.path == path for request in self.requests)
 
 
@@ -96,7 +96,7 @@ StartOrigin = Callable[[web.Application], Awaitable[Site]]
 
 @pytest.fixture(scope="session")
 def shared_port() -> int:
-    """Where the first origin of each test listens, so that a browser can be used by all of them."""
+    """The port of the first origin of each test, so that the tests can share a browser."""
     return raw.free_port()
 
 
@@ -144,7 +144,7 @@ def _type(path: str) -> str:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that has been read."""
+    """A response with its body."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -157,7 +157,7 @@ class Reply:
 
 @dataclass
 class Proxy:
-    """The running proxy and a client of it."""
+    """A running proxy and a client."""
 
     url: str
     admin_url: str
@@ -169,14 +169,14 @@ class Proxy:
         return await self.request("GET", path, **options)
 
     async def request(self, method: str, path: str, **options: Any) -> Reply:
-        """Any request; redirects are not followed."""
+        """Send any request; redirects are not followed."""
         url = URL(self.url + path, encoded=True)
         options = {"allow_redirects": False} | options
         async with self.client.request(method, url, **options) as response:
             return Reply(response.status, response.headers, await response.read())
 
     async def crawl(self, pretty: str, **options: Any) -> Reply:
-        """Ask for the snapshot of a pretty URL as a crawler does, by its ugly URL."""
+        """Request the snapshot of a pretty URL as a crawler does, by its ugly URL."""
         ugly = pretty_to_ugly(pretty, opted_in=True)
         assert ugly is not None
         return await self.get(ugly, **options)
@@ -187,9 +187,9 @@ StartForwarding = Callable[..., Awaitable[int]]
 
 
 def settings_for(origin_url: str, overrides: Overrides | None = None) -> Settings:
-    """Settings for a test: free ports, two pages, and what the test asks for.
+    """Settings for a test: free ports, two pages, and ``overrides``.
 
-    Machines that are busy with other things may take long to render.
+    The render timeout is long, for busy machines.
     """
     values: dict[str, dict[str, object]] = {
         "origin": {"url": origin_url},
@@ -243,7 +243,7 @@ async def client() -> AsyncIterator[ClientSession]:
 async def start_proxy(
     client: ClientSession, browsers: Browsers, shared_port: int
 ) -> AsyncIterator[StartProxy]:
-    """Starts a proxy in front of an origin URL, with settings of the test.
+    """Starts a proxy in front of an origin URL, with the test's settings.
 
     Its browser may have served other tests before; ``start_own_proxy`` starts a new one.
     """
@@ -261,7 +261,7 @@ async def start_proxy(
 
 @pytest.fixture
 async def start_own_proxy(client: ClientSession) -> AsyncIterator[StartProxy]:
-    """Starts a proxy with a browser of its own, for tests that do something to it."""
+    """Starts a proxy with its own browser, for tests that kill or count browsers."""
     async with AsyncExitStack() as stack:
 
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
@@ -284,7 +284,7 @@ async def _start(
 
 @pytest.fixture
 def start_forwarding(start_proxy: StartProxy) -> StartForwarding:
-    """Starts the whole proxy but for its browser, which only forwards then; returns its port."""
+    """Starts a proxy without a browser, which only forwards. Returns its port."""
 
     async def start(origin_url: str, **server: object) -> int:
         browser = {"path": "/nonexistent/chromium"}

@@ -64,7 +64,7 @@ class Api:
         return await self.ask("POST", path, expected, json=body)
 
     async def until(self, path: str, condition: Any) -> Any:
-        """Ask until an answer is as it should be."""
+        """Repeat a request until its response meets a condition."""
         async with asyncio.timeout(20):
             while not condition(found := await self.get(path)):
                 await asyncio.sleep(0.05)
@@ -87,7 +87,7 @@ async def shop(start_origin: StartOrigin) -> Site:
 
 
 async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, str]]:
-    """A site whose pages are what a test says."""
+    """A site whose pages the test can change."""
     content = {"/": "<title>First</title><h1>Lamps</h1><p>cost 20 euros"}
     return await pages(start_origin, content), content
 
@@ -393,7 +393,9 @@ async def test_verdicts_of_the_waterfall(
 async def test_what_people_see_and_crawlers_do_not(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """The person's page is asked for as browsers ask: a site that treats renderers otherwise shows."""
+    """The visitor's page is requested as browsers do, so sites that treat renderers differently are
+    found.
+    """
 
     async def page(request: web.Request) -> web.Response:
         renderer = "X-Prerender" in request.headers or "Prerender" in request.headers["User-Agent"]

@@ -1,4 +1,4 @@
-"""Who may use the admin listener, and what other sites cannot do with somebody's browser."""
+"""Access to the admin listener, and attacks of other sites through an operator's browser."""
 
 import asyncio
 import time
@@ -198,7 +198,7 @@ async def test_the_files_of_the_dashboard(unlocked: Proxy) -> None:
 
 
 async def test_two_proxies_do_not_share_a_port_by_mistake() -> None:
-    """The admin listener's port is told in the settings' words when it is taken."""
+    """If the admin listener's port is in use, the error names its setting."""
     async with app.serving(settings_for("http://127.0.0.1:9", NO_BROWSER)) as running:
         taken: Overrides = {**NO_BROWSER, "admin": {"port": running.admin_port}}
         with pytest.raises(ConfigError, match=r"\[admin\] host, port"):

@@ -1,4 +1,4 @@
-"""Who came: crawlers by name, over the last hour and since the start."""
+"""Crawlers by name, over the last hour and since the start."""
 
 import pytest
 

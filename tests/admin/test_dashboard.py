@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: its four questions, clicked through on the example shop."""
+"""The dashboard in a real browser, on the example shop: the four questions that it answers."""
 
 from collections.abc import AsyncIterator
 from importlib.resources import files
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SITE = "https://shop.example"
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
-# What stands for a number in a chart or its legend, and has the colour of nothing.
+# Marks in a chart or its legend that have no colour.
 UNCOLOURED = """[...document.querySelectorAll(".swatch, svg .bar")].filter((one) => {
   const { fill, backgroundColor } = getComputedStyle(one);
   const shown = one.closest("svg") ? fill : backgroundColor;
@@ -47,7 +47,7 @@ async def shop(start_origin: StartOrigin) -> Site:
 
 @pytest.fixture
 async def proxy(shop: Site, start_proxy: StartProxy) -> Proxy:
-    """The shop's proxy, which some crawlers have asked already."""
+    """A proxy in front of the shop that crawlers have used."""
     settings = {"site": {"url": SITE}, "triggers": {"search": "render"}, "cache": {"stale": "1h"}}
     proxy = await start_proxy(shop.url, settings)
     for _ in range(2):
@@ -181,7 +181,7 @@ async def test_a_page_that_is_not_kept(proxy: Proxy, tab: Tab) -> None:
 
 
 async def test_who_gets_it(proxy: Proxy, tab: Tab) -> None:
-    """Search crawlers get snapshots here; the others, and people, the page itself."""
+    """Search crawlers get snapshots; visitors and other crawlers get the page itself."""
     await look(tab, proxy, "snapshots")
     await tab.click("tbody a", "/contact")
     await tab.sees("the fresh snapshot", "#decisions")
@@ -275,7 +275,9 @@ async def test_what_is_slow_or_wrong(
 async def test_why_is_a_page_not_rendered(
     start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
 ) -> None:
-    """By default, crawlers are forwarded at ordinary URLs: the dashboard says so, and what to set."""
+    """By default, crawlers are forwarded at ordinary URLs. The dashboard says so, and names the
+    setting.
+    """
     site = await pages(start_origin, {"/a": "<p>a"})
     proxy = await start_proxy(site.url)
     await proxy.get("/a", headers={"User-Agent": GOOGLEBOT})
@@ -380,7 +382,7 @@ async def test_the_way_in(start_origin: StartOrigin, start_proxy: StartProxy, ta
     ],
 )
 async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab, shapes: list[tuple[int, bool]]) -> None:
-    """axe-core finds nothing serious, in light and dark, and nothing sticks out of a phone."""
+    """axe-core finds nothing serious, in light and dark mode, and nothing overflows a phone."""
     asked = await proxy.client.get(f"{proxy.admin_url}/api/v1/pages?url=/%23!/items/3")
     key = (await asked.json())["id"]
     for place, shown in (

@@ -1,4 +1,4 @@
-"""What would be done with a request, by the code that would do it, and without doing it."""
+"""Explain says what would happen to a request, decided by the proxy's own code."""
 
 import json
 from importlib.resources import files
@@ -37,7 +37,7 @@ async def site(start_origin: StartOrigin) -> Site:
 
 
 def as_described(told: object, schema: str) -> None:
-    """It is as the API's description says."""
+    """Check a response against the API's description."""
     described = {"$ref": f"#/components/schemas/{schema}", "components": DESCRIPTION["components"]}
     jsonschema.validate(told, described, jsonschema.Draft202012Validator)
 

@@ -1,4 +1,4 @@
-"""The figures of the last hour, by a clock of the test."""
+"""The figures of the last hour, with a clock that the test sets."""
 
 from prerender.admin.last_hour import STEP_SECONDS, Figures
 from prerender.snapshots.snapshot import Timings

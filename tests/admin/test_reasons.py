@@ -1,4 +1,4 @@
-"""Why a render failed, as people read it."""
+"""Reasons for failed renders, in plain words."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a screen reader is told: read from Chromium's own tree, and compared."""
+"""What screen readers announce: read from Chromium's accessibility tree, and compared."""
 
 import pytest
 

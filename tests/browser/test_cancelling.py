@@ -1,4 +1,4 @@
-"""Cancelled at each point where it waits, the work leaves everything as it should be."""
+"""Cancelling work at every await leaves everything in order."""
 
 import asyncio
 import tempfile
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.usefixtures("no_shared_browser")
 
 
 class Interrupted:
-    """Awaits work, and cancels the task in which that happens when it waits for the n-th time."""
+    """Awaits work, and cancels its task at the n-th wait."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], n: int) -> None:
         self._work = work
         self._left = n
 
     async def run(self) -> bool:
-        """Whether the work ended before it could be cancelled."""
+        """Returns whether the work ended before it was cancelled."""
         async with asyncio.timeout(SECONDS):
             await self
         return self._left > 0
@@ -60,7 +60,7 @@ class Interrupted:
 
 
 async def cancelled_at(n: int, work: Coroutine[Any, Any, Any]) -> bool:
-    """Whether the work waits as often as that, and was cancelled there."""
+    """Cancel the work at its n-th wait. Returns False if it waits less often."""
     task = asyncio.create_task(Interrupted(work, n).run())
     await asyncio.wait([task])
     if task.cancelled():
@@ -70,7 +70,9 @@ async def cancelled_at(n: int, work: Coroutine[Any, Any, Any]) -> bool:
 
 
 async def test_a_render(start_origin: StartOrigin) -> None:
-    """From the place in the queue to the serialised page: the page comes back, the next is right."""
+    """From the queue to the serialized page: the page returns to the pool, and the next render is
+    correct.
+    """
     shop = Shop()
     application = web.Application()
     application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])

@@ -1,4 +1,4 @@
-"""Crawlers at work while one process of the browser after the other is killed (see chaos.py)."""
+"""Crawlers get snapshots while processes of the browser are killed (support/chaos.py)."""
 
 import os
 import tempfile

@@ -1,7 +1,7 @@
-"""The browser as a child process: what it gets, what it leaves, and what becomes of it.
+"""The browser as a child process: its environment, its files and its end.
 
-The second half is the contract with Chromium: each DevTools command and event that the code uses, on
-the real browser, with the parameters that the code uses.
+The second half is the contract with Chromium: each DevTools command and event that the code uses,
+with the same parameters, in the real browser.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ NUMBER = 7
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The temporary folder of this test alone."""
+    """The temporary folder of this test."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 async def gateway(no_shared_browser: None, start_origin: StartOrigin) -> AsyncIterator[Gateway]:
-    """A gateway to a site whose documents the tests hand over; /hang is never answered."""
+    """A gateway to a site whose documents the tests provide; /hang never gets a response."""
     application = web.Application()
 
     async def hang(_: web.Request) -> web.Response:
@@ -89,7 +89,7 @@ def names_in(folder: Path) -> list[str]:
 
 @asynccontextmanager
 async def launched(gateway: Gateway) -> AsyncIterator[tuple[Chromium, int]]:
-    """A browser and its session id. At the end nothing may be left of it."""
+    """A browser and the id of its session. At the end, nothing of it may be left."""
     browser = await launch_browser(gateway)
     (session,) = processes.sessions()
     try:
@@ -134,7 +134,7 @@ async def test_close_is_not_stopped_by_a_cancelled_caller(gateway: Gateway, fold
 async def test_a_cancelled_launch_leaves_nothing(
     gateway: Gateway, folder: Path, milliseconds: int
 ) -> None:
-    """Cancelled at moments between the first and the last step of a launch."""
+    """Cancelled at moments from the first to the last step of a launch."""
     launching = asyncio.create_task(Chromium.launch(chromium.find(), gateway, sandbox=False))
     await asyncio.wait([launching], timeout=milliseconds / 1000)
     started = processes.sessions()
@@ -175,7 +175,7 @@ def _inherited(pid: int) -> tuple[str, set[str]]:
 
 
 async def test_the_browser_listens_nowhere(gateway: Gateway) -> None:
-    """Who reached a DevTools port would have the browser: others on this machine, or a page."""
+    """Other users of the machine, and pages, could control the browser through a DevTools port."""
     async with launched(gateway) as (_, session):
         members = processes.members(session)
         assert len(members) > 3
@@ -233,7 +233,7 @@ while asked := os.read(3, 65536):
 
 
 async def test_a_full_chrome(gateway: Gateway, folder: Path) -> None:
-    """It would draw as it likes, and ignore that it is asked not to."""
+    """It draws frames by itself, and ignores that frames are on request."""
     program = _program(folder, _FULL_CHROME)
     with pytest.raises(CannotStart, match=r"Chrome/156.* a full Chrome.* install chromium-head"):
         await Chromium.launch(program, gateway, sandbox=False)
@@ -270,7 +270,9 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_sandbox_is_known_to_work_or_not() -> None:
-    """As root it cannot; as another user it can where the kernel lets unshare(1) do its parts."""
+    """It does not work as root. As another user, it works where the kernel lets unshare(1) create
+    its namespaces.
+    """
     if os.geteuid() == 0:
         assert chromium.sandbox_problem() == "it cannot run as root"
         return
@@ -308,7 +310,7 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
         os.kill(process.pid, signal.SIGSTOP)
         waiting = asyncio.create_task(browser.devtools.call("Target.getTargets", 60.0))
         async with asyncio.timeout(10):
-            # It is killed, for nobody would wake it, and its children die with it, in any order.
+            # It is killed, because nothing would resume it. Its children die with it, in any order.
             reason = await browser.gone()
             assert re.fullmatch(
                 "no answer|connection lost|exit status .*|its .* process died", reason
@@ -372,7 +374,7 @@ async def browser(gateway: Gateway) -> AsyncIterator[Chromium]:
 
 
 class Opened:
-    """A page that is opened as page.py does it."""
+    """A page that is opened as in page.py."""
 
     process = None
 
@@ -404,7 +406,7 @@ class Opened:
         return self.session
 
     async def show(self, html: str, path: str = "/") -> dict[str, Any]:
-        """Navigate to a page of the site with this content, and wait until it is loaded."""
+        """Navigate to a page with this content, and wait until it is loaded."""
         headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
         with self.gateway.visit(NUMBER, Document(200, headers, html.encode())):
             loaded = self.session.expect("Page.loadEventFired")
@@ -449,7 +451,7 @@ async def test_contract_pictures(page: Opened) -> None:
 
 
 async def test_contract_frames_come_when_they_are_asked_for(page: Opened) -> None:
-    """And go by the page's clock: what a frame tells does not depend on the real one."""
+    """Their timestamps are virtual: what a page sees does not depend on real time."""
     await page.show('<style>p { transition: opacity 3s }</style><p id="out">x</p>')
     await (await page.clock.start(1))
     await page.session.evaluate("""
@@ -478,7 +480,9 @@ async def test_contract_frames_come_when_they_are_asked_for(page: Opened) -> Non
 async def test_contract_frames_of_several_pages(
     browser: Chromium, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One at a time: two at once would crash the browser. Scripts that hang in a frame are ended."""
+    """One at a time, because two at once crash the browser. Scripts that hang in a frame are
+    terminated.
+    """
     monkeypatch.setattr(frames, "_HANGING_SECONDS", 3.0)
     opened = [Opened(browser, gateway) for _ in range(4)]
     for page in opened:
@@ -565,7 +569,7 @@ async def test_contract_user_agent(page: Opened) -> None:
 
 
 async def test_contract_languages_and_touch(page: Opened) -> None:
-    """What is set for one render can be taken back for the next, which may be in the same process."""
+    """What is set for one render can be reset for the next, which may use the same process."""
     says = """[navigator.language, new Intl.NumberFormat().resolvedOptions().locale,
                navigator.maxTouchPoints, matchMedia("(pointer: coarse)").matches]"""
     version = await page.browser.devtools.call("Browser.getVersion")
@@ -624,7 +628,7 @@ async def test_contract_virtual_time(page: Opened, policy: str) -> None:
     await happened(expired)
     assert time.monotonic() - started < 30
     assert await session.evaluate("document.title") == "rung"
-    # Then the clock stands still, until it is told to go on.
+    # Then the clock stands still until it gets a budget.
     await session.evaluate("setTimeout(() => { document.title = 'again' }, 10)")
     assert await session.evaluate("document.title") == "rung"
     await session.call("Emulation.setVirtualTimePolicy", policy="advance", budget=20.0)
@@ -634,7 +638,7 @@ async def test_contract_virtual_time(page: Opened, policy: str) -> None:
 
 
 async def test_contract_virtual_time_waits_for_the_network(page: Opened) -> None:
-    """A policy without a budget goes on with the one under way."""
+    """A policy without a budget continues the current budget."""
     session = page.session
     await page.show("<title>quiet</title>")
     with page.gateway.visit(NUMBER, None):
@@ -707,7 +711,7 @@ async def test_contract_storage(page: Opened) -> None:
 
 
 async def test_contract_tabs(page: Opened) -> None:
-    """A tab that has gone nowhere has no history, and its page the same process as the last one's."""
+    """A new tab has no history, and its page uses the process of the last one."""
     devtools = page.browser.devtools
     await page.show("<script>name = 'kept'</script>")
     await page.session.call("Emulation.setScriptExecutionDisabled", value=True)
@@ -813,7 +817,7 @@ async def test_contract_a_crash_is_told(page: Opened) -> None:
 
 
 def test_the_contract_is_complete() -> None:
-    """Every command and event that the code names has its test here."""
+    """Every command and event in the code has a test here."""
     name = re.compile(
         r'"((?:Browser|Emulation|HeapProfiler|Inspector|Network|Page|Runtime|ServiceWorker|Storage|Target)\.\w+)"'
     )

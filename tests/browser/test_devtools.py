@@ -1,4 +1,4 @@
-"""What devtools.py mends in pyppeteer, against a fake DevTools server: one test for each fault."""
+"""devtools.py works around faults of pyppeteer: one test for each, against a fake DevTools server."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ LIMIT_SECONDS = 10.0
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[FakeDevTools, DevTools]]:
-    """A fake and a connection to it. At the end no task of either may be left."""
+    """A fake and a connection to it. At the end, no task of either may be left."""
     before = asyncio.all_tasks()
     async with FakeDevTools.open() as fake:
         devtools = await DevTools.over(fake.socket)
@@ -33,7 +33,7 @@ async def connected() -> AsyncIterator[tuple[FakeDevTools, DevTools]]:
 
 
 async def nothing_left(before: set[asyncio.Task[Any]]) -> None:
-    """Tasks end a few rounds of the loop after what ended them."""
+    """Wait until all tasks have ended, which takes a few iterations of the loop."""
     async with asyncio.timeout(LIMIT_SECONDS):
         while left := asyncio.all_tasks() - before:
             await asyncio.wait(left)
@@ -50,7 +50,7 @@ async def attached(fake: FakeDevTools, devtools: DevTools, name: str = "1") -> S
 
 
 async def assert_works(fake: FakeDevTools, devtools: DevTools) -> None:
-    """The connection still carries a command and its answer."""
+    """The connection still carries a command and its response."""
     call = asyncio.create_task(devtools.call("Works", LIMIT_SECONDS))
     command = await fake.command("Works")
     await fake.answer(command, number=command["id"])
@@ -59,7 +59,7 @@ async def assert_works(fake: FakeDevTools, devtools: DevTools) -> None:
 
 
 async def assert_closed(devtools: DevTools, *calls: Awaitable[Any]) -> None:
-    """The connection is declared lost, and what waits on it fails, now and later."""
+    """The connection is closed: pending and new commands fail."""
     async with asyncio.timeout(LIMIT_SECONDS):
         await devtools.closed.wait()
         for call in calls:
@@ -103,7 +103,7 @@ async def test_a_call_is_cancelled_while_its_answer_arrives() -> None:
     async with connected() as (fake, devtools):
         future = devtools.send("Slow")
         command = await fake.command("Slow")
-        # Cancelled by the event that stands before the answer in the same read.
+        # Cancelled by the event before the response in the same read.
         devtools.on("Now", lambda _: future.cancel())
         await fake.event("Now")
         await fake.answer(command)
@@ -316,7 +316,7 @@ async def test_a_dead_connection_costs_no_time(end: Callable[[FakeDevTools], Non
 
 
 async def test_a_deaf_server() -> None:
-    """The kernel takes the first commands, then writing stops; no call waits longer than it may."""
+    """The kernel accepts the first commands, then writing blocks. No call exceeds its timeout."""
     async with connected() as (fake, devtools):
         await assert_works(fake, devtools)
         fake.stop_reading()
@@ -460,7 +460,7 @@ _CORRUPTIONS = st.sampled_from([*GARBAGE.values()])
 def test_whatever_happens_nothing_hangs(
     steps: list[tuple[str, str, bool]], corruption: str
 ) -> None:
-    """After any sequence of cancelled calls and broken answers the connection works or is closed."""
+    """After any sequence of cancelled calls and broken responses, the connection works or is closed."""
 
     async def run() -> None:
         async with asyncio.timeout(LIMIT_SECONDS), connected() as (fake, devtools):
@@ -469,7 +469,7 @@ def test_whatever_happens_nothing_hangs(
                 await _step(fake, session if on_page else devtools, caller, fate, corruption)
                 for caller, fate, on_page in steps
             ]
-            # Whatever was dropped is waited for by nobody: all other calls have to end by themselves.
+            # Nothing waits for dropped commands. All other calls must end by themselves.
             dropped = [
                 call for call, (_, fate, _) in zip(calls, steps, strict=True) if fate == "drop"
             ]
@@ -489,7 +489,7 @@ def test_whatever_happens_nothing_hangs(
 async def _step(
     fake: FakeDevTools, sender: DevTools | Session, caller: str, fate: str, corruption: str
 ) -> asyncio.Task[Any]:
-    """One call, and what becomes of it. Calls on a lost connection or page do not reach the fake."""
+    """One call and its outcome. Calls on a closed connection or page do not reach the fake."""
     tag = time.monotonic_ns()
     call = asyncio.create_task(sender.call("Step", 10.0, tag=tag))
     if caller == "cancel at once":
@@ -514,7 +514,7 @@ async def _step(
 
 
 async def _tagged(fake: FakeDevTools, tag: int) -> dict[str, Any]:
-    """The command with this tag; those before it were given up on their way."""
+    """The command with this tag. Earlier ones were cancelled before they were sent."""
     while (command := await fake.command("Step"))["params"]["tag"] != tag:
         pass
     return command

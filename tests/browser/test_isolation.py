@@ -1,8 +1,8 @@
-"""Nothing of one render is seen by the next.
+"""The state of one render is invisible to the next.
 
-Pages write every kind of state that outlives a page, at every moment at which they can
-(isolation/writer.html). Another page then says all that it can see, and what its requests carried
-(isolation/observer.html). It has to be what a new browser gives, to the byte.
+Pages write every kind of state that outlives a page, at every possible moment
+(isolation/writer.html). Another page then reports all that it can see, and what its requests
+carried (isolation/observer.html). The report must equal that of a new browser, byte for byte.
 """
 
 import asyncio
@@ -77,7 +77,9 @@ write(); setInterval(write, 10); fetch("/set-cookies");"""
 
 
 class Origin:
-    """The site: its observer, its writer, and what they ask for. ``leave``: late answers come now."""
+    """The site: its observer, its writer, and their subresources. ``leave``: late responses arrive
+    now.
+    """
 
     def __init__(self) -> None:
         self.leave = asyncio.Event()
@@ -154,7 +156,7 @@ class Origin:
 
 
 class Pair:
-    """Pages that write, and the page that looks for what they wrote, behind one proxy."""
+    """Pages that write, and a page that looks for what they wrote, behind one proxy."""
 
     def __init__(self, proxy: Proxy, origin: Origin) -> None:
         self.proxy = proxy
@@ -162,7 +164,7 @@ class Pair:
         self._numbers = itertools.count()
 
     async def see(self) -> str:
-        """What the observer sees."""
+        """The observer's report."""
         reply = await self.proxy.crawl(f"/observer#!{next(self._numbers)}")
         found = re.search(r'<pre id="out">(.*?)</pre>', reply.text, re.DOTALL)
         assert found, reply.text
@@ -170,7 +172,7 @@ class Pair:
         return html.unescape(found[1])
 
     async def write(self, moment: str) -> None:
-        """Have a page write; late answers come when its render is over."""
+        """Render a page that writes. Late responses arrive after its render."""
         self.origin.leave.clear()
         reply = await self.proxy.crawl(f"/writer?{moment}#!{next(self._numbers)}")
         assert "written" in reply.text, reply.text
@@ -202,7 +204,7 @@ StartPair = Callable[..., Awaitable[Pair]]
 
 
 async def test_the_next_render_is_that_of_a_new_browser(start_pair: StartPair) -> None:
-    """And the browser has no more in it than before."""
+    """The browser itself has no more tabs, contexts or sessions than before."""
     pair = await start_pair()
     new = await pair.see()
     before = await _contents(pair)
@@ -260,7 +262,7 @@ _ORDINARY_CONTROLS = ("load", "pagehide", "shared-worker")
 async def test_without_clearing_it_would_be_seen(
     start_pair: StartPair, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The matrix can fail: what pages write is really written."""
+    """The test can fail: without cleaning, the observer finds what pages wrote."""
     _stop_clearing(monkeypatch)
     pair = await start_pair()
     new = await pair.see()
@@ -294,7 +296,7 @@ def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_history_leads_nowhere(
     start_origin: StartOrigin, start_proxy: StartProxy, call: str
 ) -> None:
-    """As for a visitor who comes directly; it led to the page that was rendered before."""
+    """The history is that of a direct visit. It used to lead to the last rendered page."""
     goes = f"<p id=out></p><script>history.{call}; out.textContent = history.length</script>"
     origin = await pages(start_origin, {"/": "<p>another page", "/goes": goes})
     proxy = await start_proxy(
@@ -318,7 +320,7 @@ async def test_nothing_accumulates_over_a_thousand_renders(start_pair: StartPair
 
 
 async def _contents(pair: Pair) -> tuple[int, ...]:
-    """Tabs, contexts, sessions and listeners of the connection to the browser."""
+    """The browser's tabs, contexts and sessions, and the connection's listeners."""
     pool = pair.proxy.running.pool
     async with asyncio.timeout(20):
         while not pool.state.idle:
@@ -351,7 +353,7 @@ async def _nothing_more_than(before: tuple[int, ...], pair: Pair) -> None:
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("beside", [0, 8])
 async def test_a_thousand_pairs(start_pair: StartPair, beside: int, part: int) -> None:
-    """Alone, and with eight at once beside busy loops; at least 250 in each part."""
+    """One at a time, and eight at once with busy CPUs; at least 250 in each part."""
     pair = await start_pair(pages=max(1, beside))
     new = await pair.see()
     chance = random.Random(part)

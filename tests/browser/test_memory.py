@@ -1,4 +1,4 @@
-"""Chromium's memory stays below ``[browser] max_memory``, whatever its pages do."""
+"""Chromium's memory stays below ``[browser] max_memory`` for all pages."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ PAGE = "<title>Neighbour</title><p>fine"
 
 
 class Peak(threading.Thread):
-    """Measures, many times a second, what the sessions of browsers take. ``bytes``: the most of it."""
+    """Measures the memory of browsers many times a second. ``bytes``: the maximum."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -41,8 +41,9 @@ class Peak(threading.Thread):
 
 
 def _size(pid: int) -> int:
-    """The proportional size, which is what a container is charged for; of a process that may not be
-    asked for it, its own part of it."""
+    """The proportional set size, which containers are charged for. If it may not be read: the
+    process's own part of it.
+    """
     with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
@@ -74,7 +75,7 @@ async def proxy(
 
 
 async def explode(proxy: Proxy, *bombs: str) -> None:
-    """Render bombs at the same time, and look at a page beside them."""
+    """Render memory bombs at once, together with an ordinary page."""
     with measured() as peak:
         exploding = asyncio.gather(*(proxy.crawl(f"/{bomb}") for bomb in bombs))
         number = 0

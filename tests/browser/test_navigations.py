@@ -1,4 +1,4 @@
-"""A page that uses up Chromium's allowance for navigations takes nothing from the next one."""
+"""A page that exhausts Chromium's limit on navigations does not affect the next one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One bad page costs nobody else an answer. benchmarks/neighbours.py says what it costs in time."""
+"""A hostile page does not make other renders fail. benchmarks/neighbours.py measures its cost."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ WORKERS = """<p id="out">no worker</p><script>
 
 
 async def answer(request: web.Request) -> web.Response:
-    """The hostile pages, their neighbour, and data."""
+    """The hostile pages, an ordinary page, and data."""
     if request.path == "/data":
         return web.Response(text="with data")
     html = GREEDY.get(request.path[1:], NEIGHBOUR)
@@ -57,7 +57,7 @@ async def answer(request: web.Request) -> web.Response:
 async def neighbours(
     start_origin: StartOrigin, start_proxy: StartProxy, name: str, count: int
 ) -> int:
-    """Render one page again and again, and others beside it; how many browsers were lost."""
+    """Render a page repeatedly, and others at the same time. Returns the number of lost browsers."""
     application = web.Application()
     application.add_routes([web.get("/{path:.*}", answer)])
     origin = await start_origin(application)
@@ -130,7 +130,9 @@ async def test_questions_to_the_browser_beyond_the_quota_get_no_answer(
 
 
 def page_with_workers(count: int) -> tuple[int, list[int]]:
-    """The process of the page with so many workers, and their threads; 0 and none if there is none."""
+    """The process of the page with this number of workers, and its number of threads; 0 and none if
+    there is none.
+    """
     for session in processes.sessions():
         for process in processes.of_kind(session, "renderer"):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The pool of pages: its queue, and how it heals. Real browsers, killed in every way."""
+"""The pool of pages: its queue, and how it recovers. Real browsers are killed in every way."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from tests.support.pools import SECONDS, Borrower, crawl, pool_of, shop_and_prox
 async def seen(
     no_shared_browser: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[set[int]]:
-    """The sessions of browsers that a test has seen. In the end nothing is left of any browser."""
+    """The sessions of browsers that a test has seen. At the end, nothing of any browser may be left."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     sessions: set[int] = set()
     yield sessions
@@ -104,7 +104,7 @@ async def test_a_caller_who_leaves_gives_its_place_back() -> None:
 
 
 async def test_a_page_for_a_caller_who_has_just_left() -> None:
-    """Handed over, but the caller is cancelled before it can take it: the next one gets it."""
+    """The caller is cancelled after the page was assigned to it. The next caller gets the page."""
     async with pool_of(1) as pool:
         holder = Borrower(pool)
         await state(pool, "0 idle, 1 busy, 0 waiting")
@@ -185,7 +185,7 @@ async def test_the_end_of_the_pool_is_told_to_those_who_wait() -> None:
 
 
 async def test_no_browser_can_be_started() -> None:
-    """Whoever waits is told soon; tries go on, not too often, until one succeeds."""
+    """Waiting callers get an error soon. Starts are retried, with pauses, until one succeeds."""
     async with pool_of(1, failing=range(1, 5)) as pool:
         waiters = [Borrower(pool) for _ in range(3)]
         started = time.monotonic()
@@ -196,7 +196,7 @@ async def test_no_browser_can_be_started() -> None:
             await Borrower(pool).task
         assert time.monotonic() - started < SECONDS / 2
         await state(pool, "1 idle, 0 busy, 0 waiting")
-        # 0.1, 0.2, 0.4 and 0.8 s, give or take a fifth; the last failure was a fault of ours.
+        # 0.1, 0.2, 0.4 and 0.8 s, give or take a fifth; the last failure is a bug of the proxy.
         assert 1.2 < time.monotonic() - started < SECONDS
         assert pool.browsers_started == 1
 
@@ -237,7 +237,7 @@ async def test_an_idle_browser_loses_a_process(
 async def test_the_browser_is_killed_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
-    """4 renders run and 10 wait: the ten are not harmed, and the four are repeated once."""
+    """4 renders run and 10 wait. The ten are unaffected, and the four are repeated once."""
     shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 4)
     shop.open.clear()
     crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(14)]
@@ -257,7 +257,7 @@ async def test_the_browser_is_killed_under_load(
 async def test_a_busy_page_crashes(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
-    """Its render is repeated on another page, the others go on, and a new page takes its place."""
+    """Its render is repeated on another page, the others continue, and a new page replaces it."""
     shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 3)
     pool = proxy.running.pool
     await state(pool, "3 idle, 0 busy, 0 waiting")
@@ -315,7 +315,7 @@ async def test_a_browser_stops_in_the_middle_of_a_render(
 async def test_a_helper_of_the_browser_dies_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
-    """Chromium lives on, but starts no renderer any more: the renders are repeated."""
+    """Chromium keeps running but starts no more renderers. The renders are repeated."""
     shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2)
     pool = proxy.running.pool
     await state(pool, "2 idle, 0 busy, 0 waiting")
@@ -333,7 +333,7 @@ async def test_a_helper_of_the_browser_dies_under_load(
 
 
 async def test_a_render_that_ends_while_its_browser_is_dying_does_not_count(seen: set[int]) -> None:
-    """The kernel tells of the end of a process a little later than the pages could notice it."""
+    """The kernel reports the end of a process later than the pages can notice it."""
     async with pool_of(1) as pool:
 
         async def lose_zygotes() -> None:
@@ -353,7 +353,7 @@ async def test_a_render_that_ends_while_its_browser_is_dying_does_not_count(seen
 async def test_a_process_of_the_browser_stops_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int]
 ) -> None:
-    """The browser itself answers, but what waits for that process would wait for ever."""
+    """The browser itself responds, but whatever needs that process would wait forever."""
     shop, proxy = await shop_and_proxy(start_origin, start_own_proxy, 1)
     await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
     seen.update(processes.sessions())
@@ -395,7 +395,7 @@ async def test_a_flood_of_one_section_leaves_places_to_others(
 async def test_who_is_not_admitted_costs_the_origin_nothing(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    """The documents of two are held back: of five requests two are admitted, three are refused."""
+    """Two documents are held back: of five requests, two are admitted and three refused."""
     go_on = asyncio.Event()
 
     async def slow(_: web.Request) -> web.Response:
@@ -450,7 +450,7 @@ async def test_a_client_who_leaves_while_it_waits_is_not_rendered_for(
 async def test_a_page_cannot_take_a_page_away(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    """Names that no library can read are no reason to lose the page that asked for them."""
+    """Names that the library cannot parse do not cost the pool the page that requested them."""
     odd = ["http://xn--a/", "http://xn--0.com/", "http://a_b.example/", "http://%E2%98%83.net/"]
     fetches = "".join(f"fetch('{url}').catch(() => 0);" for url in odd)
     origin = await pages(start_origin, {"/": f"<p>odd<script>{fetches}</script>"})

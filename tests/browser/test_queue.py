@@ -1,4 +1,4 @@
-"""Whose turn it is: pure, but for the futures that tell it."""
+"""The order of the queue. Pure, except for futures."""
 
 import asyncio
 from contextlib import suppress
@@ -91,7 +91,7 @@ def test_no_place_is_lost_and_nobody_is_passed_over(
         queue = FairQueue(size)
         places: list[Place] = []
         waiting: list[Place] = []
-        # Who was served while a section waited: nobody is twice.
+        # The sections served while one waited: none occurs twice.
         passed: dict[str, set[str]] = {}
         for operation, number in operations:
             section = f"section {number}"

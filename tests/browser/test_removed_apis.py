@@ -1,4 +1,4 @@
-"""What would have a network of its own is not there, in no kind of frame, and no window opens."""
+"""APIs with a network path of their own are missing in every kind of frame, and no window opens."""
 
 from aiohttp import web
 

@@ -1,7 +1,7 @@
-"""What a page has become by a given virtual time does not depend on the machine.
+"""The state of a page at a virtual time does not depend on the machine.
 
-Frames, timers and animations go by the virtual clock. So the snapshot of a page is the same, byte
-for byte, whenever it is rendered: alone, and eight at once beside processes that keep the CPUs busy.
+Frames, timers and animations follow the virtual clock. So the snapshot of a page is always the
+same, byte for byte: rendered alone, and eight at once with busy CPUs.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Snapshots are complete: every page of the corpus, one after the other and eight at once.
+"""Snapshots are complete: every page of the corpus, one at a time and eight at once.
 
-A page of the corpus (tests/sites/corpus) finishes by one mechanism of the web platform. Those that are
-slow, endless or hostile in a way that needs settings of their own have their tests at the end.
+A page of the corpus (tests/sites/corpus) finishes by one mechanism of the web platform. Pages that
+are slow, endless or hostile and need other settings are tested at the end.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ SLACK = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A page of the corpus, and what it says about itself."""
+    """A page of the corpus and its metadata."""
 
     name: str
     expected: str
@@ -84,7 +84,7 @@ CASES = [Case.read(name) for name in corpus.page_names()]
 
 
 def settle_seconds(answer: Reply) -> float:
-    """How long the page took to settle, by Server-Timing."""
+    """The time that the page took to settle, from Server-Timing."""
     found = re.search(r"settle;dur=([\d.]+)", answer.headers["Server-Timing"])
     assert found
     return float(found[1]) / 1000
@@ -92,7 +92,7 @@ def settle_seconds(answer: Reply) -> float:
 
 @pytest_asyncio.fixture(scope="module")
 async def one_proxy() -> AsyncIterator[Proxy]:
-    """The corpus behind one proxy for all pages: starting it for each would take most of the time."""
+    """One proxy for the whole corpus: a start for each page would take most of the time."""
     async with proxied(corpus.application(), SITE) as proxy:
         yield proxy
 
@@ -139,7 +139,7 @@ async def test_service_workers_do_not_outlive_their_page(
 async def test_windows_and_downloads_leave_the_page_usable(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    """Whatever a page opened, prints, downloads or closes: the next render has the page to itself."""
+    """Whatever a page opens, prints, downloads or closes, the next render is unaffected."""
     origin = await start_origin(corpus.application())
     proxy = await start_own_proxy(origin.url, SITE | {"browser": {"pages": 1}})
     for number, name in enumerate(["open-20-windows", "close", "print", "download-link"] * 2):
@@ -176,7 +176,7 @@ async def test_own_data_is_waited_for_longer_than_the_patience(
 OUT = '<!DOCTYPE html><p id="out">waiting</p>'
 DONE = "out.textContent = 'done'"
 PATIENCE_SECONDS = 0.4
-# "//cdn" stands for another host.
+# "//cdn" is another host.
 SLOW_PROGRAMS = {
     "/for-the-parser": '<script src="/program?1"></script>',
     "/of-another-host": '<script src="//cdn/program"></script>',
@@ -198,7 +198,9 @@ def _page(text: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 async def test_programs_are_waited_for_however_slow(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """What the content comes from, or stands behind, may be silent for longer than the patience."""
+    """Scripts that the content comes from, or that block it, may be silent for longer than the
+    patience.
+    """
     seconds = PATIENCE_SECONDS + FRUITLESS_SECONDS + 0.5
 
     async def slow(request: web.Request) -> web.Response:
@@ -249,7 +251,9 @@ LATER_THAN_PATIENCE = {
 async def test_answers_on_their_way_are_waited_for(
     text: str, start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    """A page whose clock does not wait for the network any more still gets what has been sent to it."""
+    """A page whose clock no longer waits for the network still gets the responses that were sent to
+    it.
+    """
 
     async def held(request: web.Request) -> web.Response:
         await asyncio.sleep(int(request.query["ms"]) / 1000)
@@ -272,7 +276,7 @@ async def test_answers_on_their_way_are_waited_for(
 
 
 async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
-    """Also on a page that has been through minutes of virtual time."""
+    """Even on a page that was used for minutes of virtual time."""
     page = """<p id="out">waiting</p><script>
       const write = () => {
         const times = [
@@ -292,7 +296,7 @@ async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartP
 
 
 async def _date_of(proxy: Proxy, pretty: str) -> float:
-    """The Unix time that the page wrote."""
+    """The Unix time that the page shows."""
     text = (await proxy.crawl(pretty)).text
     found = re.search(r"done: (\d+)", text)
     assert found, text
@@ -302,7 +306,7 @@ async def _date_of(proxy: Proxy, pretty: str) -> float:
 async def test_endless_scripts_before_content(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """Nothing was ever on the page, so there is no snapshot, and the crawler comes again."""
+    """The page never showed anything, so there is no snapshot, and the crawler has to retry."""
     content = "<script>document.body.append('content')</script>"
     endless = {
         f"/{name}": f"<!DOCTYPE html><title>Endless</title><script>{loop}</script>{content}"
@@ -318,7 +322,7 @@ async def test_endless_scripts_before_content(
 async def test_endless_scripts_after_content(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """What was there is shown, but not kept."""
+    """The content is served but not stored."""
     endless = {
         f"/{name}": f"<p>the content</p><script>setTimeout(() => {{ {loop} }}, 100);</script>"
         for name, loop in ENDLESS_LOOPS.items()
@@ -332,7 +336,7 @@ async def test_endless_scripts_after_content(
 
 
 async def _crawl_between_others(proxy: Proxy, paths: Iterable[str]) -> list[Reply]:
-    """Crawl pages that have to be cut off, at once: the pool has been used, and works afterwards."""
+    """Crawl pages that are cut off, all at once. The pool is used before and works afterwards."""
 
     async def others(name: str) -> None:
         crawls = (proxy.crawl(f"/next#!/{name}/{number}") for number in range(len(ENDLESS_LOOPS)))

@@ -1,4 +1,6 @@
-"""Browsers that are replaced: the next one is there before the last goes, and nobody waits for it."""
+"""Browsers are replaced without a gap: a new one starts before the old one ends, and no render
+waits.
+"""
 
 import asyncio
 import tempfile
@@ -20,7 +22,7 @@ from tests.support.pools import SECONDS, Borrower, crawl, pool_of, session_of, s
 async def folder(
     no_shared_browser: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Path]:
-    """The temporary folder of a test. In the end nothing is left of any browser."""
+    """The temporary folder of a test. At the end, nothing of any browser may be left."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
     assert processes.sessions() == []
@@ -28,14 +30,14 @@ async def folder(
 
 
 async def started(pool: Pool, number: int) -> None:
-    """Wait until so many browsers have been started."""
+    """Wait until this number of browsers was started."""
     async with asyncio.timeout(SECONDS):
         while pool.browsers_started < number:
             await asyncio.sleep(0.01)
 
 
 async def only_the_last(pool: Pool, wanted: str) -> int:
-    """Wait until the pool has but one browser, and is in a state: that browser's session."""
+    """Wait until the pool has one browser and is in this state. Returns the browser's session."""
     async with asyncio.timeout(SECONDS):
         while len(sessions := processes.sessions()) != 1 or str(sessions[0]) not in repr(pool):
             await asyncio.sleep(0.02)
@@ -46,7 +48,7 @@ async def only_the_last(pool: Pool, wanted: str) -> int:
 async def test_replaced_by_renders_under_load(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    """Two clients crawl all the time, through two replacements: no render fails."""
+    """Two clients crawl all the time, through two replacements. No render fails."""
     _, proxy = await shop_and_proxy(start_origin, start_own_proxy, 2, max_renders=8)
     pool = proxy.running.pool
     numbers = iter(range(100_000))
@@ -64,7 +66,7 @@ async def test_replaced_by_renders_under_load(
 
 
 async def test_replaced_by_age_while_a_page_is_lent() -> None:
-    """What is under way ends where it began; what comes next is on the new browser."""
+    """Running renders finish on the old browser; later ones use the new one."""
     async with pool_of(2, limits=Limits(age=2)) as pool:
         slow = Borrower(pool)
         page = await slow.has_page()
@@ -112,7 +114,7 @@ async def test_replaced_for_its_memory_but_not_again_and_again() -> None:
 async def test_a_page_that_takes_more_and_more_memory(
     start_origin: StartOrigin, start_own_proxy: StartProxy
 ) -> None:
-    """It is ended once, long before its time is up; what is rendered beside it is not harmed."""
+    """It is stopped once, long before the timeout. Other renders are unaffected."""
     bomb = """<p>more<script src=/asked-each-time.js></script><script>
       const kept = [];
       (function more() {
@@ -152,7 +154,7 @@ async def test_the_old_one_stays_while_no_new_one_can_be_started() -> None:
 async def test_a_browser_that_keeps_dying_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is tried again and again, for bad luck ends; what it says each time is said once."""
+    """Starts are retried, because the cause may pass. The same error is logged once."""
     program = tmp_path / "dies"
     program.write_text("#!/bin/sh\nkill -9 $$\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""``[render] timeout`` is the limit, for the render and for whoever waits, whatever a page does."""
+"""``[render] timeout`` limits a render and the wait of its clients, whatever a page does."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ PAGES = GREEDY | LEAVING
 
 
 class Lag:
-    """How late this process is, at most: a limit cannot be kept by one that gets no CPU."""
+    """The maximum lag of this process: without CPU time, it cannot keep a limit."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""The virtual clock stands still, whatever a budget was told while it was used up."""
+"""The virtual clock stands still, whatever budget it got while it ran out."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ async def _after_its_budget(page: Page) -> None:
 
 
 async def _before_its_budget_ends(page: Page) -> None:
-    """A busy page uses its budget up while it is told to continue."""
+    """A busy page uses up its budget while it gets a new one."""
     await page._session.call("Runtime.evaluate", expression="setInterval(() => {}, 1)")
     budget = await page._clock.start(1000)
     await page._clock.advance()

@@ -1,4 +1,4 @@
-"""The command line, as the programs that people start: what they print, where, and how they end."""
+"""The commands as programs: output, exit status, and what they leave behind."""
 
 import asyncio
 import fcntl
@@ -149,7 +149,7 @@ async def test_render_into_a_full_disk_or_a_closed_pipe(start_origin: StartOrigi
 
 
 def left_behind(processes: Sequence[psutil.Process], folder: Path) -> list[object]:
-    """Processes that do not end within some seconds, and files."""
+    """Files, and processes that do not end within some seconds."""
     _, alive = psutil.wait_procs(processes, timeout=10)
     return [*alive, *folder.iterdir()]
 
@@ -317,7 +317,7 @@ def test_wrong_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
 def test_questions_import_little(arguments: list[str]) -> None:
-    """They are answered in a tenth of a second, whatever the commands need."""
+    """``--help`` and ``--version`` take a tenth of a second, whatever the commands import."""
     script = (
         "import sys, prerender.cli\n"
         f"try: prerender.cli.main({arguments})\n"

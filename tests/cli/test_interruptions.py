@@ -1,4 +1,4 @@
-"""Ctrl-C at a terminal ends every command that takes long: at once, quietly, and wholly."""
+"""Ctrl-C at a terminal ends every long command at once, quietly and completely."""
 
 import asyncio
 import os

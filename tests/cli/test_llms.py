@@ -1,4 +1,4 @@
-"""llms.txt and llms-full.txt: what is in them, and what is not."""
+"""The contents of llms.txt and llms-full.txt."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The real command as a process of its own: start, stop, and every way to end it."""
+"""``prerender serve`` as a process: start, stop, and every way to end it."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.support.serve_command import StartCommand
 
 
 class SlowSite:
-    """An origin whose answers can be held back. ``asked`` is set by each request."""
+    """An origin whose responses can be held back. ``asked`` is set by each request."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -120,7 +120,7 @@ async def test_killed_it_leaves_nothing(
 async def test_killed_together_with_its_guardian(
     start_command: StartCommand, client: ClientSession
 ) -> None:
-    """No process is left; nobody is there to remove the profile, which the next start does."""
+    """No process is left. The profile stays until the next start removes it."""
     command = await start_command()
     await command.ready(client)
     os.kill(max(command.sessions), signal.SIGKILL)

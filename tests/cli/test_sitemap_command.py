@@ -1,4 +1,4 @@
-"""``prerender sitemap``: what a crawl finds, as a sitemap that crawlers and our own commands read."""
+"""``prerender sitemap``: what a crawl finds, as a sitemap that crawlers and the other commands read."""
 
 import json
 from pathlib import Path

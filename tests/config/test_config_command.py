@@ -1,4 +1,4 @@
-"""``prerender config``: the settings in force, where each comes from, and no secret."""
+"""``prerender config``: the effective settings and their sources, without secrets."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which wins, and what is said when one is wrong."""
+"""Settings: their sources, which one wins, and the errors for invalid values."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 
 def problems(file: Path | None = None, environ: Mapping[str, str] = ORIGIN) -> list[str]:
-    """What ``load`` complains of: each problem in one line."""
+    """The errors of ``load``, one line each."""
     with pytest.raises(ConfigError) as caught:
         load(file, environ)
     assert all(problem.isprintable() for problem in caught.value.problems)

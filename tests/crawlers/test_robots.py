@@ -1,4 +1,4 @@
-"""The opt-out of the scheme: robots.txt rules about ugly URLs, and no others."""
+"""The scheme's opt-out: robots.txt rules about ugly URLs apply, and no others."""
 
 import pytest
 from aiohttp import web

@@ -1,4 +1,4 @@
-"""Crawlers that ask for ordinary URLs: by class a snapshot, the page itself, or nothing."""
+"""Crawlers at ordinary URLs: by class, they get a snapshot, the page itself, or a 403."""
 
 import pytest
 from aiohttp import web

@@ -1,4 +1,4 @@
-"""Who is a crawler, and of which class: User-Agent fields as they occur on the wire."""
+"""Crawlers and their classes, by User-Agent headers seen in practice."""
 
 import tomllib
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Crawlers that are whom they say, and others: by DNS (of a nameserver of ours) and by ranges."""
+"""Verification of crawlers by DNS (with a name server of the test) and by address ranges."""
 
 import asyncio
 import json
@@ -153,7 +153,7 @@ async def test_lookups_are_bounded(server: NameServer) -> None:
     ]
     try:
         await until(lambda: len(set(server.questions)) == MOST_LOOKUPS)
-        # One more is told at once, and one that is asked for already waits with the others.
+        # A further one is refused at once; one that is already being looked up waits with the others.
         assert not await verifier.is_genuine(GOOGLEBOT, ip_address("198.51.100.1"))
         assert len(set(server.questions)) == MOST_LOOKUPS
         # Nobody waits for a silent server for long.

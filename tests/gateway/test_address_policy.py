@@ -1,4 +1,4 @@
-"""Which addresses pages may reach."""
+"""The addresses that pages may reach."""
 
 from ipaddress import ip_address
 
@@ -124,7 +124,7 @@ def test_no_notation_makes_an_address_public(address: object) -> None:
     ["2130706433", "127.1", "127.0.0.1.", "010.0.0.1", "1.2.3", "1.2.3.4.5", "::1::", "a:b"],
 )
 def test_odd_notations(host: str) -> None:
-    """The client would not resolve them, but the system would: mostly to the loopback interface."""
+    """The client does not resolve them, but the system would, mostly to the loopback interface."""
     with pytest.raises(Forbidden, match="not a canonical address"):
         AddressPolicy().check(host, 80)
 

@@ -1,4 +1,4 @@
-"""The cache between pages and the origin: counted at the origin, through a gateway."""
+"""The cache between pages and the origin, by the number of requests that reach the origin."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ SCRIPT = {"Sec-Fetch-Dest": "script", "Accept": "*/*"}
 
 @dataclass
 class Origin:
-    """An origin of one answer for all paths, which waits until ``open`` is set."""
+    """An origin with one response for all paths, held back until ``open`` is set."""
 
     headers: dict[str, str]
     body: str = "code"
@@ -63,7 +63,7 @@ class Origin:
 
 @dataclass
 class Pages:
-    """Pages that ask the gateway for files of the site."""
+    """Pages that request the site's files from the gateway."""
 
     client: PlainClient
 
@@ -73,7 +73,7 @@ class Pages:
 
     @property
     def under_way(self) -> int:
-        """Requests that the gateway has and has not answered yet."""
+        """The number of requests without a response yet."""
         visits = self.client.gateway._visits.values()
         return sum(not one.finished for visit in visits for one in visit.exchanges)
 
@@ -112,7 +112,7 @@ async def test_what_is_not_fresh_is_asked_about(start_origin: StartOrigin) -> No
 
 
 async def test_nothing_stale_is_shown(start_origin: StartOrigin) -> None:
-    """An origin that fails is an origin that fails, whatever is kept of better times."""
+    """If the origin fails, the page sees the failure, whatever the cache has."""
     origin = Origin({"Cache-Control": "max-age=10", "Age": "10", "ETag": '"1"'})
     async with origin.behind(start_origin) as pages:
         await pages.get()
@@ -147,7 +147,7 @@ async def test_the_browsers_own_conditions(start_origin: StartOrigin) -> None:
 async def test_requests_that_are_nobody_elses(
     start_origin: StartOrigin, request_headers: dict[str, str]
 ) -> None:
-    """They neither get what is kept nor leave anything, here or in the browser."""
+    """Private responses are neither stored nor served to others, here or in the browser."""
     origin = Origin(FRESH)
     async with origin.behind(start_origin) as pages:
         await pages.get(**request_headers)
@@ -202,7 +202,7 @@ async def test_answers_that_are_not_for_others(
 
 
 async def test_the_browser_remembers_nothing_of_a_response(start_origin: StartOrigin) -> None:
-    """It serves one visit after the other, and none may see what another one has fetched."""
+    """The browser serves many visits, and none may see another's responses."""
     remembered = dict.fromkeys(("Accept-CH", "Strict-Transport-Security", "NEL", "Alt-Svc"), "x")
     for fields in (FRESH, {}):
         origin = Origin(fields | remembered)
@@ -236,7 +236,7 @@ async def test_answers_that_vary(start_origin: StartOrigin) -> None:
 
 
 async def test_scripts_cannot_put_others_answers_in(start_origin: StartOrigin) -> None:
-    """What a page's scripts can set tells answers apart, even if the origin does not say so."""
+    """Headers that scripts can set are part of the cache key, even without Vary."""
     origin = Origin(FRESH)
     async with origin.behind(start_origin) as pages:
         for fields in (
@@ -378,7 +378,7 @@ STATES_PAGE = """<!DOCTYPE html><title>States</title><link rel="stylesheet" href
 async def test_states_of_an_application(
     start_origin: StartOrigin, start_proxy: StartProxy, scheme: str
 ) -> None:
-    """They fetch its scripts once, with several pages at once and from the first moment on."""
+    """Its scripts are fetched once, by several pages at once and from the first moment."""
     counts: dict[str, int] = {}
     files = {
         "/": ("text/html", STATES_PAGE),
@@ -426,7 +426,7 @@ async def test_states_of_an_application(
 async def test_nothing_personal_is_left_in_the_browser(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """The next render on the same page sees what a new visitor would."""
+    """The next render on the same page sees what a new visitor sees."""
     renders = 0
     page = """<p id="out"></p><script>
       const text = async (path) => (await fetch(path)).text();

@@ -1,4 +1,6 @@
-"""What is left out: trackers, denied hosts, types of files; and how a request's type is told."""
+"""Blocked requests: trackers, denied hosts and resource types; how the type of a request is
+determined.
+"""
 
 import pytest
 from multidict import CIMultiDict

@@ -1,8 +1,8 @@
 """The browser reaches nothing but the origin and the public Internet.
 
-In a network of the test's own every private address is one of this machine, and each packet to one of
-them is seen. A page makes requests in every way that pages have, to all kinds of addresses, directly
-and by redirects. The control shows that these packets are seen: an ordinary browser sends them.
+In the test's network, every private address is an address of this machine, and each packet to one
+is seen. A page sends requests by every technique to all kinds of addresses, directly and by
+redirects. The control shows that the packets are seen: an ordinary browser sends them.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ MULTICAST_DNS = ["UDP", "224.0.0.251", 5353]
 
 
 async def inside(tmp_path: Path, what: str, seconds: float) -> Any:
-    """What the program says that runs in the network (canaries/inside.py)."""
+    """The output of the program in the network (canaries/inside.py)."""
     certificate = tmp_path / "certificate.pem"
     certificates.write(certificate, "www.example.com", PUBLIC_HOST)
     process = await asyncio.create_subprocess_exec(
@@ -87,6 +87,6 @@ async def test_no_page_touches_them(tmp_path: Path) -> None:
 async def test_no_page_touches_any_of_them(
     tmp_path: Path, scheme: str, third_parties: str, part: int
 ) -> None:
-    """Each way crossed with each address and each redirect."""
+    """Every technique with every address and every redirect."""
     (run,) = await inside(tmp_path, f"{scheme} {third_parties} {part}", 3600)
     nothing_was_touched(run)

@@ -1,4 +1,4 @@
-"""Sessions of the browser connect to what their policy allows, whatever leads them elsewhere."""
+"""The browser's sessions connect only to allowed addresses, whatever names or redirects lead to."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Names(AbstractResolver):
-    """A name server that says something else each time."""
+    """A name server with a different response each time."""
 
     def __init__(self, *answers: list[str]) -> None:
         self._answers = iter(answers)
@@ -38,7 +38,7 @@ class Names(AbstractResolver):
 
 
 async def refusal(session: ClientSession, url: str) -> str:
-    """Why a GET failed because of the policy, or '' when it did not."""
+    """Why the policy refused a GET, or ''."""
     try:
         async with session.get(URL(url), allow_redirects=False):
             return ""
@@ -50,7 +50,7 @@ async def refusal(session: ClientSession, url: str) -> str:
 
 
 async def redirecting(start_origin: StartOrigin) -> Site:
-    """A server that redirects from ``/CODE`` to its query string, whoever asks."""
+    """A server that redirects from ``/CODE`` to its query string."""
     application = web.Application()
 
     async def redirect(request: web.Request) -> web.Response:
@@ -72,7 +72,7 @@ async def test_no_notation_of_this_host_is_connected_to(host: str) -> None:
 
 
 async def test_a_name_that_changes_its_address() -> None:
-    """Each connection is checked by itself: what a name stood for before does not count."""
+    """Each connection is checked: earlier lookups of the name do not count."""
     names = Names(["127.0.0.1"], ["127.0.0.1", "::1"], ["::ffff:127.0.0.1", "10.0.0.1"])
     async with Canary.open() as canary, open_session(AddressPolicy(), 1, 5, names) as session:
         for number in range(3):
@@ -112,7 +112,7 @@ async def test_a_proxy_is_no_way_around() -> None:
 
 @pytest.mark.parametrize("code", REDIRECTS)
 async def test_no_redirect_is_followed(start_origin: StartOrigin, code: int) -> None:
-    """Even where a caller forgets to say so, and where the policy would let it pass."""
+    """Even if a caller forgets to disable redirects, and the policy would allow the target."""
     site = await redirecting(start_origin)
     async with Canary.open() as canary:
         policies: tuple[AddressPolicy, ...] = (
@@ -130,7 +130,7 @@ async def test_no_redirect_is_followed(start_origin: StartOrigin, code: int) -> 
 
 @asynccontextmanager
 async def _pages_socket(browser: PlainClient, host: str, path: str) -> AsyncIterator[int]:
-    """The status that a page's WebSocket gets."""
+    """The response status of a page's WebSocket."""
     headers = {"Host": host, "User-Agent": USER_AGENT.format(1)}
     async with asyncio.timeout(10):
         with browser.gateway.visit(1, None):
@@ -143,7 +143,7 @@ async def _pages_socket(browser: PlainClient, host: str, path: str) -> AsyncIter
 
 @pytest.mark.parametrize("code", REDIRECTS)
 async def test_a_pages_websocket_is_not_led_on(start_origin: StartOrigin, code: int) -> None:
-    """Neither by a third party nor by an open redirect of the site, to a service or to a WebSocket."""
+    """Neither a third party nor an open redirect of the site leads it to another service."""
     site = await redirecting(start_origin)
     async with Canary.open() as canary, PlainClient.open(site.url) as browser:
         for scheme in ("http", "ws"):

@@ -1,4 +1,4 @@
-"""Errors of connections as people read them: no class names, no Python."""
+"""Connection errors in plain words, without class names or other details of Python."""
 
 import asyncio
 from collections.abc import Callable

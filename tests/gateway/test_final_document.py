@@ -1,6 +1,6 @@
-"""A snapshot shows the document that was handed over, or one that a reload has brought from the origin.
+"""A snapshot shows the document from the origin, or one that the page reloaded from there.
 
-Never an error of the origin or of the gateway, what the browser makes itself, or another page.
+It never shows an error of the origin or the gateway, a page of the browser, or another page.
 """
 
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ def page(script: str = "") -> web.Response:
 
 
 def application() -> web.Application:
-    """``/NAME`` reloads itself once, and then it is what the name says."""
+    """``/NAME`` reloads itself once; the second document is as the name says."""
     asked: set[str] = set()
     reloaded = {
         "/400": web.Response(status=400, text="foreign"),
@@ -132,7 +132,7 @@ async def test_a_reload_that_is_redirected(proxy: Proxy, path: str, location: st
 
 @pytest.mark.parametrize("character", ['"', "<", "a"])
 async def test_long_urls(proxy: Proxy, character: str) -> None:
-    """As long as the public listener takes them. The browser writes %22 for a quotation mark."""
+    """As long as the public listener allows. The browser writes %22 for a quotation mark."""
     query = character * 60_000
     for target in (f"/other?{query}&_escaped_fragment_=", f"/other?_escaped_fragment_={query}"):
         answer = await proxy.get(target)

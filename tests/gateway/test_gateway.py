@@ -1,4 +1,4 @@
-"""The gateway: what it passes, what it refuses, and that nothing gets past it."""
+"""The gateway: what it forwards and what it refuses. Nothing bypasses it."""
 
 import asyncio
 import logging
@@ -162,7 +162,7 @@ async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin
 
 
 def test_a_client_that_has_left_is_nobody() -> None:
-    """What is left of its socket is root's, as the kernel lists it."""
+    """The kernel lists its remaining socket as root's."""
     peers = Peers()
     with closing(peers), socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
@@ -186,7 +186,7 @@ def test_a_client_that_has_left_is_nobody() -> None:
     ],
 )
 async def test_what_cannot_be_read_gets_no_text(head: bytes, status: bytes) -> None:
-    """A page would take it for its document."""
+    """A page would take the text for its document."""
     async with PlainClient.open("http://127.0.0.1:9") as browser:
         reader, writer = await asyncio.open_connection("127.0.0.1", browser.gateway.plain_port)
         writer.write(head % (b"x" * (MAX_LINE_BYTES + 1)))
@@ -198,7 +198,7 @@ async def test_what_cannot_be_read_gets_no_text(head: bytes, status: bytes) -> N
 
 
 async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
-    """As of a page that names us as its server for WebRTC."""
+    """For example, from a page that names the gateway as its WebRTC server."""
     garbage = b"\x00\x03\x00\x08\x21\x12\xa4\x42\r\n\r\n"
     twice = b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
     async with PlainClient.open("http://127.0.0.1:9") as browser:

@@ -1,4 +1,4 @@
-"""What pages do without and how much they may ask for: what they get instead, and what is told."""
+"""Blocked requests and limits of a page: what the page gets instead, and what is reported."""
 
 import asyncio
 from dataclasses import replace
@@ -121,7 +121,7 @@ async def test_what_is_denied_is_not_reached_by_another_name() -> None:
 
 @pytest.mark.parametrize("host", ["www.example.com", "www.example.com.", "WWW.EXAMPLE.COM"])
 async def test_the_site_itself_by_all_its_names(start_origin: StartOrigin, host: str) -> None:
-    """Also under the other scheme: what its URLs would get from outside is the way to us again."""
+    """Also with the other scheme: from outside, these URLs lead to the proxy."""
     origin = await pages(start_origin, {"/x": "own"})
     public = URL("https://www.example.com")
     async with PlainClient.open(origin.url, public=public) as browser:
@@ -134,7 +134,7 @@ LIMITS = VisitLimits(max_requests=3, max_bytes=1000, max_response_bytes=600, req
 
 
 async def answers(start_origin: StartOrigin) -> Site:
-    """An origin of answers of some bytes, with their length before them or in chunks, or very slow."""
+    """An origin of responses of a given size, with Content-Length or chunked, or very slow."""
     application = web.Application()
 
     async def known(request: web.Request) -> web.Response:
@@ -166,7 +166,7 @@ async def answers(start_origin: StartOrigin) -> Site:
 
 
 async def asked(browser: PlainClient, path: str) -> Reply | None:
-    """The answer, or None for one that was cut off."""
+    """The response, or None if it was cut off."""
     try:
         return await browser.request("www.example.com", path)
     except ClientError:
@@ -259,7 +259,7 @@ async def test_requests_of_no_page_are_limited_too(start_origin: StartOrigin) ->
 
 
 async def test_the_browsers_full_name_does_not_go_out(start_origin: StartOrigin) -> None:
-    """Requests of shared workers have it, and no page's number."""
+    """Requests of shared workers carry it, without the number of a page."""
     origin = await pages(start_origin, {"/": "x"})
     full = "Mozilla/5.0 (X11; Linux x86_64) HeadlessChrome/156.0.8078.79 Safari/537.36"
     async with PlainClient.open(origin.url) as browser:
@@ -338,7 +338,7 @@ async def test_types_that_are_left_out_do_not_look_broken(
 async def test_a_listed_service_on_another_port(
     start_origin: StartOrigin, start_proxy: StartProxy, host: str
 ) -> None:
-    """An interface of the site beside it on this machine, reached as it is, and nothing else there."""
+    """A listed API of the site on this machine is reached directly, and nothing else there."""
     application = web.Application()
 
     async def interface(request: web.Request) -> web.Response:

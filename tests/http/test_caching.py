@@ -1,4 +1,4 @@
-"""The rules of the cache between pages and the origin, case by case (RFC 9111)."""
+"""The rules of the cache between pages and the origin (RFC 9111)."""
 
 import pytest
 from hypothesis import given
@@ -217,7 +217,7 @@ def test_a_304_renews() -> None:
     )
 )
 def test_whatever_an_origin_says(lines: list[tuple[str, str]]) -> None:
-    """Nothing raises, and what is forbidden in any of the lines is not kept."""
+    """Nothing raises, and what any line forbids is not stored."""
     headers = CIMultiDict(lines)
     found = caching.terms(200, headers, NOW)
     if found:

@@ -1,4 +1,4 @@
-"""Conditions and HTTP dates, by tables from the RFC, and their properties."""
+"""Conditional requests and HTTP dates: tables from the RFC, and properties."""
 
 from datetime import UTC, datetime
 
@@ -76,7 +76,7 @@ def test_without_conditions_the_snapshot_is_sent() -> None:
 )
 @pytest.mark.parametrize("since", [BEFORE, AFTER])
 def test_if_none_match(value: str, expected: Outcome, since: str) -> None:
-    """A date in the same request does not count, whether the tags are valid or not."""
+    """A date in the same request is ignored, whether the tags are valid or not."""
     assert outcome([("If-None-Match", value)]) is expected
     assert outcome([("If-None-Match", value), ("If-Modified-Since", since)]) is expected
 
@@ -215,7 +215,7 @@ STALE = ("If-Modified-Since", BEFORE)
     ],
 )
 def test_precedence(lines: Lines, expected: Outcome) -> None:
-    """Section 13.2.2; the order of the fields in the request does not matter."""
+    """Section 13.2.2; the order of headers does not matter."""
     assert outcome(lines) is expected
     assert outcome(lines[::-1]) is expected
 
@@ -258,7 +258,7 @@ noise = st.text(st.sampled_from('abW/"*, \t\\')) | st.sampled_from(
 def test_a_tag_is_found_in_any_list(
     tag: str, before: list[str], after: list[str], weak: bool, several_lines: bool
 ) -> None:
-    """Not so a tag with a comma: after a stray quote, ``","a"`` begins with the tag ``","``."""
+    """Except a tag with a comma: after a stray quote, ``","a"`` begins with the tag ``","``."""
     member = f"W/{tag}" if weak else tag
     values = [*before, member, *after]
     if not several_lines:

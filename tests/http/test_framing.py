@@ -1,4 +1,4 @@
-"""The pure parts of HTTP/1.1: heads and bodies, however they come and whatever they are."""
+"""The pure parts of HTTP/1.1: heads and bodies in any pieces and with any content."""
 
 import pytest
 from hypothesis import example, given
@@ -46,7 +46,7 @@ def test_anything_else_is_a_bad_message(data: bytes) -> None:
 def test_one_wrong_octet_never_changes_the_framing(
     lines: list[bytes], where: int, octet: int
 ) -> None:
-    """It is refused, or the message is as long as it was, or says so in a proper way."""
+    """The message is refused, or has the same length, or properly declares another one."""
     lines = [line for line in lines if line.partition(b":")[0].lower() not in SPECIAL]
     good = b"\r\n".join([b"POST / HTTP/1.1", *lines, b"Host: a", b"Content-Length: 11"])
     where %= len(good)
@@ -80,7 +80,9 @@ def test_where_a_response_ends(
     lines: list[bytes],
     expected: tuple[int | None, bool, bool],
 ) -> None:
-    """RFC 9112 section 6.3: length, whether it is chunked, whether the connection stays."""
+    """RFC 9112 section 6.3: the length, whether it is chunked, and whether the connection stays
+    open.
+    """
     head = parse_response(b"\r\n".join([b"HTTP/1.1 %d" % status, *lines]), method)
     assert (head.body_bytes, head.chunked, head.keep_alive) == expected
 

@@ -1,4 +1,4 @@
-"""The benchmarks run: each in a form so short that its figures say nothing."""
+"""All benchmarks run, in a short form whose figures mean nothing."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""docker-compose.yml, with the settings, commands and files of its services, but without Docker."""
+"""docker-compose.yml: the settings, commands and files of its services, without Docker."""
 
 import asyncio
 import os
@@ -99,7 +99,7 @@ def test_services_find_their_files_images_and_each_other(profile: str) -> None:
 async def test_what_single_starts(
     tmp_path: Path, start_origin: StartOrigin, client: ClientSession
 ) -> None:
-    """The same settings and the store's own options, only at other addresses."""
+    """With the same settings and the store's own options, at other addresses."""
     services = compose("single")
     site = await pages(start_origin, {"/": PAGE})
     async with redis_server(tmp_path, *_options(services)) as store:

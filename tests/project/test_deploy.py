@@ -1,4 +1,6 @@
-"""The files in deploy/ and those of the containers, each run as far as it goes without its platform."""
+"""The files in deploy/ and those of the containers, tested as far as possible without their
+platforms.
+"""
 
 import asyncio
 import json
@@ -121,7 +123,7 @@ async def test_the_health_check_of_the_image(
 async def nginx(
     folder: Path, file: Path, port: int, proxy_port: int, site_port: int
 ) -> AsyncIterator[None]:
-    """nginx with a delivered configuration, but for its addresses; checked by nginx first."""
+    """nginx with a configuration from deploy/ at other addresses, which ``nginx -t`` accepts."""
     site = text_of(file)
     for name, address in (
         ("listen 80;", f"listen 127.0.0.1:{port};"),
@@ -161,7 +163,7 @@ async def in_front(
 
 
 async def by_the_proxy(url: str, client: ClientSession, site: Site, user_agent: str) -> bool:
-    """Whether a request came through the proxy, which names itself to the site."""
+    """Whether a request came through the proxy, by its Via header."""
     async with client.get(url, headers={"User-Agent": user_agent}) as answer:
         assert answer.status == 200
     return "Via" in site.requests[-1].headers
@@ -213,7 +215,7 @@ async def test_only_crawlers_and_ugly_urls_go_to_the_proxy(
 async def until_nginx_says(
     word: str, client: ClientSession, url: str, coding: str = "identity"
 ) -> tuple[bytes, str]:
-    """Ask until nginx has come by the answer in that way; its body and its ETag."""
+    """Repeat a request until nginx reports this cache status. Returns the body and the ETag."""
     async with asyncio.timeout(raw.SECONDS):
         while True:
             async with client.get(url, headers={"Accept-Encoding": coding}) as answer:
@@ -235,7 +237,7 @@ async def test_nginx_keeps_hot_snapshots(
         first, etag = await until_nginx_says("MISS", client, ugly)
         assert await until_nginx_says("HIT", client, ugly) == (first, etag)
         assert await until_nginx_says("REVALIDATED", client, ugly) == (first, etag)
-        # Each content coding is kept by itself, and the crawler's own copy is revalidated.
+        # Each content coding is cached separately, and the crawler's own copy is revalidated.
         _, other = await until_nginx_says("HIT", client, ugly, "gzip")
         assert other != etag
         conditional = {"If-None-Match": etag, "Accept-Encoding": "identity"}
@@ -310,7 +312,7 @@ def test_the_sidecar_is_configured_and_probed() -> None:
 async def test_the_probes_of_the_kubelet(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """They come under the address of the pod, and without the token."""
+    """They are sent to the pod's address, without the token."""
     origin = await pages(start_origin, {"/": PAGE})
     admin = {"host": "0.0.0.0", "token": "a-token-of-enough-length"}
     proxy = await start_proxy(origin.url, {"admin": admin})
@@ -331,7 +333,7 @@ async def test_the_probes_of_the_kubelet(
 @pytest.mark.parametrize("container", containers(), ids=lambda container: container["name"])
 def test_containers_have_limits_and_no_privileges(container: dict[str, Any]) -> None:
     if container["name"] == "site":
-        return  # it stands for the reader's own
+        return  # a placeholder for the reader's own file
     assert set(container["resources"]) == {"requests", "limits"}
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -354,7 +356,7 @@ CHART = DEPLOY / "helm/prerender-proxy"
 NEEDED = {"origin": "http://site.example.svc:3000", "site": "https://www.example.com"}
 
 
-# In a process of its own: Helm brings the runtime of Go along, with its threads and signal handlers.
+# In its own process: Helm includes the Go runtime, with its threads and signal handlers.
 HELM = """
 import json, sys
 from helm_python import Chart, HelmError
@@ -407,7 +409,7 @@ def test_kubernetes_would_take_the_chart(values: dict[str, Any]) -> None:
 
 
 def test_the_chart_starts_what_the_plain_manifests_start() -> None:
-    """The container and the pod's own options are those of replicas.yaml."""
+    """The container and the pod's options are those of replicas.yaml."""
     (plain,) = yaml.safe_load_all(text_of(DEPLOY / "kubernetes/replicas.yaml").partition("---")[0])
     pod = plain["spec"]["template"]["spec"]
     made = named(charted({}), "Deployment")["template"]["spec"]
@@ -460,7 +462,7 @@ def test_the_version_of_the_chart() -> None:
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit, of a program that is there."""
+    """The systemd unit, with the path of an existing program."""
     text = UNIT.read_text("utf-8")
     assert text.count("ExecStart=/opt/prerender/bin/prerender ") == 1
     program = shutil.which("true")
@@ -479,7 +481,7 @@ def test_systemd_understands_the_unit(unit: Path) -> None:
 
 
 def test_systemd_finds_little_that_the_service_could_do(unit: Path) -> None:
-    """In tenths of systemd's scale, on which 100 is a service without any protection."""
+    """In tenths of systemd's scale, on which 100 is a service without protection."""
     in_(unit.parent, "systemd-analyze", "security", "--offline=yes", "--threshold=25", unit)
 
 
@@ -516,7 +518,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 async def test_the_service_needs_no_other_system_calls(
     start_origin: StartOrigin, tmp_path: Path, client: ClientSession
 ) -> None:
-    """A snapshot comes out under the unit's filter."""
+    """A page is rendered under the unit's filter."""
     (filters,) = re.findall(r"^SystemCallFilter=(.*)$", text_of(UNIT), re.MULTILINE)
     site = await pages(start_origin, {"/": PAGE})
     public, admin = raw.free_ports(2)

@@ -1,12 +1,11 @@
-"""The documentation: built without a warning, and everything in it that can be run is run.
+"""The documentation builds without warnings, and everything in it that can run is run.
 
-Blocks of a page are told by their language. ``console``: each ``$ command`` is run by bash, where it
-has to succeed, and prints what follows it (``...`` stands for anything). The example shop and a proxy
-in front of it run meanwhile, on other ports than the page says. ``toml`` is loaded as settings;
-``nginx`` and ``yaml`` have to occur in the file that the comment before them names:
-``<!-- excerpt of FILE -->``. What cannot be run here says why: ``<!-- not run: REASON -->``.
-Of indented blocks settings are loaded, and calls of ``curl`` and ``prerender`` have to succeed; what
-they print are examples.
+Blocks are treated by their language. ``console``: bash runs each ``$ command``, which must succeed
+and print what follows it (``...`` stands for any text). Meanwhile, the example shop and a proxy in
+front of it run, on other ports than the page says. ``toml`` is loaded as settings; ``nginx`` and
+``yaml`` must occur in the file named by the comment before them: ``<!-- excerpt of FILE -->``. What
+cannot be run here says why: ``<!-- not run: REASON -->``. In indented blocks, settings are loaded,
+and calls of ``curl`` and ``prerender`` must succeed; their output is an example.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ EXCERPT = re.compile(r"excerpt of (\S+)")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page, and the comment right before it."""
+    """A fenced block of a page, and the comment before it."""
 
     page: str
     comment: str
@@ -66,7 +65,7 @@ def of(language: str) -> list[object]:
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console block, each with what it prints."""
+    """The commands of a console block, each with its expected output."""
     parts = re.split(r"^\$ ", block.text.replace("\\\n", ""), flags=re.MULTILINE)
     assert parts[0] == "", f"{block.page}: a console block begins with a command"
     return [(part.partition("\n")[0], part.partition("\n")[2]) for part in parts[1:]]
@@ -83,7 +82,7 @@ def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for page in DOCS.glob("*.md"):
         html = (tmp_path / f"{page.stem}.html").read_text("utf-8")
-        # Whoever reads it asks nobody else for anything.
+        # A page of documentation makes no requests.
         assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"(?:https?:)?//", html)
 
 
@@ -143,15 +142,15 @@ def test_each_rule_of_the_scheme_has_its_place_and_its_test() -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who tries what the pages say, where it runs during the tests."""
+    """Runs what the pages say, at the addresses of the test."""
 
     where: dict[str, str]
     environment: dict[str, str]
-    # What stands for /tmp: several test runs may be at it on one machine.
+    # In place of /tmp, because several test runs may share a machine.
     folder: Path
 
     async def run(self, command: str) -> str:
-        """What a command prints; it has to succeed."""
+        """The output of a command, which must succeed."""
         changed = command.replace("/tmp/", f"{self.folder}/")
         for name, address in self.where.items():
             changed = changed.replace(name, address)
@@ -175,7 +174,7 @@ async def reader(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> AsyncIterator[Reader]:
-    """The shop, the proxy in front of it, and a Redis.
+    """The shop, a proxy in front of it, and Redis.
 
     The site's public URL is the shop's own, as with ``make run``, or the proxy's, as in production.
     """
@@ -227,7 +226,7 @@ def pages_with_commands() -> list[str]:
 
 @pytest.mark.parametrize("page", pages_with_commands())
 async def test_commands(page: str, reader: Reader) -> None:
-    """One after the other, as a reader runs them."""
+    """All commands of a page, in order."""
     run = [block for block in blocks() if block.page == page and block.is_run]
     for command, expected in (
         found for block in run if block.language == "console" for found in commands(block)
@@ -238,13 +237,13 @@ async def test_commands(page: str, reader: Reader) -> None:
 
 
 def indented(page: Path) -> list[str]:
-    """The indented blocks of a page, less their indentation."""
+    """The indented blocks of a page, without their indentation."""
     text = BLOCK.sub("", page.read_text("utf-8"))
     return [textwrap.dedent(found.strip("\n")) + "\n" for found in INDENTED.findall(text)]
 
 
 def calls(page: Path) -> list[str]:
-    """Without comments that follow them on their lines."""
+    """The calls in a block, without comments at the ends of their lines."""
     joined = (block.replace("\\\n", " ") for block in indented(page))
     lines = (re.sub(r"\s+# .*", "", line) for block in joined for line in block.splitlines())
     return [found[1] for line in lines if (found := CALL.match(line))]
@@ -280,7 +279,7 @@ async def test_indented_commands(reader: Reader) -> None:
 
 
 def test_the_settings_that_matter_first_stand_first() -> None:
-    """In the same order in the README and in the page of all settings, and named in the example."""
+    """In the same order in the README and on the settings page, and in the example."""
     names = [f"PRERENDER_{section}_{key}".upper() for section, key in FIRST]
     readme = (ROOT / "README.md").read_text("utf-8")
     assert re.findall(r"^\| `(PRERENDER_\w+)`", readme, re.MULTILINE)[: len(names)] == names

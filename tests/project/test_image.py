@@ -1,8 +1,8 @@
-"""The image, built and run for real, as strictly as a cluster would: `make image-test`.
+"""The image is built and run with the restrictions of a cluster: `make image-test`.
 
-It is built by Buildah and run by chroot(2) in namespaces of its own, which needs root but no daemon:
-an arbitrary user, no capabilities, a read-only root, and only a small /tmp to write to. Where its base
-image cannot be pulled: `BASE=mmdebstrap make image-test`.
+Buildah builds it, and chroot(2) runs it in its own namespaces, which needs root but no daemon: an
+arbitrary user, no capabilities, a read-only root, and a small writable /tmp. Where its base image
+cannot be pulled: `BASE=mmdebstrap make image-test`.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ PAGE = """<p id="out"></p><script>
 
 @dataclass(frozen=True)
 class Image:
-    """A built image and a container of it, mounted."""
+    """A built image and a mounted container of it."""
 
     config: dict[str, Any]
     size: int
@@ -72,7 +72,7 @@ class Image:
     mounted: Path
 
     def command(self, *arguments: str) -> list[str]:
-        """What runs a program in it, with the environment that the image sets."""
+        """The command that runs a program in it, with the image's environment."""
         isolated = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", WRAPPER)
         environment = ("/usr/bin/env", "-i", *self.config["Env"])
         unprivileged = ("-c", UNPRIVILEGED)
@@ -80,7 +80,7 @@ class Image:
         return [*isolated, "image", *roots, *unprivileged, *environment, *arguments]
 
     def run(self, *arguments: str) -> str:
-        """The output of a program that succeeds."""
+        """The output of a program, which must succeed."""
         return run(*self.command(*arguments))
 
 
@@ -119,7 +119,7 @@ def _bytes(text: str) -> int:
 async def running(
     command: Sequence[str],
 ) -> AsyncIterator[tuple[psutil.Process, asyncio.subprocess.Process]]:
-    """A container: the process that is number 1 in it, and the one that waits for it."""
+    """A container: its process 1, and the process that waits for it."""
     process = await asyncio.create_subprocess_exec(*command, start_new_session=True)
     try:
         async with asyncio.timeout(SECONDS):
@@ -147,7 +147,7 @@ def test_it_is_small_and_has_nothing_to_build_with(image: Image) -> None:
 
 
 def test_what_is_in_it_can_be_listed(image: Image) -> None:
-    """SBOM tools read dpkg's database and the metadata of Python's distributions."""
+    """SBOM tools read dpkg's database and the metadata of Python distributions."""
     assert "chromium-headless-shell" in (image.root / "var/lib/dpkg/status").read_text("utf-8")
     names = {path.name for path in image.root.glob("opt/prerender/lib/*/site-packages/*.dist-info")}
     assert any(name.startswith("prerender_proxy-") for name in names)
@@ -204,5 +204,5 @@ def _has_no_capability(process: psutil.Process) -> bool:
 
 
 def _in_a_sandbox(process: psutil.Process) -> bool:
-    """Chromium's sandbox has all capabilities, but in a user namespace of its own."""
+    """Chromium's sandbox has all capabilities, but in its own user namespace."""
     return os.readlink(f"/proc/{process.pid}/ns/user") != os.readlink("/proc/self/ns/user")

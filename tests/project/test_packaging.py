@@ -1,4 +1,4 @@
-"""What is delivered: the distributions, and what make run needs."""
+"""The distributions, and what ``make run`` needs."""
 
 import asyncio
 import email.parser
@@ -28,7 +28,7 @@ from tests.support.commands import ROOT, SEARCHED, answered, in_, running
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The sdist, and the wheel that is made of nothing but the sdist."""
+    """The sdist, and the wheel built from nothing but the sdist."""
     folder = tmp_path_factory.mktemp("distributions")
     in_(ROOT, sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder)
     (sdist,) = folder.glob("*.tar.gz")
@@ -66,7 +66,7 @@ def test_the_version_is_the_same_everywhere(distributions: tuple[Path, Path]) ->
 async def test_the_wheel_renders(
     distributions: tuple[Path, Path], tmp_path: Path, start_origin: StartOrigin
 ) -> None:
-    """All that rendering takes is in the wheel, beside what it depends on."""
+    """The wheel and its dependencies contain all that rendering needs."""
     zipfile.ZipFile(distributions[1]).extractall(tmp_path)
     origin = await pages(start_origin, {"/": "<script>document.write('from a wheel')</script>"})
     command = (sys.executable, "-m", "prerender", "render", origin.url)
@@ -76,7 +76,7 @@ async def test_the_wheel_renders(
 def test_links_of_the_readme_work_on_pypi(
     tmp_path: Path, distributions: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the URL of the project they lead there; without it they are text."""
+    """With the project's URL they are links; without it they are text."""
     monkeypatch.setenv("PROJECT_URL", "https://git.example/prerender/")
     in_(ROOT, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path)
     (published,) = tmp_path.glob("*.whl")
@@ -103,7 +103,7 @@ async def test_the_wheel_in_a_clean_environment(
     start_origin: StartOrigin,
     client: ClientSession,
 ) -> None:
-    """Installed with what it depends on, from the package index, and started by its command."""
+    """Installed with its dependencies from the package index, and started by its command."""
     venv.create(tmp_path / "venv", with_pip=True)
     programs = tmp_path / "venv/bin"
     in_(tmp_path, programs / "pip", "install", "--quiet", distributions[1], seconds=300)
@@ -178,7 +178,7 @@ def test_run_says_when_the_port_of_the_example_is_taken() -> None:
 
 @pytest.fixture
 def bare_path(tmp_path: Path) -> str:
-    """A PATH with what a shell script needs, but without any package manager."""
+    """A PATH with what a shell script needs, but without a package manager."""
     for name in ("bash", "env", "id"):
         found = shutil.which(name)
         assert found is not None
@@ -225,7 +225,7 @@ def test_a_python_that_is_none_is_said_in_one_line(bare_path: str) -> None:
 
 
 def test_what_is_locked_is_what_is_asked_for() -> None:
-    """The locks have every dependency in a version of its range, with hashes: else make lock."""
+    """The lock files have every dependency in an allowed version, with hashes. If not: make lock."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project = content["project"]
     asked = [
@@ -250,9 +250,10 @@ def _check_lock(name: str, asked: list[str]) -> None:
 
 
 def test_all_dependencies_work_with_the_pins_of_pyppeteer() -> None:
-    """pyppeteer needs websockets<11 and urllib3<2, also of whoever installs this package.
+    """pyppeteer needs websockets<11 and urllib3<2, which also affects users of this package.
 
-    All tests run with these. Here every requirement of every dependency is met by what is installed.
+    All tests run with these versions. Here, the installed versions meet every requirement of every
+    dependency.
     """
     for pin in map(Requirement, ("websockets<11", "urllib3<2")):
         assert pin.specifier.contains(version(pin.name))

@@ -1,4 +1,4 @@
-"""scripts/pin-base, asking a registry as Docker Hub is one."""
+"""scripts/pin-base, with a registry that behaves like Docker Hub."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ LINE = "ARG BASE=docker.io/library/debian:13-slim"
 
 
 def registry(digest: str = DIGEST) -> web.Application:
-    """It wants a token, which everybody gets."""
+    """A registry that requires a token, which anyone can get."""
 
     async def token(request: web.Request) -> web.Response:
         assert dict(request.query) == {"service": "s", "scope": "repository:library/debian:pull"}

@@ -1,4 +1,4 @@
-"""What docs/recipes.md recommends, tried as far as there is the program for it."""
+"""The recipes in docs/recipes.md, as far as their programs are installed."""
 
 import asyncio
 import json
@@ -102,7 +102,7 @@ def test_alertmanager_takes_its_configuration() -> None:
 async def test_alerts_reach_a_chat(
     start_origin: StartOrigin, tmp_path: Path, client: ClientSession
 ) -> None:
-    """One message: a proxy that is down has no other trouble."""
+    """One message: PrerenderDown suppresses the other alerts."""
     messages: asyncio.Queue[dict[str, list[dict[str, str]]]] = asyncio.Queue()
 
     async def hook(request: web.Request) -> web.Response:

@@ -1,6 +1,6 @@
 """What the public listener relies on in aiohttp's server, and the faults that it works around.
 
-A new series of aiohttp is taken when these pass, or with them changed (docs/aiohttp.md).
+Before using a new series of aiohttp, make these tests pass or change them (docs/aiohttp.md).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def port_of(server: RawTestServer) -> int:
 
 
 class Protocol(web.RequestHandler):
-    """aiohttp's own, which remembers what is called."""
+    """aiohttp's protocol, which records calls."""
 
     faults: list[BaseException | None]
     fed: list[bytes]
@@ -61,7 +61,7 @@ class Protocol(web.RequestHandler):
 
 
 class Listener(web.Server):
-    """Makes such protocols, and keeps them."""
+    """Creates such protocols, and keeps them."""
 
     def __init__(self, handler: Answer) -> None:
         super().__init__(handler, handler_cancellation=True)
@@ -88,7 +88,7 @@ def test_one_series_is_allowed() -> None:
 
 async def test_no_name_of_ours_is_one_of_theirs() -> None:
     async def handler(_: Request) -> None:
-        """Nothing is asked."""
+        """Receives no request."""
 
     with Sweeper() as sweeper:
         server = Server(handler, Limits(head=1, body=1, write=1, idle=1), sweeper)
@@ -107,7 +107,7 @@ async def test_no_name_of_ours_is_one_of_theirs() -> None:
 
 
 async def test_octets_and_order_of_fields(aiohttp_raw_server: StartServer) -> None:
-    """What is lost: white space around values."""
+    """White space around values is lost."""
     seen: list[object] = []
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -128,7 +128,7 @@ async def test_octets_and_order_of_fields(aiohttp_raw_server: StartServer) -> No
 
 
 async def test_a_response_that_is_written_already(aiohttp_raw_server: StartServer) -> None:
-    """aiohttp adds nothing to it, and goes on with the next request."""
+    """aiohttp adds nothing to it, and continues with the next request."""
     written = Written()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -254,7 +254,7 @@ async def test_methods_that_the_parser_does_not_take(
 async def test_fault_what_is_behind_another_upgrade_is_dropped(
     aiohttp_raw_server: StartServer,
 ) -> None:
-    """The rest of the packet, that is: the next one is taken for a new request."""
+    """The rest of the packet is lost, and the next packet is parsed as a new request."""
     asked: list[str] = []
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -281,7 +281,7 @@ async def test_fault_good_requests_before_a_bad_one_are_forgotten(
 
 
 async def test_fault_a_bad_chunk_is_told_to_nobody(aiohttp_raw_server: StartServer) -> None:
-    """Who reads the body waits."""
+    """A handler that reads the body waits forever."""
     waited = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:

@@ -1,6 +1,6 @@
-"""What is not well-formed is answered by us, ends its connection, and never reaches the origin.
+"""Malformed requests get an error response, end the connection, and never reach the origin.
 
-The vectors are made from RFC 9112 sections 2.2, 3, 5, 6 and 7.1 and RFC 9110 sections 4.2, 5.5 and 7.2.
+The vectors follow RFC 9112 sections 2.2, 3, 5, 6 and 7.1 and RFC 9110 sections 4.2, 5.5 and 7.2.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ SMUGGLED = b"GET /admin HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 def request(*lines: bytes, line: bytes = b"POST / HTTP/1.1", body: bytes = b"") -> bytes:
-    """A request with a good Host and some lines that may be bad."""
+    """A request with a valid Host and lines that may be invalid."""
     return b"\r\n".join([line, b"Host: a", *lines, b"", body])
 
 
@@ -165,7 +165,7 @@ BAD = {
 
 
 def said_once(answer: bytes, status: int) -> bool:
-    """Whether there is one answer, short, that ends the connection."""
+    """Whether there is one short response that ends the connection."""
     return (
         answer.startswith(b"HTTP/1.1 %d " % status)
         and answer.count(b"\r\nDate: ") == 1
@@ -176,7 +176,7 @@ def said_once(answer: bytes, status: int) -> bool:
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged, but for the browser that is not there."""
+    """The log events, except about the missing browser."""
     records = caplog.records
     return [r.getMessage() for r in records if not r.name.startswith("prerender.browser")]
 
@@ -184,7 +184,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_bad_heads(
     start_forwarding: StartForwarding, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each with another request behind it, which nobody may answer."""
+    """Each is followed by another request, which must not get a response."""
     caplog.set_level(logging.INFO)
     wrong = {}
     async with raw.origin(raw.answering(raw.OK)) as origin:
@@ -211,7 +211,7 @@ async def test_a_bad_request_after_a_good_one(start_forwarding: StartForwarding)
 
 
 async def test_bad_chunks(start_forwarding: StartForwarding) -> None:
-    """The head of such a request may be on its way already; its end never comes."""
+    """The head of such a request may have been sent already; the end of its body never is."""
     whole = []
 
     async def script(_: raw.Origin, reader: raw.Reader, __: raw.Writer) -> None:
@@ -281,7 +281,9 @@ async def test_chunked_in_http_1_0(start_forwarding: StartForwarding) -> None:
 
 
 async def test_names_with_underscores_are_left_out(start_forwarding: StartForwarding) -> None:
-    """They are the same as those with hyphens to CGI, where they could stand for ours."""
+    """CGI maps underscores and hyphens to the same name, so they could replace the proxy's own
+    headers.
+    """
     async with raw.origin(raw.answering(raw.OK)) as origin:
         port = await start_forwarding(origin.url)
         async with raw.client(port) as client:

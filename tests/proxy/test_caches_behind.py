@@ -1,4 +1,4 @@
-"""How long a cache in front keeps a snapshot, with nginx's own: no longer than the proxy does."""
+"""nginx's cache in front keeps a snapshot no longer than the proxy does."""
 
 import asyncio
 import itertools

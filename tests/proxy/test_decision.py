@@ -1,4 +1,4 @@
-"""What is rendered and what is forwarded."""
+"""Which requests are rendered, forwarded or refused."""
 
 import pytest
 

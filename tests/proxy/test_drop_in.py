@@ -1,4 +1,4 @@
-"""In the place of Prerender and Rendertron, also for prerender-node before an Express site."""
+"""Replacing Prerender and Rendertron, including for prerender-node in front of an Express site."""
 
 import asyncio
 import gzip
@@ -228,14 +228,14 @@ async def test_it_is_off_by_default(start_origin: StartOrigin, start_proxy: Star
 
 
 class ExpressSite:
-    """The site of tests/sites/drop_in, which runs."""
+    """The running site of tests/sites/drop_in."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self._process = process
         self.url = f"http://127.0.0.1:{port}"
 
     async def use(self, service: str) -> None:
-        """Tell its middleware where its service is."""
+        """Set the URL of the service in its middleware."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{service}\n".encode())
@@ -283,7 +283,7 @@ async def test_prerender_node_before_an_express_site(start_proxy: StartProxy) ->
             assert "User-Agent" in ", ".join(answer.headers.getall("Vary"))
         again = await express.get("/lamps?sort=price%26up", headers=as_crawler)
         assert "hit" in again.headers["Cache-Status"]
-        # The AJAX crawling scheme, by whoever asks.
+        # The AJAX crawling scheme, for any client.
         ugly = pretty_to_ugly("/#!/lamps/3 & more")
         assert ugly is not None
         answer = await express.get(ugly, headers=as_crawler | {"User-Agent": BROWSER})
@@ -301,7 +301,7 @@ async def test_prerender_node_before_an_express_site(start_proxy: StartProxy) ->
 
         asked = json.loads((await express.get("/asked")).body)
         ours = [request for request in asked if "x-prerender" in request["headers"]]
-        # Each was a crawler's, a person's, or ours on behalf of one: nobody was asked in circles.
+        # Each request was a crawler's, a visitor's, or the proxy's for one of them: there was no loop.
         assert len(ours) >= 8
         assert not [request for request in asked if "x-prerender-token" in request["headers"]]
         for request in ours:
@@ -310,7 +310,7 @@ async def test_prerender_node_before_an_express_site(start_proxy: StartProxy) ->
 
 
 async def test_prerender_node_is_given_gzip(start_proxy: StartProxy) -> None:
-    """What the middleware asks for by Accept-Encoding it unpacks itself."""
+    """The middleware decompresses the coding that it requests by Accept-Encoding."""
     async with _express() as site:
         proxy = await start_proxy(site.url, SETTINGS)
         target = "/https://www.example.com/" + "long/" * 200

@@ -1,4 +1,4 @@
-"""Normal traffic passes as if we were not there: bytes, framing, streams, and who is told what."""
+"""Ordinary traffic is forwarded unchanged: bytes, framing, streams and headers."""
 
 import asyncio
 import hashlib
@@ -91,7 +91,9 @@ async def test_methods(start_forwarding: StartForwarding, method: str) -> None:
 
 
 async def test_request_fields_pass_as_they_are(start_forwarding: StartForwarding) -> None:
-    """Order, repetition, case and latin-1, but for white space; nothing is added but our own."""
+    """Order, repetition, case and Latin-1 are kept; white space is not. Only the proxy's own
+    headers are added.
+    """
     sent = [
         b"hOsT: Site:8080",
         b"X-b: 1",
@@ -134,7 +136,7 @@ async def test_answer_fields_pass_as_they_are(start_forwarding: StartForwarding)
 
 
 async def test_hop_by_hop_fields_stay(start_forwarding: StartForwarding) -> None:
-    """In both directions, also those that Connection names, but not what it must not name."""
+    """In both directions, with those that Connection names, except those that it must not name."""
     hop = (
         b"Connection: close, X-Secret, X-Forwarded-For, Via, Host, Content-Length, Cookie\r\n"
         b"X-Secret: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: x\r\nTE: trailers\r\n"
@@ -269,7 +271,7 @@ async def test_trailers_go_to_who_asked_for_them(start_forwarding: StartForwardi
     ],
 )
 async def test_framings(start_forwarding: StartForwarding, answer: bytes) -> None:
-    """Whatever the origin's framing is, clients of both versions get the body in their own."""
+    """Whatever the origin's framing, clients of both versions get the body in their own."""
     async with raw.origin(raw.ending_with(answer)) as origin:
         port = await start_forwarding(origin.url)
         old = await raw.ask(port, b"GET / HTTP/1.0\r\n\r\n")
@@ -322,7 +324,7 @@ SIZES = (0, 1, 65535, 65536, 65537, len(LARGE))
 async def test_bodies_of_any_size_both_ways(
     start_forwarding: StartForwarding, chunked: bool
 ) -> None:
-    """An origin that sends back what it gets, while it gets it."""
+    """The origin echoes the body while it receives it."""
 
     async def echo(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -392,7 +394,7 @@ async def test_events_are_not_held_back(start_forwarding: StartForwarding) -> No
 
 
 async def test_many_slow_answers_at_once(start_forwarding: StartForwarding) -> None:
-    """No limit of ours stands between 300 clients and as many answers that take their time."""
+    """No limit of the proxy stops 300 clients from waiting for slow responses."""
     go_on = asyncio.Event()
 
     async def script(site: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
@@ -412,7 +414,7 @@ async def test_many_slow_answers_at_once(start_forwarding: StartForwarding) -> N
 
 
 async def test_a_slow_reader_takes_no_memory(start_forwarding: StartForwarding) -> None:
-    """An endless answer is read from the origin no faster than the client takes it."""
+    """An endless response is read from the origin no faster than the client reads it."""
     sent = 0
 
     async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
@@ -431,7 +433,7 @@ async def test_a_slow_reader_takes_no_memory(start_forwarding: StartForwarding) 
             await client.until(b"\r\n\r\n")
             still, before = 0, -1
             async with asyncio.timeout(raw.SECONDS):
-                while still < 10:  # until nobody takes any more
+                while still < 10:  # until nothing more is read
                     still, before = (still + 1 if sent == before else 0), sent
                     await asyncio.sleep(0.03)
             resident = psutil.Process().memory_info().rss
@@ -483,7 +485,7 @@ async def test_half_an_upload_is_never_a_whole_one(
 
 
 async def test_an_early_answer_ends_the_connection(start_forwarding: StartForwarding) -> None:
-    """What is left of the body must not be taken for the next request."""
+    """The rest of the body must not be parsed as the next request."""
 
     async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
         assert b"/admin" not in await reader.readuntil(b"\r\n\r\n")
@@ -520,7 +522,7 @@ async def test_an_origin_with_tls(
 
 
 async def test_a_loop_is_seen(start_forwarding: StartForwarding) -> None:
-    """The origin's URL is the proxy's own: the first round sees it."""
+    """The origin's URL is the proxy's own. The first pass is detected."""
     async with raw.origin(raw.answering(raw.OK)) as origin:
         port = await start_forwarding(origin.url)
         async with raw.client(port) as client:

@@ -1,4 +1,4 @@
-"""Changed pages are told to search engines, once, together, again if need be, and no others are."""
+"""IndexNow submits changed pages to search engines: once, in batches, retried, and no other pages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ SECONDS = 20.0
 
 
 class SearchEngine:
-    """Takes messages, and answers each with the next of ``answers``, or 200."""
+    """Receives submissions, and responds with the next of ``answers``, or 200."""
 
     def __init__(self) -> None:
         self.messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()

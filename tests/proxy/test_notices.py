@@ -1,4 +1,4 @@
-"""What the owner should change in the set-up: said once in the log, in the dashboard, and to doctor."""
+"""Configuration notices: logged once, and shown in the dashboard and by doctor."""
 
 from aiohttp import web
 
@@ -50,7 +50,7 @@ async def test_a_refusal_that_clients_get_as_well_passes(
 async def test_an_origin_that_recovers_at_once_sends_no_shell(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """The renderer gets an error, and the request that is forwarded after it the page."""
+    """The renderer gets an error, and the visitor's forwarded request gets the page."""
     asked = 0
 
     async def page(_: web.Request) -> web.Response:

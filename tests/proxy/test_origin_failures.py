@@ -1,4 +1,4 @@
-"""Whatever the origin does, a client gets a whole answer, a short error of ours, or an aborted one."""
+"""If the origin fails, clients get a complete response, a short error, or an aborted connection."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ DELETE = GET.replace(b"GET", b"DELETE")
 
 
 def is_error(answer: bytes, status: int) -> bool:
-    """Whether it is an error of ours: short, kept by nobody, and without anything internal."""
+    """Whether it is the proxy's error response: short, not cacheable, and without internals."""
     return (
         answer.startswith(b"HTTP/1.1 %d " % status)
         and b"\r\nCache-Control: no-store\r\n" in answer
@@ -117,7 +117,7 @@ DYING = {
 async def test_an_origin_that_dies_in_its_answer(
     start_forwarding: StartForwarding, answer: bytes, reset: bool, version: bytes
 ) -> None:
-    """The client's connection is aborted: no second status line, no end that looks whole."""
+    """The client's connection is aborted: no second status line, no end that looks complete."""
     seen = asyncio.Event()
 
     async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
@@ -210,7 +210,7 @@ async def test_no_such_host(start_forwarding: StartForwarding) -> None:
 
 
 async def test_a_listener_that_accepts_nobody(start_proxy: StartProxy) -> None:
-    """Its queue is full, so that no connection to it comes to be."""
+    """Its backlog is full, so that no connection can be established."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -229,7 +229,7 @@ async def test_a_listener_that_accepts_nobody(start_proxy: StartProxy) -> None:
 
 
 class Closing:
-    """Closes a connection that it has answered once, when a second request comes over it."""
+    """Closes a connection at its second request."""
 
     def __init__(self) -> None:
         self.executed: list[bytes] = []
@@ -244,7 +244,7 @@ class Closing:
 async def test_a_kept_connection_that_was_closed_costs_nothing(
     start_forwarding: StartForwarding, request_: bytes
 ) -> None:
-    """Each request is done once and answered, whatever its method."""
+    """Each request is processed once and gets its response, whatever its method."""
     script = Closing()
     async with raw.origin(script) as origin:
         port = await start_forwarding(origin.url)
@@ -258,7 +258,7 @@ async def test_a_kept_connection_that_was_closed_costs_nothing(
 
 
 async def test_what_may_have_been_done_is_not_done_again(start_forwarding: StartForwarding) -> None:
-    """An origin that takes each request, then closes without an answer, from the second one on."""
+    """From the second request on, the origin reads it and closes the connection without a response."""
 
     async def script(site: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
         while True:
@@ -308,7 +308,7 @@ async def test_what_comes_after_an_answer_reaches_nobody(
 async def test_flapping(
     start_forwarding: StartForwarding, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Up and down many times: answered when it is up, and no trace of a mistake."""
+    """The origin goes up and down many times: responses while it is up, and no stale state."""
     caplog.set_level(logging.ERROR)
     origin_port = raw.free_port()
     port = await start_forwarding(f"http://127.0.0.1:{origin_port}")

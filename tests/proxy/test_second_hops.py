@@ -1,8 +1,8 @@
-"""What we pass on, other servers take for the same requests as we do, whatever parses them.
+"""Other servers parse forwarded requests as the proxy did.
 
-A request that two parsers end at different places is how requests are smuggled (RFC 9112 section 11.2).
-Behind us stand servers with parsers of other people: nginx, Node's, h11 and that of CPython. Each says
-what it has understood, and every request has another one right behind it, which must be just that.
+Requests that two parsers end at different places are used for smuggling (RFC 9112 section 11.2).
+The servers behind the proxy use other parsers: nginx, Node, h11 and CPython. Each reports what it
+understood, and every request is followed by another one, which must arrive unchanged.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tests.support import nginx_server, raw
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent, and what it means: the method, the target and the body."""
+    """A request as sent, and its meaning: method, target and body."""
 
     data: bytes
     method: str
@@ -41,13 +41,13 @@ INNER = b"GET /inner HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 def sized(body: bytes, *lines: bytes) -> bytes:
-    """A request with a body of a known length, and some more lines."""
+    """A request with Content-Length, and additional lines."""
     fields = b"".join(line + b"\r\n" for line in lines)
     return HEAD % (b"POST", b"/sized") + fields + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 def chunked(chunks: bytes, *lines: bytes) -> bytes:
-    """A request with a chunked body, as it comes, and some more lines."""
+    """A request with a chunked body as it is, and additional lines."""
     fields = b"".join(line + b"\r\n" for line in (*lines, b"Transfer-Encoding: chunked"))
     return HEAD % (b"POST", b"/chunked") + fields + b"\r\n" + chunks
 
@@ -141,13 +141,13 @@ Hop = Callable[[Path], AbstractAsyncContextManager[str]]
 
 
 def echo(method: str, target: str, body: bytes) -> bytes:
-    """What every server answers: what it has understood."""
+    """The response of every server: what it understood."""
     return json.dumps({"method": method, "target": target, "body": body.hex()}).encode()
 
 
 @asynccontextmanager
 async def _nginx(folder: Path) -> AsyncIterator[str]:
-    """It passes the requests on, so it says the same again to a server of its own."""
+    """nginx forwards the requests to a server that echoes them."""
     async with _h11(folder) as behind:
         port = raw.free_port()
         server = (
@@ -241,7 +241,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 pass
         else:
             body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-        # It makes one slash of two at the beginning, for reasons of its own.
+        # It replaces two slashes at the beginning by one.
         text = echo(self.command, self.requestline.split()[1], body)
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
@@ -274,7 +274,7 @@ HOPS: dict[str, Hop] = {"nginx": _nginx, "node": _node, "h11": _h11, "cpython": 
 
 
 def understood(answer: bytes) -> tuple[str, str, bytes] | None:
-    """What a server has understood, or None if it has refused."""
+    """What a server understood, or None if it refused."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
         assert head.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")), answer
@@ -284,14 +284,14 @@ def understood(answer: bytes) -> tuple[str, str, bytes] | None:
 
 
 async def answer_of(client: raw.Client) -> bytes:
-    """The next answer, without what is only interim."""
+    """The next response, without interim ones."""
     while (answer := await client.answer()).startswith(b"HTTP/1.1 1"):
         pass
     return answer
 
 
 async def misunderstood(port: int, request: Request) -> str:
-    """What comes of a request with another one behind it, if that is not what it should be."""
+    """The result of a request with another one behind it, if it is wrong."""
     async with raw.client(port) as client:
         await client.send(request.data + AFTER.data)
         first = understood(await answer_of(client))
@@ -323,7 +323,7 @@ bodies = st.lists(st.sampled_from([b"\r\n", b"0\r\n\r\n", INNER, b"a", b"\x00", 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(bodies, st.lists(st.integers(1, 40))), min_size=1, max_size=6))
 def test_bodies_in_chunks_of_any_size(requests: list[tuple[bytes, list[int]]]) -> None:
-    """Many requests on one connection, each cut into chunks anywhere: none ends where it should not."""
+    """Many requests on one connection, cut into chunks anywhere: each ends where it should."""
 
     async def ask(port: int) -> None:
         async with raw.client(port) as client:

@@ -1,4 +1,4 @@
-"""At a shutdown what is under way is finished, and nobody is left waiting."""
+"""At shutdown, running requests finish, and no client is left waiting."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ LIMITS = Limits(head=5, body=5, write=5, idle=5)
 
 
 class Site:
-    """Answers when it is told to."""
+    """Responds on command."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Clients that take their time are cut by timeouts of ours, and never stand in another one's way."""
+"""Slow clients run into timeouts, and never delay others."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def test_a_first_request_is_due_soon(start_forwarding: StartForwarding) ->
 
 
 async def test_empty_lines_put_off_nothing(start_forwarding: StartForwarding) -> None:
-    """A client that sends CRLF now and then is cut as if it had sent nothing."""
+    """Sending CRLF from time to time does not extend the timeout."""
     async with raw.origin(raw.answering(raw.OK)) as origin:
         port = await start_forwarding(origin.url, header_timeout=0.4, idle_timeout=0.4)
         for begun in (b"", GET):
@@ -71,7 +71,7 @@ async def test_a_head_that_comes_byte_by_byte(start_forwarding: StartForwarding)
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 10", b"Transfer-Encoding: chunked"])
 async def test_a_body_that_stops(start_forwarding: StartForwarding, framing: bytes) -> None:
-    """The origin's connection is not held for it either."""
+    """The origin's connection is released, too."""
     async with raw.origin(raw.answering(raw.OK)) as origin:
         port = await start_forwarding(origin.url, body_timeout=0.3)
         async with raw.client(port) as client:
@@ -83,7 +83,7 @@ async def test_a_body_that_stops(start_forwarding: StartForwarding, framing: byt
 
 
 async def test_a_client_that_takes_nothing(start_forwarding: StartForwarding) -> None:
-    """The origin's endless answer ends with it."""
+    """The origin's endless response ends with it."""
 
     async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
         await raw.receive(reader)
@@ -117,7 +117,7 @@ async def test_a_client_that_takes_little_but_steadily(start_forwarding: StartFo
 async def test_new_clients_are_served_with_1000_slow_ones(
     start_forwarding: StartForwarding,
 ) -> None:
-    """Slow heads, slow bodies, and clients that say nothing; none of them is left at the end."""
+    """Slow heads, slow bodies, and silent clients; none of them is left at the end."""
     slow = (
         b"GET / HTTP/1.1\r\nX: y",
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx",
@@ -144,7 +144,7 @@ async def test_new_clients_are_served_with_1000_slow_ones(
 
 
 async def _end(reader: raw.Reader) -> bytes:
-    """What the proxy says at last to a client that is cut."""
+    """The last bytes that a client gets before it is disconnected."""
     try:
         return await reader.read()
     except ConnectionError:
@@ -154,7 +154,7 @@ async def _end(reader: raw.Reader) -> bytes:
 async def test_many_pipelined_requests_are_not_read_ahead(
     start_forwarding: StartForwarding,
 ) -> None:
-    """While one is slow, the socket's buffers fill, and not our memory."""
+    """While one is slow, the socket's buffers fill, not the proxy's memory."""
     go_on = asyncio.Event()
 
     async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
@@ -178,7 +178,7 @@ async def test_many_pipelined_requests_are_not_read_ahead(
 
 
 async def test_slow_readers_of_one_answer_share_it() -> None:
-    """A snapshot that is waiting to be taken is not there once for each client."""
+    """A snapshot is in memory once, not once for each client that reads it."""
     body = bytes(20_000_000)
 
     async def handler(request: Request) -> None:
@@ -204,11 +204,11 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
 
 
 async def test_slow_readers_of_a_forwarded_file(start_forwarding: StartForwarding) -> None:
-    """What they have not taken stays with the origin, and nothing of it when they have left."""
+    """The rest of the file stays with the origin, and all memory is released when they leave."""
     body = b"HTTP/1.1 200 OK\r\nContent-Length: 20000000\r\n\r\n" + bytes(20_000_000)
 
     def held() -> int:
-        """What is in the write queues of the proxy and in its buffers."""
+        """The bytes in the proxy's write queues and buffers."""
         found = tracemalloc.take_snapshot().filter_traces(
             [tracemalloc.Filter(inclusive=True, filename_pattern="*/prerender/*")]
         )
@@ -234,7 +234,7 @@ async def test_slow_readers_of_a_forwarded_file(start_forwarding: StartForwardin
 
 
 async def test_without_descriptors_clients_wait(tmp_path: Path) -> None:
-    """And the owner is answered."""
+    """The admin listener still responds."""
     public, admin = raw.free_ports(2)
     environ = {
         "PRERENDER_ORIGIN_URL": "http://127.0.0.1:9",

@@ -1,9 +1,9 @@
-"""Requests that servers are known to read in two ways, made from parts: none gets through like that.
+"""Requests that servers parse in two ways, built from parts: none is forwarded like that.
 
-A request is built from spellings of its framing, of its line ends and of its chunks, with another one
-hidden in its body and one right behind it. Eight lenient readings (which field counts, the first or the
-last, whether a bare CR or LF ends a line) say what servers could take it for. What the proxy hands on
-must be the beginning of every one of them (RFC 9112 sections 6.3 and 11.2).
+A request combines variants of framing, line ends and chunks, with another request hidden in its
+body and one behind it. Eight lenient readings (which header counts, the first or the last; whether
+a bare CR or LF ends a line) model other servers. What the proxy forwards must be the beginning of
+every reading (RFC 9112 sections 6.3 and 11.2).
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def hidden(number: int) -> bytes:
 
 
 def built(number: int, line: bytes, lines: Sequence[bytes], start: bytes, *, whole: bool) -> bytes:
-    """One request, what hides in its body, and one behind it."""
+    """One request, the one hidden in its body, and one behind it."""
     body = start + hidden(number)
     length = len(body) if whole else len(start)
     fields = [re.sub(rb"%d", b"%d" % length, field) for field in lines]
@@ -73,7 +73,7 @@ def built(number: int, line: bytes, lines: Sequence[bytes], start: bytes, *, who
 
 
 def vectors(count: int, seed: int) -> Iterator[bytes]:
-    """So many requests, each made of other parts."""
+    """This number of requests, each built from other parts."""
     codings = [name + b": " + value for name, value in itertools.product(CODING_NAMES, CODINGS)]
     lengths = [name + b": " + value for name, value in itertools.product(LENGTH_NAMES, LENGTHS)]
     starts = [size + a + b for size, a, b in itertools.product(SIZES, ENDS, ENDS)]
@@ -97,7 +97,7 @@ def vectors(count: int, seed: int) -> Iterator[bytes]:
 
 
 def reading(*, coding_first: bool, last: bool, lenient_ends: bool) -> Reading:
-    """One way to read requests. It forgives what it can, and ends where nothing can be read."""
+    """A lenient way to parse requests, which stops where nothing can be parsed."""
     one_end = rb"(?:\r\n|\n|\r(?!\n))" if lenient_ends else rb"\r\n"
     line_end, head_end = re.compile(one_end), re.compile(one_end * 2)
 
@@ -157,13 +157,13 @@ READINGS = [
 
 
 def read_twice(data: bytes, handed_on: list[Read]) -> list[Read] | None:
-    """A reading of which what was handed on is not the beginning."""
+    """A reading that does not begin with what was forwarded."""
     readings = (read(data) for read in READINGS)
     return next((one for one in readings if one[: len(handed_on)] != handed_on), None)
 
 
 def test_the_readings_differ() -> None:
-    """They would find it if something got through."""
+    """They would detect a smuggled request."""
     data = built(
         1,
         LINES[0],
@@ -178,7 +178,7 @@ def test_the_readings_differ() -> None:
 
 
 async def test_nothing_is_read_twice() -> None:
-    """What the listener hands on, whatever would be done with it."""
+    """What the listener hands on, whatever is done with it."""
     site = test_two_parsers.Site()
     taken = 0
     with Sweeper() as sweeper:
@@ -197,7 +197,7 @@ async def test_nothing_is_read_twice() -> None:
 async def test_nothing_is_read_twice_behind_the_proxy(
     start_forwarding: StartForwarding, tmp_path: Path
 ) -> None:
-    """What a server with a parser of other people says that it has understood."""
+    """What a server with another parser understood."""
     async with test_second_hops.HOPS["h11"](tmp_path) as url:
         port = await start_forwarding(url, body_timeout=2)
         few = asyncio.Semaphore(20)
@@ -219,7 +219,7 @@ async def test_nothing_is_read_twice_behind_the_proxy(
 
 
 def understood(answers: bytes) -> list[Read]:
-    """What the server behind the proxy has understood, by all of its answers."""
+    """What the server behind the proxy understood, from all its responses."""
     found = []
     while answers.startswith(b"HTTP/1.1 200 "):
         head, _, rest = answers.partition(b"\r\n\r\n")

@@ -1,8 +1,8 @@
-"""Two parsers read each request, aiohttp's and ours, and must end it at the same place.
+"""aiohttp and the proxy both parse each request, and must end it at the same place.
 
-Requests are mutated, given to a connection of the public listener cut into pieces, and read once more
-by our own parser alone. Whatever comes: no hang, no crash, only well-formed responses, and nothing is
-handed on that the other parser reads in another way.
+Mutated requests are sent to a connection of the public listener in pieces, and parsed by the
+proxy's own parser alone. Nothing hangs or crashes, all responses are well-formed, and nothing is
+handed on that the other parser reads differently.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class Wire(asyncio.Transport):
 
 
 class Site:
-    """Keeps what is asked for."""
+    """Keeps the requests."""
 
     def __init__(self) -> None:
         self.asked: list[Read] = []
@@ -101,7 +101,7 @@ class Site:
 
 
 def mutated(chance: random.Random) -> bytes:
-    """A request that has been changed at some places, and perhaps another one behind it."""
+    """A request with changes at some places, perhaps with another one behind it."""
     data = chance.choice(SEEDS)
     if chance.random() < 0.3:
         data += chance.choice(SEEDS)
@@ -125,7 +125,7 @@ def mutated(chance: random.Random) -> bytes:
 
 
 def read_alone(data: bytes) -> list[Read]:
-    """What our own parser reads, up to what it refuses or to what ends the connection."""
+    """What the proxy's own parser reads, up to the first error or the end of the connection."""
     read: list[Read] = []
     buffer = bytearray(data)
     try:
@@ -149,7 +149,7 @@ def read_alone(data: bytes) -> list[Read]:
 
 
 async def ask(data: bytes, server: Server, cuts: list[int]) -> Wire:
-    """Give bytes to a connection in pieces, until nothing more happens."""
+    """Feed bytes to a connection in pieces, until nothing more happens."""
     wire = Wire()
     connection = server()
     connection.connection_made(wire)
@@ -169,7 +169,7 @@ async def ask(data: bytes, server: Server, cuts: list[int]) -> Wire:
 
 
 def malformed(written: bytes) -> bool:
-    """Whether what a client got is anything but whole answers of ours."""
+    """Whether a client got anything but complete responses."""
     while written:
         head, _, rest = written.partition(b"\r\n\r\n")
         length = re.search(rb"\r\nContent-Length: (\d+)", head)
@@ -184,7 +184,7 @@ def malformed(written: bytes) -> bool:
 
 
 async def tried(count: int, seed: int) -> int:
-    """Try so many mutated requests; how many were answered with 200."""
+    """Try this number of mutated requests. Returns how many got a 200."""
     chance = random.Random(seed)
     site = Site()
     answered = 0
@@ -208,7 +208,7 @@ async def tried(count: int, seed: int) -> int:
 )
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 5, 6, 20])
 async def test_one_response_when_the_timeout_of_the_head_passes(data: bytes, turns: int) -> None:
-    """At any moment: before aiohttp has called anything, and while the client reads a refusal."""
+    """At any moment: before aiohttp has called anything, and while the client reads an error."""
     with Sweeper() as sweeper:
         connection = Server(Site(), Limits(head=5, body=5, write=5, idle=500), sweeper)()
         wire = Wire()
@@ -237,7 +237,9 @@ async def test_many_mutated_requests() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_mutated_requests_from_outside(start_forwarding: StartForwarding) -> None:
-    """Through sockets and the whole proxy: no hang, no crash, and each response is well-formed."""
+    """Through sockets and the whole proxy: nothing hangs or crashes, and each response is
+    well-formed.
+    """
     chance = random.Random(16)
     answered = 0
     async with raw.origin(raw.answering(raw.OK)) as origin:
@@ -253,7 +255,7 @@ async def test_mutated_requests_from_outside(start_forwarding: StartForwarding) 
 
 
 async def all_that_comes(port: int, data: bytes) -> bytes:
-    """Whatever a client gets until it or the proxy ends the connection."""
+    """All bytes until the client or the proxy closes the connection."""
     received = b""
     with suppress(ConnectionError):
         async with raw.client(port) as client:

@@ -1,4 +1,4 @@
-"""WebSockets: the handshake is the origin's, and the bytes after it pass as they are."""
+"""WebSockets: the origin answers the handshake, and all later bytes pass unchanged."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ GOING_AWAY = b"\x88\x02\x03\xe9"
 
 
 def frame(payload: bytes, first: int = 0x82, mask: bytes = b"") -> bytes:
-    """A frame; with a mask of zeros if it is a client's."""
+    """A frame; with a mask of zeros if a client sends it."""
     flag = 0x80 if mask else 0
     if len(payload) < 126:
         length = bytes([flag | len(payload)])
@@ -40,7 +40,7 @@ def frame(payload: bytes, first: int = 0x82, mask: bytes = b"") -> bytes:
 
 
 async def test_the_handshake_is_the_origins(start_forwarding: StartForwarding) -> None:
-    """And what comes right behind it, on both sides, is not lost."""
+    """Bytes right behind it, on both sides, are not lost."""
     heads = []
 
     async def script(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
@@ -204,7 +204,7 @@ async def serve(origin_url: str, port: asyncio.Future[int], stop: asyncio.Event)
 
 
 async def refused(port: int) -> None:
-    """Wait until no new connection is taken."""
+    """Wait until no new connection is accepted."""
     async with asyncio.timeout(raw.SECONDS):
         while True:
             try:
@@ -219,7 +219,7 @@ async def refused(port: int) -> None:
     "under_way", [b"", frame(b"x" * 300), frame(b"x" * 300)[:1], frame(b"x" * 70000)[:5000]]
 )
 async def test_both_sides_are_told_at_a_shutdown(under_way: bytes) -> None:
-    """1001, and never within a frame: what is under way from the origin is let through first."""
+    """Status 1001, never within a frame: the origin's current frame is completed first."""
     rest_of_frame = (
         b""
         if not under_way

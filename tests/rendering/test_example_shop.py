@@ -1,4 +1,4 @@
-"""The example in examples/hashbang behind the proxy, read as a crawler reads it."""
+"""The example in examples/hashbang behind the proxy, as a crawler sees it."""
 
 import html
 import json
@@ -25,7 +25,7 @@ async def proxy(shop: Site, start_proxy: StartProxy) -> Proxy:
 
 
 def _checked(reply: Reply, *, status: int = 200, title: str) -> str:
-    """The text of a snapshot that is the right one, whole, and of the public site only."""
+    """The text of a snapshot that is correct, complete, and free of internal URLs."""
     assert reply.status == status
     assert f"<title>{html.escape(title, quote=False)}</title>" in reply.text
     assert '<script type="module"' not in reply.text
@@ -54,7 +54,7 @@ def _escaped(text: str) -> str:
 
 
 async def test_the_readme_tells_the_truth(proxy: Proxy) -> None:
-    """Each row of its table: a state, its pretty URL, and the ugly one that leads to a snapshot."""
+    """Each row of its table: a state, its pretty URL, and the ugly URL of its snapshot."""
     readme = (example.FOLDER / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| ([^|]+) \| `([^`|]+)` \| `([^`|]+)` \|$", readme, re.MULTILINE)
     assert len(rows) == 8
@@ -102,7 +102,7 @@ async def test_every_item_is_found_by_following_links(proxy: Proxy) -> None:
 
 
 async def test_structured_content_stays(proxy: Proxy) -> None:
-    """What search engines read of an item is a script element that does not run."""
+    """JSON-LD for search engines is a script element that does not run."""
     page = _checked(await proxy.crawl("/#!/items/3"), title="Arc Desk Lamp · Hashbang Goods")
     [text] = re.findall(r'<script type="application/ld\+json"[^>]*>(.*?)</script>', page)
     product, trail = json.loads(text)["@graph"]

@@ -1,7 +1,7 @@
-"""A site whose own data is slow, fails or never comes: no page without its content is kept as good.
+"""If a site's own data is slow, fails or is missing, no incomplete page is stored as good.
 
-Each page makes two requests; one of them has a fault. It is tried on a first render, and when a good
-snapshot is there already.
+Each page makes two requests, one of which fails. It is tested on a first render, and with a good
+snapshot in the cache.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ CASES = [
 
 @dataclass
 class Faults:
-    """What goes wrong with the second request, when ``on``."""
+    """The faults of the second request, while ``on``."""
 
     on: bool = True
     asked: dict[str, int] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def _body(kind: str, word: str) -> web.Response:
 
 
 async def _faulty(request: web.Request, fault: str, asked: int) -> web.StreamResponse | None:
-    """The response with a fault; None: the good one."""
+    """The response with a fault; None for the good one."""
     match fault:
         case "404" | "500":
             return web.json_response({"error": fault}, status=int(fault))
@@ -133,7 +133,7 @@ async def _faulty(request: web.Request, fault: str, asked: int) -> web.StreamRes
 
 
 def _site(faults: Faults, other: str) -> web.Application:
-    """Pages at /KIND/FAULT, whose requests tell by their Referer which one it is."""
+    """Pages at /KIND/FAULT, whose requests name them by their Referer."""
     application = web.Application()
 
     async def page(request: web.Request) -> web.Response:
@@ -220,7 +220,7 @@ async def test_first_renders(
 
 @pytest.mark.long
 async def test_data_that_takes_long(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
-    """With a limit for the render, and for one response of it, that a slow machine keeps as well."""
+    """With limits for the render and for one response that a slow machine can keep."""
     _, _, proxy = await _start(start_origin, start_proxy, timeout=LIMIT_SECONDS)
     cases = [(kind, fault, "complete") for kind in KINDS for fault in SLOWER]
     answers = await _crawl(proxy, cases)

@@ -1,7 +1,7 @@
-"""Twelve applications of the field, as their packages deliver them, behind nginx: make test-long.
+"""Twelve published applications, as their packages deliver them, behind nginx: make test-long.
 
-The snapshot that a crawler gets through nginx, opened without scripts, is compared with the page that a
-visitor gets through it: text, title, links, metadata, structured data, and what a screen reader says.
+The snapshot that a crawler gets through nginx, opened without scripts, is compared with the page of
+a visitor: text, title, links, metadata, structured data, and accessibility tree.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ Look = tuple[dict[str, Any], tuple[Announcement, ...]]
 
 
 async def opened(page: Session, url: str, *, scripts: bool) -> Look:
-    """What there is of a page when nothing has changed for long."""
+    """The contents of a page that has not changed for long."""
     await page.call("Emulation.setScriptExecutionDisabled", value=not scripts)
     loaded = page.expect("Page.loadEventFired")
     await page.call("Page.navigate", url=url)
@@ -122,7 +122,7 @@ async def test_snapshots_say_what_the_applications_say(
 
 
 def compared(snapshot: Look, live: Look) -> str:
-    """The first thing that is otherwise in the snapshot, or ''."""
+    """The first difference of the snapshot, or ''."""
     for what, theirs in live[0].items():
         ours = snapshot[0][what]
         if ours != theirs:

@@ -1,7 +1,7 @@
-"""Snapshots of applications made with today's frameworks are complete (see frameworks/README.md).
+"""Snapshots of applications made with today's frameworks are complete (frameworks/README.md).
 
-Each route is rendered alone and eight at once, and compared with what a reader sees who opens the
-same route in a browser that knows nothing of us, and waits.
+Each route is rendered alone and eight at once, and compared with what a visitor sees at the same
+route in an unmodified browser.
 """
 
 import asyncio
@@ -95,9 +95,8 @@ async def test_eight_at_once(routes: list[Route]) -> None:
 
 @SELECTED
 async def test_a_reader_sees_the_same(routes: list[Route], proxy: Proxy) -> None:
-    """The snapshot without scripts, and the route itself, in a plain Chromium in real time.
-
-    So does who has a screen reader.
+    """The snapshot without scripts equals the route in an unmodified Chromium in real time, also
+    for screen readers.
     """
     failed = []
     rest = iter(routes)
@@ -123,7 +122,7 @@ async def test_a_reader_sees_the_same(routes: list[Route], proxy: Proxy) -> None
 
 
 class _Reader:
-    """A page of the plain browser, and who looks at it."""
+    """A page of the unmodified browser."""
 
     def __init__(self, page: Session) -> None:
         self._page = page
@@ -143,14 +142,14 @@ class _Reader:
         return cls(page)
 
     async def snapshot(self, proxy: Proxy, route: Route) -> list[Any]:
-        """What there is to see in the snapshot, without scripts."""
+        """The contents of the snapshot, without scripts."""
         ugly = pretty_to_ugly(route.path, opted_in=True)
         assert ugly is not None
         await self._open(proxy.url + ugly, scripts=False)
         return await self._look()
 
     async def page(self, proxy: Proxy, route: Route) -> list[Any]:
-        """What there is to see on the page, when nothing has changed and no answer come for long."""
+        """The contents of the page, after no change and no response for long."""
         await self._open(proxy.url + route.path, scripts=True)
         seen, since = await self._look(), time.monotonic()
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -172,11 +171,11 @@ class _Reader:
             await loaded
 
     async def announced(self) -> tuple[Announcement, ...]:
-        """What a screen reader says of what is open."""
+        """What a screen reader announces."""
         return announced((await self._page.call("Accessibility.getFullAXTree"))["nodes"])
 
     def _waits_for_an_answer(self) -> bool:
-        """That a worker's script has come is told to the worker only, so patience ends."""
+        """Only the worker learns that its script has arrived, so patience ends."""
         return any(time.monotonic() - asked < ANSWER_SECONDS for asked in self._asked.values())
 
     async def _look(self) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Applications on libraries that nobody here wrote: AngularJS 1.8 with its own router, Swagger UI.
+"""Applications with third-party libraries: AngularJS 1.8 with its router, and Swagger UI.
 
-What a visitor reads has to be in the snapshot, at the public URL, for each state and never for
-another one, however many are rendered at once.
+For each state, the snapshot contains what a visitor reads, at the public URL, and nothing of other
+states, however many are rendered at once.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ NAMES = [str(tool["name"]) for tool in TOOLS]
 
 
 class _Reader(HTMLParser):
-    """Collects what is shown of a document: its text, its title and its attributes by element.
+    """Collects the visible contents of a document: text, title, and attributes by element.
 
-    What AngularJS hides by a class is skipped with all that is in it.
+    Elements that AngularJS hides by a class are skipped.
     """
 
     _VOID = frozenset({"meta", "link", "img", "input", "br", "hr"})
@@ -55,7 +55,7 @@ class _Reader(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All text that is shown, with every run of white space as one space."""
+        """All visible text, with every run of white space as one space."""
         return re.sub(r"\s+", " ", "".join(self._words)).strip()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -90,14 +90,14 @@ class _Reader(HTMLParser):
 
 
 def _angular_folder() -> Path:
-    """Where XStatic-Angular has put the library's files."""
+    """The folder of XStatic-Angular with the library's files."""
     found = [file for file in files("XStatic-Angular") or () if file.name == "angular-route.js"]
     assert found, "XStatic-Angular has no angular-route.js"
     return Path(str(found[0].locate())).parent
 
 
 def tool_library() -> web.Application:
-    """The AngularJS application's origin: files, and JSON that takes its time."""
+    """The AngularJS application's origin: files and a slow JSON API."""
     application = web.Application()
     tools = {str(tool["id"]): tool for tool in TOOLS}
     folder = APPLICATIONS / "angularjs"
@@ -136,7 +136,7 @@ def tool_library() -> web.Application:
 
 
 def _api_documentation() -> web.Application:
-    """Swagger UI with an API description of ours, as its users publish it."""
+    """Swagger UI with an API description."""
     application = web.Application()
     folder = APPLICATIONS / "swagger_ui"
 
@@ -155,7 +155,7 @@ async def library(start_origin: StartOrigin) -> Site:
 
 
 def _reader(reply: Reply, origin: Site) -> _Reader:
-    """A snapshot that is whole: an answer, no template text left over, and nothing internal."""
+    """A complete snapshot: no template text, and nothing internal."""
     assert "{{" not in reply.text
     assert "<script" not in reply.text
     assert origin.url.partition("://")[2] not in reply.text
@@ -255,7 +255,7 @@ async def test_second_request_is_a_hit_and_a_condition_a_304(
 
 
 async def _only_its_own(proxy: Proxy, library: Site, number: int) -> Reply:
-    """Render the state of one tool, and look whether anything of another one is in it."""
+    """Render the state of one tool, and check that it contains nothing of another."""
     reply = await proxy.crawl(f"/#!/items/{number}")
     page = _reader(reply, library)
     name = NAMES[number - 1]

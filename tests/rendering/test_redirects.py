@@ -1,4 +1,4 @@
-"""Pages that send their visitor elsewhere: redirects, and what only looks like one."""
+"""Pages that redirect their visitors, and pages that only seem to."""
 
 import asyncio
 
@@ -130,7 +130,7 @@ async def test_redirects_of_the_origin(start_origin: StartOrigin, start_proxy: S
 
 
 async def test_a_browser_keeps_the_state_of_a_redirect(start_origin: StartOrigin) -> None:
-    """What ``references.redirected`` says is what people get."""
+    """``references.redirected`` agrees with a browser."""
     moved = web.Response(status=301, headers={"Location": "/b/"})
     other = web.Response(status=301, headers={"Location": "/b/#!/other"})
     origin = await pages(start_origin, {"/a": moved, "/c": other, "/b/": "<p>b"})

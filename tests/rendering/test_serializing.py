@@ -1,4 +1,4 @@
-"""What of a page is in its snapshot, and in what form."""
+"""What a snapshot contains of its page, and in which form."""
 
 import re
 from html import unescape

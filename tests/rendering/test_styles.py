@@ -1,4 +1,4 @@
-"""A snapshot looks as its page did, however scripts have set the styles."""
+"""A snapshot looks like its page, however scripts have set the styles."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -146,7 +146,7 @@ HOSTILE = {
 async def test_pages_that_speak_for_the_probe(
     name: str, start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """They get what they say in their own snapshot, and nothing breaks."""
+    """Such a page changes only its own snapshot, and nothing breaks."""
     page = f"""{STYLE}<p>text</p><script>
       s.sheet.insertRule("p {{ color: red }}", 0);
       globalThis[Symbol.for("prerender.probe")].sheets = () => {HOSTILE[name]};</script>"""

@@ -1,4 +1,4 @@
-"""What a render amounts to where no request is at fault: blank and moved pages, refreshes, leaks."""
+"""Verdicts of renders without failed requests: blank and moved pages, refreshes, leaks."""
 
 import pytest
 from aiohttp import web

@@ -1,7 +1,7 @@
-"""A site that has all of the faults that ``prerender check`` knows, and its clean twin.
+"""A site with all faults that ``prerender check`` knows, and its correct twin.
 
-Both have the same pages, so what is found of one and not of the other is found because of the fault.
-Neither needs a proxy: they answer ugly URLs themselves.
+Both have the same pages, so a finding on only one of them is due to the fault. Neither needs a
+proxy: they respond to ugly URLs themselves.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Fault:
 
 
 def page(body: str = "", head: str = "", title: str = "<title>{0}</title>", more: str = "") -> str:
-    """A page about {0}. ``title`` comes instead of its title, ``more`` after its words."""
+    """A page about {0}. ``title`` replaces its title, ``more`` follows its words."""
     description = "<meta name=description content='About {0}'>"
     return (
         f"<!DOCTYPE html><html lang=en><head>{title}{description}{head}</head>"
@@ -43,7 +43,7 @@ def page(body: str = "", head: str = "", title: str = "<title>{0}</title>", more
 
 
 def made(text: str = WORDS, head: str = "") -> str:
-    """A page whose text is made by a script."""
+    """A page whose text a script creates."""
     script = f"document.body.innerHTML = '<h1>{{0}}</h1><p>{text}</p>'"
     return page(f"<script>{script}</script>", head)
 
@@ -53,7 +53,7 @@ def redirect(location: str, status: int = 301) -> web.Response:
 
 
 def asked(crawler: Answer, person: Answer) -> Answer:
-    """Crawlers, by ugly URLs, get something else than people."""
+    """Crawlers at ugly URLs get another page than visitors."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         chosen = crawler if TOKEN in request.query else person
@@ -63,7 +63,7 @@ def asked(crawler: Answer, person: Answer) -> Answer:
 
 
 def seen(crawler: Answer, person: Answer) -> Answer:
-    """The same by User-Agent."""
+    """The same, by User-Agent."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         return await respond(
@@ -114,7 +114,7 @@ def linked(value: str) -> web.Response:
 
 
 def judged(cache_status: str) -> web.Response:
-    """A page of which the proxy says what became of its render."""
+    """A page with the Cache-Status of the proxy."""
     headers = {"Cache-Status": cache_status}
     return web.Response(text=page(), content_type="text/html", headers=headers)
 
@@ -214,7 +214,7 @@ async def respond(request: web.Request, answer: Answer) -> web.StreamResponse:
 
 @dataclass
 class Site:
-    """The one or the other; ``application`` serves it."""
+    """The faulty or the correct site; ``application`` serves it."""
 
     faulty: bool
     made_up: str = field(default_factory=lambda: secrets.token_hex(4))

@@ -1,7 +1,7 @@
-"""Pages that take more than their share, each in one way.
+"""Pages that use more than their share, each in one way.
 
-GREEDY take CPU time, the browser, its network, or the proxy; MEMORY_BOMBS take gigabytes. Their origin
-answers every other path with a few bytes.
+GREEDY pages use CPU time, the browser, its network, or the proxy; MEMORY_BOMBS allocate gigabytes.
+Their origin sends a few bytes at every other path.
 """
 
 _PAGE = "<!DOCTYPE html><title>Hostile</title><body><p>hostile<script>{}</script>"

@@ -1,4 +1,4 @@
-"""What is shown when: fresh, stale while a new one is made, the last good one, nothing old."""
+"""What is served when: fresh, stale while a new one renders, the last good one, never an old one."""
 
 import asyncio
 import re
@@ -24,12 +24,12 @@ PAGE = target()
 
 
 def told(answer: SnapshotResult) -> str:
-    """The Cache-Status of an answer."""
+    """The Cache-Status of a response."""
     return cache_status(answer.how, answer.stored, floor(answer.ttl), answer.detail)
 
 
 def asked_for(page: Target) -> RequestRecord:
-    """The record of a request that got the snapshot of a page."""
+    """The record of a request for the snapshot of a page."""
     return RequestRecord(
         time=0.0, seconds=0.0, method="GET", target=page.path, remote="", user_agent="", crawler=None,
         kind="render", reason="", source="snapshot", cache="hit", detail="", status=200, sent_bytes=0,
@@ -38,7 +38,7 @@ def asked_for(page: Target) -> RequestRecord:
 
 
 class Site:
-    """The layer under test on a store in memory."""
+    """The cache under test, with a store in memory."""
 
     def __init__(
         self, freshness: Freshness, popular: Callable[[], Iterable[Target]] = tuple
@@ -60,11 +60,11 @@ class Site:
         return await self.cached.snapshot(PAGE)
 
     async def status(self) -> str:
-        """The Cache-Status of the next answer."""
+        """The Cache-Status of the next response."""
         return told(await self.get())
 
     async def refreshed(self, count: int) -> None:
-        """Wait until so many renders have been made, and the last of them is kept."""
+        """Wait until this number of renders is done and the last one is stored."""
         await until(lambda: self.renders.count == count and not len(self.cached._renders))
 
 
@@ -173,7 +173,7 @@ async def test_only_some_are_renewed_at_once(site: Site) -> None:
     for one in many:
         assert (await site.cached.snapshot(one)).detail == "stale"
     await until(lambda: site.renders.running == 2)
-    # A page that nobody has seen does not wait for them.
+    # A new page does not wait for them.
     new = asyncio.create_task(site.cached.snapshot(target("/new")))
     await until(lambda: site.renders.running == 3)
     site.renders.gate.set()

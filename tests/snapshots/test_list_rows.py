@@ -1,4 +1,4 @@
-"""Lists of what is kept: in memory, in a file, in Redis."""
+"""Lists of snapshots: in memory, in a file, in Redis."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ def entry(
 
 
 def entries() -> dict[str, Entry]:
-    """Five entries whose ages are further apart than a test may take."""
+    """Five entries whose ages differ by more than a test may take."""
     return {
         "1": entry("/", key="1", size=30, seconds=0.3),
         "2": entry("/#!/lamp/1", key="2", age=5000, size=10, seconds=0.1),

@@ -1,4 +1,4 @@
-"""Snapshots as Markdown: what becomes of a page, who gets it, how long it is kept."""
+"""Snapshots as Markdown: the conversion, who gets it, and how long it is stored."""
 
 import asyncio
 import gzip
@@ -225,7 +225,7 @@ async def test_who_gets_markdown(start_origin: StartOrigin, start_proxy: StartPr
     assert await kind(User_Agent=CLAUDE) == "text/markdown"
     assert await kind("/?_escaped_fragment_=", User_Agent=CLAUDE) == "text/markdown"
     assert await kind("/?_escaped_fragment_=") == "text/html"
-    # People get the page itself, and caches in front are told that others do not.
+    # Visitors get the page itself, and Vary tells caches that crawlers do not.
     for headers in ({}, {"Accept": BROWSER}):
         answer = await proxy.get("/", headers=headers)
         assert "<nav>" in answer.text

@@ -1,4 +1,4 @@
-"""Purging a running proxy: by the admin listener and by the command line."""
+"""Purging a running proxy, through the admin listener and the command line."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ TAGS = '<head><meta name="prerender-cache-tags" content="shop, lamps"></head>'
 
 
 async def shop(start_origin: StartOrigin) -> Site:
-    """Three pages; one has tags of its own, one gets them from the server."""
+    """Three pages; one has its own tags, one gets them from the server."""
     tagged = web.Response(
         body=b"<p>by the server", content_type="text/html", headers={"Cache-Tag": "shop,tables"}
     )
@@ -38,7 +38,7 @@ async def purge(proxy: Proxy, what: object, token: str = TOKEN) -> tuple[int, An
 
 
 async def hits(proxy: Proxy) -> set[str]:
-    """Which of the pages are hits; asks for all of them."""
+    """Requests all pages. Returns those that are cache hits."""
     found = set()
     for page in ("/", "/a", "/b"):
         status = (await proxy.crawl(page)).headers["Cache-Status"]
@@ -121,7 +121,7 @@ async def test_who_may_purge(start_origin: StartOrigin, start_proxy: StartProxy)
         async with proxy.client.post(f"{proxy.admin_url}/api/v1/purge", headers=headers) as answer:
             assert answer.status == 401
             assert answer.headers["WWW-Authenticate"] == "Bearer"
-    # Without a token whoever is on this machine may.
+    # Without a token, any user of this machine may purge.
     unlocked = await start_proxy(origin.url)
     async with unlocked.client.post(
         f"{unlocked.admin_url}/api/v1/purge", json={"all": True}, headers={"Authorization": ""}
@@ -136,7 +136,7 @@ async def test_who_may_purge(start_origin: StartOrigin, start_proxy: StartProxy)
 
 
 async def test_a_webhook_of_a_cms(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
-    """As in docs/recipes.md: from anywhere, under the site's name, in a media type of its own."""
+    """As in docs/recipes.md: from anywhere, with the site's host and a vendor media type."""
     proxy = await start_proxy((await shop(start_origin)).url, SETTINGS)
     headers = {
         "Authorization": f"Bearer {TOKEN}",

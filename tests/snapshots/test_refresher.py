@@ -1,4 +1,4 @@
-"""Popular snapshots are rendered again before they expire, with capacity that nobody needs."""
+"""Popular snapshots are rendered again before they expire, with spare capacity."""
 
 import asyncio
 import time
@@ -66,7 +66,7 @@ class Site:
             self.popularity(asked_for(target(path)))
 
     async def refreshed(self) -> list[str]:
-        """What is rendered again now, and in which order."""
+        """What is rendered again, and in which order."""
         before = len(self.renders.rendered)
         while await self.refresher.start_next():
             await until(lambda: not self.refresher.running)
@@ -104,7 +104,7 @@ async def test_what_is_not_requested_any_more_is_forgotten(site: Site) -> None:
 
 
 async def test_short_lives(site: Site) -> None:
-    """At most half of its life, and never one that lives for less than two minutes."""
+    """At half of the TTL at the earliest, and never with a TTL below two minutes."""
     await site.ask("/short", "/minutes")
     site.clock.now += 59.0
     assert await site.refreshed() == []
@@ -240,7 +240,7 @@ async def test_a_running_proxy(
 async def test_crawlers_get_the_only_page_while_it_refreshes(
     start_origin: StartOrigin, start_own_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a real browser: refreshes are cancelled again and again, until no crawler waits."""
+    """With a real browser: refreshes are cancelled repeatedly, until no crawler waits."""
     monkeypatch.setattr("prerender.browser.spare_capacity._BUSY_SHARE", 2.0)
     refreshing, done = asyncio.Event(), asyncio.Event()
     script = (

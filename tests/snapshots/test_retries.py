@@ -39,7 +39,7 @@ async def test_the_number_of_pages_is_bounded() -> None:
 async def test_no_crawler_has_to_ask_again(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """The interface fails once. When it works again, a snapshot is made without a request."""
+    """The API fails once. When it works again, a snapshot is rendered without a request."""
     asked = 0
     works = asyncio.Event()
 

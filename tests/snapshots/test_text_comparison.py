@@ -1,4 +1,4 @@
-"""Similarity of two texts of a page, what each lacks, and both side by side."""
+"""The similarity of two texts, what each lacks, and both side by side."""
 
 import pytest
 from hypothesis import given

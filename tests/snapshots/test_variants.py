@@ -1,4 +1,4 @@
-"""Snapshots that differ by device and by language: which one a client gets, and that they never mix."""
+"""Snapshots by device and language: which one a client gets, and that they never mix."""
 
 import asyncio
 import re

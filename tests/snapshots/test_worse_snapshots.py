@@ -32,7 +32,7 @@ class _Changing:
 
 
 async def _next_render(proxy: Proxy) -> Reply:
-    """The first answer that is not from the cache: the time to live is short."""
+    """The first response that is not a cache hit; the TTL is short."""
     async with asyncio.timeout(raw.SECONDS):
         while "; hit;" in (answer := await proxy.crawl("/")).headers["Cache-Status"]:
             pass

@@ -1,1 +1,1 @@
-"""What tests of several subjects use: clients, servers and browsers to test with."""
+"""Helpers of several tests: clients, servers and browsers."""

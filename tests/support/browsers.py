@@ -1,7 +1,7 @@
-"""Browsers that tests share one after the other: a start takes a second, a snapshot 30 ms.
+"""Browsers that tests share, one after the other: a start takes a second, a snapshot 30 ms.
 
 A browser is lent with its gateway, so only to a proxy with the same [origin], [site], [browser] and
-[network]. It goes to the next test only when nothing of the last one is left in it.
+[network] settings. It is lent again only if nothing of the last test is left in it.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ _CALM_SECONDS = 10.0
 
 
 class Browsers:
-    """The browsers that nobody uses at this moment, by what they are good for."""
+    """The unused browsers, by settings."""
 
     def __init__(self) -> None:
         self._idle: OrderedDict[str, _Browser] = OrderedDict()
 
     @asynccontextmanager
     async def lend(self, settings: Settings) -> AsyncIterator[Rendering]:
-        """Lend a browser, which is started if there is none."""
+        """Lend a browser; start it if there is none."""
         kind = repr((settings.origin, settings.public_url, settings.browser, settings.network))
         browser = self._idle.pop(kind, None) or await _Browser.start(settings)
         try:
@@ -38,7 +38,7 @@ class Browsers:
                 await browser.close()
 
     async def close(self, *, keep: int = 0) -> None:
-        """Close those that were not needed for longest."""
+        """Close the browsers that were unused for longest."""
         while len(self._idle) > keep:
             _, browser = self._idle.popitem(last=False)
             await browser.close()
@@ -56,7 +56,7 @@ class _Browser:
             return cls(parts, stack.pop_all())
 
     async def is_as_new(self) -> bool:
-        """Whether all pages come back, and nothing that was fetched is kept for the next render."""
+        """Whether all pages return, and no fetched data is left for the next render."""
         pool, assets = self.parts.pool, self.parts.gateway.assets
         with suppress(TimeoutError):
             async with asyncio.timeout(_CALM_SECONDS):

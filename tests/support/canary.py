@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 
 class Canary:
-    """A listener of this machine that no page may touch, on TCP and UDP. ``touched`` says who did."""
+    """A listener on TCP and UDP that no page may reach. ``touched``: who did."""
 
     def __init__(self) -> None:
         self.touched: list[str] = []

@@ -1,4 +1,4 @@
-"""Crawlers at work while the browser's processes are killed: the run, and what it came to.
+"""Crawlers send requests while the browser's processes are killed: the run and its outcome.
 
 A test does it for some seconds, benchmarks/chaos.py for a minute.
 """
@@ -33,7 +33,7 @@ HANGING_SECONDS = 30.0
 
 @dataclass
 class Outcome:
-    """What became of the requests (in seconds), what was killed, what was there before and after."""
+    """The outcomes of requests (seconds), the killed processes, and the state before and after."""
 
     snapshots: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Outcome:
 
     @property
     def share(self) -> float:
-        """Snapshots among all answers."""
+        """The share of snapshots among all responses."""
         return len(self.snapshots) / max(
             1, len(self.snapshots) + len(self.refused) + len(self.wrong)
         )
@@ -54,10 +54,11 @@ class Outcome:
 async def run(
     proxy: Proxy, *, pages: int, clients: int, seconds: float, seed: int, merciful: bool = False
 ) -> Outcome:
-    """Crawl with so many clients; once a second a process of the browser gets a signal, at random.
+    """Crawl with this number of clients. Once a second, a random process of the browser gets a
+    signal.
 
-    ``merciful``: only when the browser has pages. On a machine where a start takes longer than a
-    second there would never be one.
+    ``merciful``: only while the browser has pages. Otherwise, on a machine where a start takes
+    longer than a second, it would never have any.
     """
     idle = f"{pages} idle, 0 busy, 0 waiting"
     outcome = Outcome()
@@ -103,13 +104,11 @@ async def _crawl(proxy: Proxy, prefix: str, outcome: Outcome, end: float) -> Non
         kept = outcome.snapshots if status == 200 else outcome.refused
         kept.append(time.monotonic() - started)
         if status != 200:
-            await asyncio.sleep(
-                1
-            )  # a crawler that is told to come back later does not come at once
+            await asyncio.sleep(1)  # a crawler obeys Retry-After
 
 
 async def _census(proxy: Proxy, pages: int) -> dict[str, object]:
-    """What must be the same before and after, when all pages have been used and nothing goes on."""
+    """What must be equal before and after, when all pages were used and nothing runs."""
     for _ in range(2):
         await asyncio.gather(*(crawl(proxy, f"census/{time.monotonic_ns()}") for _ in range(pages)))
     await state(proxy.running.pool, f"{pages} idle, 0 busy, 0 waiting")
@@ -125,14 +124,14 @@ async def _census(proxy: Proxy, pages: int) -> dict[str, object]:
 
 
 def _tasks() -> list[str]:
-    """The names of all tasks but those of connections, which the pools keep."""
+    """The names of all tasks, except those of pooled connections."""
     names = (task.get_name() for task in asyncio.all_tasks())
     kept = (name for name in names if not re.match(r"Task-\d|client |connection ", name))
     return [re.sub(r"\d+", "N", name) for name in kept]
 
 
 def _open_files() -> list[str]:
-    """What each open file of this process is, but for sockets, which the connection pools keep."""
+    """The open files of this process, except sockets, which connection pools keep open."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):

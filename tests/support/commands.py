@@ -1,4 +1,4 @@
-"""Programs as people start them: to their end, or until the test is over."""
+"""Runs programs: to their end, or until the test is over."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ SEARCHED = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
 def in_(folder: Path, *command: str | Path, seconds: float = 60) -> str:
-    """What a command prints that is run in a folder and succeeds."""
+    """The output of a command that is run in a folder and must succeed."""
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
     )
@@ -27,7 +27,7 @@ def in_(folder: Path, *command: str | Path, seconds: float = 60) -> str:
 
 
 async def answered(client: ClientSession, url: str) -> None:
-    """Wait until somebody listens."""
+    """Wait until a URL responds."""
     async with asyncio.timeout(30):
         while True:
             with suppress(ClientConnectionError):
@@ -40,7 +40,7 @@ async def answered(client: ClientSession, url: str) -> None:
 async def running(
     *command: str | Path, **options: Any
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program in a session of its own, interrupted at the end as by Ctrl-C."""
+    """A program in its own session, interrupted at the end as by Ctrl-C."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, start_new_session=True, **options
     )

@@ -1,4 +1,4 @@
-"""A nameserver of the test's own, over UDP, that can lie and be silent."""
+"""A name server over UDP that can lie and be silent."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ SILENT = "silent"
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """``addresses``: names by address; ``names``: addresses by name. Or one of the words above."""
+    """``addresses``: names by address; ``names``: addresses by name, or one of the words above."""
 
     def __init__(
         self, addresses: Mapping[str, Sequence[str] | str], names: Mapping[str, Sequence[str] | str]
@@ -34,7 +34,7 @@ class NameServer(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def find(self, name: str) -> Sequence[str] | str | None:
-        """What is known of a name."""
+        """The records of a name."""
         return self.records.get(name)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
@@ -66,7 +66,7 @@ class NameServer(asyncio.DatagramProtocol):
 async def name_server(
     addresses: Mapping[str, Sequence[str] | str], names: Mapping[str, Sequence[str] | str]
 ) -> AsyncIterator[NameServer]:
-    """One that listens on a free port of loopback."""
+    """A name server on a free loopback port."""
     loop = asyncio.get_running_loop()
     listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listening.bind(("127.0.0.1", 0))

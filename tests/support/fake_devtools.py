@@ -1,6 +1,6 @@
-"""A browser's DevTools endpoint that does what a test says, and nothing by itself.
+"""A DevTools endpoint that a test controls.
 
-A test reads the commands that arrive and answers them, late, twice, with garbage, or not at all.
+A test reads the commands that arrive, and responds late, twice, with garbage, or not at all.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ SECONDS = 5.0
 
 
 class FakeDevTools(asyncio.Protocol):
-    """Make it with ``async with FakeDevTools.open()``; ``socket`` is the other end of its own."""
+    """Create it with ``async with FakeDevTools.open()``; ``socket`` is its end of the connection."""
 
     def __init__(self) -> None:
         self._commands: asyncio.Queue[Message] = asyncio.Queue()
@@ -41,7 +41,7 @@ class FakeDevTools(asyncio.Protocol):
             self._commands.put_nowait(json.loads(text))
 
     async def command(self, method: str = "") -> Message:
-        """The next command that arrives; its method has to be ``method`` if that is given."""
+        """The next command, which must be ``method`` if it is given."""
         async with asyncio.timeout(SECONDS):
             command = await self._commands.get()
         assert method in ("", command["method"])
@@ -60,7 +60,7 @@ class FakeDevTools(asyncio.Protocol):
         await self.text(json.dumps({"id": command["id"], **outcome, **session}))
 
     async def event(self, method: str, session_id: str = "", **params: Any) -> None:
-        """Tell an event, of a page if there is a session."""
+        """Send an event; with a session, of its page."""
         session = {"sessionId": session_id} if session_id else {}
         await self.text(json.dumps({"method": method, "params": params, **session}))
 
@@ -69,17 +69,17 @@ class FakeDevTools(asyncio.Protocol):
         await self.bytes(text.encode() + b"\0")
 
     async def bytes(self, content: bytes) -> None:
-        """Send any bytes, which need be no message."""
+        """Send any bytes, which need not be a message."""
         if self._transport.is_closing():
             raise ConnectionError("there is no connection")
         self._transport.write(content)
 
     def stop_reading(self) -> None:
-        """Be as deaf as a stopped process: the kernel's buffers fill up."""
+        """Stop reading, like a stopped process: the kernel's buffers fill."""
         self._transport.pause_reading()
 
     def hang_up(self) -> None:
-        """Close the connection when all has been sent."""
+        """Close the connection after everything was sent."""
         self._transport.close()
 
     def reset(self) -> None:

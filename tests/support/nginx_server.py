@@ -1,4 +1,4 @@
-"""What every nginx of the tests has in common: in the foreground, all its files in one folder."""
+"""nginx in the foreground, with all its files in one folder."""
 
 import asyncio
 import getpass
@@ -33,13 +33,13 @@ http {{
 
 
 def configuration(folder: Path, http: str, errors: str = "error") -> str:
-    """A whole configuration around what stands in its ``http`` block; ``errors``: the least it logs."""
+    """A complete configuration around the contents of its ``http`` block. ``errors``: the log level."""
     user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
     return _MAIN.format(user=user, folder=folder, errors=errors, http=http)
 
 
 def program() -> str:
-    """nginx, which stands outside the PATH of ordinary users."""
+    """The path of nginx, which may be outside the PATH of ordinary users."""
     found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     assert found, "nginx is not installed: run make test"
     return found
@@ -49,7 +49,9 @@ def program() -> str:
 async def running(
     folder: Path, http: str, listens: int | Path, errors: str = "error"
 ) -> AsyncIterator[None]:
-    """nginx with this ``http`` block, from when it listens: at a port of ours, or at a socket."""
+    """nginx with this ``http`` block. Waits until it listens on ``listens``, a port or a socket
+    file.
+    """
     config = folder / "nginx.conf"
     config.write_text(configuration(folder, http, errors), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(

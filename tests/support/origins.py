@@ -1,10 +1,10 @@
-"""Origins that several tests need."""
+"""Origins of several tests."""
 
 from aiohttp import web
 
 
 def only_for_its_own_host() -> web.Application:
-    """A site as development servers serve it: other hosts than its own address are refused."""
+    """A site like a development server's, which refuses other hosts than its own address."""
 
     async def page(request: web.Request) -> web.Response:
         if not request.host.startswith("127.0.0.1:"):

@@ -1,4 +1,4 @@
-"""A Chromium as it comes: without our flags, our gateway, our scripts and virtual time."""
+"""An unmodified Chromium: without the proxy's flags, gateway, scripts and virtual time."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ START_SECONDS = 30.0
 
 @asynccontextmanager
 async def plain_browser(*flags: str) -> AsyncIterator[DevTools]:
-    """Start one, and end it with all that it started."""
+    """Start one. At the end, stop all its processes."""
     ours, its = socket.socketpair()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         process = await asyncio.create_subprocess_exec(

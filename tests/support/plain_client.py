@@ -1,4 +1,4 @@
-"""A gateway, and a client that speaks to it as the browser does, without one."""
+"""A gateway, and a client that sends requests like those of the browser."""
 
 import socket
 from collections import Counter
@@ -22,7 +22,7 @@ HTML = CIMultiDict({"Content-Type": "text/html"})
 
 
 class Elsewhere(AbstractResolver):
-    """Every name is an address of this machine: a third party to test with."""
+    """Resolves every name to an address of this machine: a third party for tests."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -40,7 +40,7 @@ class Elsewhere(AbstractResolver):
 
 
 class PlainClient:
-    """A gateway and a client that speaks to it as the browser does."""
+    """A gateway and a client that sends requests like those of the browser."""
 
     def __init__(self, gateway: Gateway, client: ClientSession) -> None:
         self.gateway = gateway
@@ -81,9 +81,9 @@ class PlainClient:
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Reply:
-        """A request of a page, by its number; redirects are not followed.
+        """Send a request of a page, by its number; redirects are not followed.
 
-        The page is rendering, if only for this request.
+        The page counts as rendering, if only for this request.
         """
         sent = {"Host": host, "User-Agent": USER_AGENT.format(page), **(headers or {})}
         url = URL(f"http://127.0.0.1:{self.gateway.plain_port}{path}", encoded=True)

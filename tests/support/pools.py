@@ -1,4 +1,4 @@
-"""What the tests of the pool share: a pool of a real browser, callers of it, and a site to crawl."""
+"""Helpers of the pool's tests: a pool with a real browser, callers, and a site to crawl."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -28,10 +28,10 @@ _SEGMENTATION_FAULT = 139
 
 
 async def launch_browser(gateway: Gateway) -> Chromium:
-    """A browser of the pool's kind.
+    """Launch a browser as the pool does.
 
-    Chromium may die of SIGSEGV at its start (seen once in some hundred). Then the pool starts another
-    one, and so do tests of what comes after the start.
+    Chromium sometimes dies of SIGSEGV at its start (once in some hundred starts). The pool then
+    starts another one, and so do tests of what follows the start.
     """
     try:
         return await Chromium.launch(chromium.find(), gateway, sandbox=False)
@@ -49,7 +49,7 @@ async def pool_of(
     limits: Limits = Limits(),
     program: str = "",
 ) -> AsyncIterator[Pool]:
-    """A pool of pages of a real browser. Launches fail whose number, from 1, is in ``failing``."""
+    """A pool of pages of a real browser. ``failing``: the numbers of launches that fail, from 1."""
     public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
     launches = 0
     async with (
@@ -77,7 +77,7 @@ def session_of(pool: Pool) -> int:
 
 
 async def state(pool: Pool, wanted: str) -> None:
-    """Wait until the pool tells this of itself."""
+    """Wait until the pool is in this state."""
     try:
         async with asyncio.timeout(SECONDS):
             while f": {wanted}, <Chromium" not in repr(pool):
@@ -87,7 +87,7 @@ async def state(pool: Pool, wanted: str) -> None:
 
 
 class Borrower:
-    """A caller that holds a page until it is told to give it back."""
+    """A caller that holds a page until ``give_back``."""
 
     def __init__(self, pool: Pool, timeout: float = SECONDS, section: str = "") -> None:
         self._pool = pool
@@ -165,7 +165,7 @@ async def shop_and_proxy(
 
 
 async def crawl(proxy: Proxy, state: object) -> int:
-    """Crawl a state of the page: the status, with 200 only if the snapshot is whole."""
+    """Crawl a state of the page. Returns the status; 200 only if the snapshot is complete."""
     answer = await proxy.crawl(f"/#!{state}")
     if answer.status == 200:
         assert f">text of {state}<" in answer.text

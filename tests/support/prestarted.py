@@ -1,7 +1,7 @@
-"""``prerender`` in processes that have imported it already: forks of one that waits for orders.
+"""Runs ``prerender`` in forks of a process that has imported it.
 
-Imports take most of the time of most commands. A fork has standard streams, an environment and, if
-asked, a terminal of its own; it gets signals and ends with an exit status, as any process does.
+Imports take most of the time of most commands. A fork has its own standard streams, environment
+and, on request, terminal; it receives signals and has an exit status like any process.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _LONGEST_ORDER = 1024**2
 
 
 class Forked:
-    """A process that is no child of this one; used like an asyncio.subprocess.Process."""
+    """A process that is not a child of this one, used like an asyncio.subprocess.Process."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Forked:
         return int(self._status.result()) if self._status.done() else None
 
     async def wait(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait for its exit status."""
         return int(await asyncio.shield(self._status))
 
     def send_signal(self, number: int) -> None:
@@ -67,9 +67,10 @@ class Forked:
 async def fork(
     arguments: Sequence[str], environ: dict[str, str], streams: Sequence[int], *, terminal: bool
 ) -> Forked:
-    """Start ``prerender``. ``streams``: descriptors as its standard streams, or PIPE to read them here.
+    """Start ``prerender``. ``streams``: descriptors as its standard streams, or PIPE to read them
+    here.
 
-    ``terminal``: its standard input is a terminal, which becomes its own.
+    ``terminal``: its standard input is a terminal, which becomes its controlling terminal.
     """
     order = json.dumps([list(arguments), environ, terminal]).encode()
     readers: list[asyncio.StreamReader | None] = []
@@ -98,7 +99,7 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
 
 @cache
 def _forker() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The process that forks, and where it takes orders. It ends when this one does."""
+    """The process that forks, and the socket for its orders. It ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(

@@ -20,7 +20,7 @@ SECONDS = 20.0
 
 
 def sessions(parent: int | None = None) -> list[int]:
-    """The sessions of all browsers that a process (this one if none is given) has started."""
+    """The sessions of all browsers that a process (by default this one) has started."""
     with suppress(psutil.NoSuchProcess):
         children = psutil.Process(parent).children()
         return [child.pid for child in children if guardian.__file__ in _command(child)]
@@ -38,12 +38,12 @@ def members(session: int) -> list[psutil.Process]:
 
 
 def kind(process: psutil.Process) -> str:
-    """What a process of a browser's session is there for."""
+    """The role of a process in a browser's session."""
     return kind_of(_command(process))
 
 
 def of_kind(session: int, wanted: str) -> list[psutil.Process]:
-    """The processes of a session that are there for ``wanted``."""
+    """The processes of a session with the role ``wanted``."""
     found = []
     for process in members(session):
         with suppress(psutil.Error):
@@ -53,15 +53,15 @@ def of_kind(session: int, wanted: str) -> list[psutil.Process]:
 
 
 def _is_fork_of_browser(process: psutil.Process) -> bool:
-    """Whether it still has the browser's command line, and is about to become another program."""
+    """Whether it still has the browser's command line, and will soon execute another program."""
     parent = process.parent()
     return kind(process) == "browser" and parent is not None and kind(parent) == "browser"
 
 
 def waited_seconds() -> float:
-    """How long this process and its browsers have waited for a CPU, since they started.
+    """How long this process and its browsers have waited for a CPU since they started.
 
-    The kernel's figure of each thread (run delay); 0 where it keeps none.
+    The kernel's figure for each thread (run delay); 0 if it keeps none.
     """
     waited = 0
     browsers = [process for session in sessions() for process in members(session)]
@@ -73,7 +73,7 @@ def waited_seconds() -> float:
 
 
 class ServerProcess:
-    """A server of the test's own; ``start`` of its kind sets the process."""
+    """A server process; ``start`` of a subclass sets it."""
 
     _process: asyncio.subprocess.Process | None = None
 
@@ -110,7 +110,7 @@ def kill(session: int, wanted: str) -> None:
 
 
 async def all_gone(ended: Iterable[int], *folders: Path, seconds: float = SECONDS) -> None:
-    """Wait until nothing is left of some sessions, and nothing of a browser in some folders."""
+    """Wait until no process of some sessions, and no file of a browser in some folders, is left."""
     left: object = None
     try:
         async with asyncio.timeout(seconds):
@@ -131,7 +131,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 @asynccontextmanager
 async def busy_loops(count: int) -> AsyncIterator[None]:
-    """Processes that keep a CPU busy each."""
+    """Processes that each keep a CPU busy."""
     loops = [
         await asyncio.create_subprocess_exec("sh", "-c", "while :; do :; done")
         for _ in range(count)

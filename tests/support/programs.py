@@ -1,4 +1,4 @@
-"""``prerender`` as the program that people start: what it prints, where, and how it ends."""
+"""``prerender`` as a program: its output, its exit status and its terminal."""
 
 import asyncio
 import fcntl
@@ -23,7 +23,7 @@ QUIET = {"PRERENDER_BROWSER_SANDBOX": "off"} if os.geteuid() == 0 else {}
 
 @dataclass(frozen=True)
 class Ended:
-    """What a program left behind."""
+    """The output and exit status of a program."""
 
     status: int
     out: bytes
@@ -38,7 +38,7 @@ async def started(
     stderr: int = PIPE,
     stdin: bytes | None = None,
 ) -> AsyncIterator[Forked]:
-    """``prerender`` with these arguments and a clean environment, gone at the end."""
+    """``prerender`` with these arguments and a clean environment; killed at the end."""
     with tempfile.TemporaryFile() as given:
         given.write(stdin or b"")
         given.seek(0)
@@ -52,7 +52,7 @@ async def started(
 async def newly_started(
     *arguments: str, environ: dict[str, str] | None = None
 ) -> AsyncIterator[Process]:
-    """The same in a new interpreter, which begins with its imports."""
+    """The same in a new interpreter, including its imports."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "prerender", *arguments),
         env=_environment(environ),
@@ -80,7 +80,7 @@ def _environment(environ: dict[str, str] | None) -> dict[str, str]:
 
 
 async def ended(process: Program) -> Ended:
-    """What it left behind, when it has ended."""
+    """Wait for its end. Returns what it left."""
     async with asyncio.timeout(60):
         out, err = await asyncio.gather(
             *(
@@ -101,21 +101,21 @@ async def run(
     stdout: int = PIPE,
     stdin: bytes | None = None,
 ) -> Ended:
-    """What ``prerender`` left behind that was started with these arguments."""
+    """Run ``prerender`` with these arguments to its end."""
     async with started(*arguments, environ=environ, stdout=stdout, stdin=stdin) as process:
         return await ended(process)
 
 
 @dataclass
 class Terminal:
-    """The other side of a terminal at which a program runs: what it shows, and its keyboard."""
+    """The other end of a program's terminal: its screen and its keyboard."""
 
     process: Forked
     _side: int
     shown: bytes = b""
 
     async def until(self, pattern: bytes) -> None:
-        """Wait until it has shown something."""
+        """Wait until it has shown a text."""
         async with asyncio.timeout(30):
             while not re.search(pattern, self.shown):
                 self.shown += await asyncio.to_thread(os.read, self._side, 65536)
@@ -124,9 +124,9 @@ class Terminal:
         os.write(self._side, keys)
 
     async def rest(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait for its exit status."""
         async with asyncio.timeout(30):
-            with suppress(OSError):  # EIO: nobody is at the other side any more
+            with suppress(OSError):  # EIO: the other end is closed
                 while part := await asyncio.to_thread(os.read, self._side, 65536):
                     self.shown += part
             return await self.process.wait()
@@ -136,7 +136,7 @@ class Terminal:
 async def at_terminal(
     *arguments: str, environ: dict[str, str] | None = None, columns: int = 100
 ) -> AsyncIterator[Terminal]:
-    """``prerender`` at a terminal of its own, where Ctrl-C is SIGINT."""
+    """``prerender`` at its own terminal, where Ctrl-C sends SIGINT."""
     side, terminal = pty.openpty()
     fcntl.ioctl(
         terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0)

@@ -1,4 +1,4 @@
-"""Both ends of the wire, byte by byte: an origin that says what it is told to, and a client."""
+"""Both ends of a connection, byte by byte: a scripted origin and a client."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ Writer = asyncio.StreamWriter
 
 @dataclass
 class Received:
-    """A request as an origin got it: its head without the last line end, and the body's bytes."""
+    """A request as the origin got it: its head without the last line end, and the body's bytes."""
 
     head: bytes
     body: bytes
@@ -102,7 +102,7 @@ async def origin(
 
 
 def answering(*answers: bytes) -> Script:
-    """Answers every request of a connection with the next answer, the last one again and again."""
+    """Responds to every request of a connection with the next answer; the last one is repeated."""
 
     async def script(site: Origin, reader: Reader, writer: Writer) -> None:
         number = 0
@@ -115,7 +115,7 @@ def answering(*answers: bytes) -> Script:
 
 
 def ending_with(answer: bytes) -> Script:
-    """Answers the first request of each connection, and closes it."""
+    """Responds to the first request of each connection, and closes it."""
 
     async def script(site: Origin, reader: Reader, writer: Writer) -> None:
         site.requests.append(await receive(reader))
@@ -141,7 +141,7 @@ class Client:
         await self.writer.drain()
 
     async def answer(self) -> bytes:
-        """One answer with Content-Length or without a body; its head and body as they came."""
+        """One response with Content-Length or without a body; its head and body as received."""
         async with asyncio.timeout(SECONDS):
             head = await self.reader.readuntil(b"\r\n\r\n")
             for line in head.lower().split(b"\r\n"):
@@ -150,19 +150,19 @@ class Client:
             return head
 
     async def rest(self) -> bytes:
-        """All that comes until the connection ends; ConnectionError if it ends by a reset."""
+        """All bytes until the connection ends. Raises ConnectionError after a reset."""
         async with asyncio.timeout(SECONDS):
             return await self.reader.read()
 
     async def until(self, end: bytes) -> bytes:
-        """Bytes up to and with ``end``."""
+        """Bytes up to and including ``end``."""
         async with asyncio.timeout(SECONDS):
             return await self.reader.readuntil(end)
 
 
 @asynccontextmanager
 async def client(port: int, limit: int = 2**16) -> AsyncIterator[Client]:
-    """A client that is connected."""
+    """A connected client."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
     try:
         yield Client(reader, writer)
@@ -174,14 +174,14 @@ async def client(port: int, limit: int = 2**16) -> AsyncIterator[Client]:
 
 
 async def ask(port: int, request: bytes) -> bytes:
-    """The whole of what comes back for some bytes, on a connection that the proxy closes."""
+    """Send bytes on a connection that the proxy closes. Returns all that it sent back."""
     async with client(port) as connection:
         await connection.send(request)
         return await connection.rest()
 
 
 async def accepts(address: int | Path) -> bool:
-    """Whether somebody listens: at a port of this machine, or at a socket's file."""
+    """Whether a port of this machine, or a socket file, accepts connections."""
     try:
         if isinstance(address, Path):
             _, writer = await asyncio.open_unix_connection(address)
@@ -194,22 +194,22 @@ async def accepts(address: int | Path) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, and that no other process of the tests is given."""
+    """Unused ports that no other process of the tests gets."""
     ports = _ports()
     return [next(ports) for _ in range(count)]
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no other process of the tests is given."""
+    """An unused port that no other process of the tests gets."""
     return next(_ports())
 
 
 @cache
 def _ports() -> Iterator[int]:
-    """The free ports of a range that belongs to this process for as long as it lives.
+    """The free ports of a range that belongs to this process as long as it lives.
 
-    Below those that the kernel hands out: between the moment in which one of these is found free and
-    its use, any other process could get it.
+    The range is below the kernel's ephemeral ports: between finding a port free and using it, any
+    other process could get one of those.
     """
     for start in random.sample(_RANGES, len(_RANGES)):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A Redis Cluster of the test's own, and a primary with a replica and Sentinels; all real processes."""
+"""A Redis Cluster, and a primary with a replica and Sentinels; all real processes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -18,7 +18,7 @@ _SLOTS = 16384
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``primaries`` with the slots in equal parts, and for each the replica of the same place."""
+    """``primaries`` share the slots equally; each has the replica with the same index."""
 
     primaries: Sequence[RedisServer]
     replicas: Sequence[RedisServer]
@@ -32,16 +32,16 @@ class Cluster:
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
     def place(self, key: str) -> int:
-        """The place of the primary that has a key, unless its slot was moved."""
+        """The index of the primary that has a key, unless its slot was moved."""
         return min(key_slot(key.encode()) * len(self.primaries) // _SLOTS, len(self.primaries) - 1)
 
     async def fail_over(self, place: int) -> None:
-        """Kill a primary, and make its replica the primary at once."""
+        """Kill a primary, and promote its replica at once."""
         await self.primaries[place].kill()
         await self.replicas[place].client.execute_command("CLUSTER FAILOVER", "TAKEOVER")
 
     async def begin_to_move(self, slot: int, source: RedisServer, target: RedisServer) -> None:
-        """From now on new keys of a slot belong to ``target``, and old ones go there one by one."""
+        """From now on, new keys of a slot belong to ``target``, and old ones move one by one."""
         ids = [(await node.client.execute_command("CLUSTER MYID")) for node in (source, target)]
         await target.client.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
         await source.client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
@@ -108,7 +108,7 @@ async def _give_slots(cluster: Cluster, place: int) -> None:
 
 
 async def until_linked(server: RedisServer) -> None:
-    """Wait until it is a replica that has what its primary has."""
+    """Wait until it is a replica that is in sync with its primary."""
     await _until_replication(server, "master_link_status", "up")
 
 
@@ -132,7 +132,7 @@ async def _until_all(nodes: Sequence[RedisServer], name: str, value: str) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A ``primary`` with a ``replica``, and ``sentinels`` that agree on which of them it is."""
+    """A ``primary`` with a ``replica``, and ``sentinels`` that agree which is which."""
 
     primary: RedisServer
     replica: RedisServer
@@ -146,7 +146,7 @@ class Watched:
 
 @asynccontextmanager
 async def redis_with_sentinels(folder: Path, count: int = 3) -> AsyncIterator[Watched]:
-    """All running, and the Sentinels knowing each other; they are killed at the end."""
+    """All of them running, with Sentinels that know each other; killed at the end."""
     names = ("primary", "replica", *(f"sentinel{n}" for n in range(count)))
     first, second, *others = _folders(folder, *names)
     async with AsyncExitStack() as stack:
@@ -189,7 +189,7 @@ async def _until_known(watched: Watched) -> None:
 
 
 def _pairs(told: object) -> dict[bytes, bytes]:
-    """What Sentinel tells, which redis-py may have made a dictionary of."""
+    """A reply of Sentinel, which redis-py may have converted to a dictionary."""
     if isinstance(told, dict):
         return {_bytes(name): _bytes(value) for name, value in told.items()}
     assert isinstance(told, list)

@@ -1,4 +1,4 @@
-"""A Redis of the test's own, on a free port and a socket, that can be stopped and started again."""
+"""A Redis on a free port and a socket, which can be stopped and started again."""
 
 import asyncio
 import subprocess
@@ -17,7 +17,7 @@ SECONDS = 20.0
 
 
 class RedisServer(ServerProcess):
-    """``client`` talks to it without what is under test."""
+    """``client`` accesses it directly."""
 
     def __init__(self, folder: Path, *options: str, file: Path | None = None) -> None:
         self.port = raw.free_port()
@@ -61,7 +61,7 @@ class RedisServer(ServerProcess):
 async def redis_server(
     folder: Path, *options: str, file: Path | None = None
 ) -> AsyncIterator[RedisServer]:
-    """A running server, with the options of a ``file`` and others; it is killed at the end."""
+    """A running server with the options of a ``file`` and others; killed at the end."""
     server = RedisServer(folder, *options, file=file)
     await server.start()
     try:

@@ -1,4 +1,4 @@
-"""A layer of snapshots that does what a test says, in place of the browser."""
+"""A renderer that a test controls, in place of the browser."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def target(page: str = "/") -> Target:
 
 
 class Renders:
-    """Renders ``text``, or raises ``error``; ``gate`` holds renders up while it is cleared."""
+    """Renders ``text``, or raises ``error``. While ``gate`` is cleared, renders wait."""
 
     def __init__(self, text: str = "content") -> None:
         self.text = text
@@ -77,7 +77,7 @@ class Clock:
 
 
 async def until(condition: object, seconds: float = 10.0) -> None:
-    """Let others run until a condition holds."""
+    """Run the event loop until a condition holds."""
     assert callable(condition)
     async with asyncio.timeout(seconds):
         while not condition():
@@ -85,7 +85,7 @@ async def until(condition: object, seconds: float = 10.0) -> None:
 
 
 class Replica:
-    """One proxy's layers on a shared store; without a memory worth the name unless it is asked for."""
+    """The caching layers of one proxy on a shared store, by default almost without memory."""
 
     def __init__(
         self, cache: BackingCache, memory: int = 0, renders: Renders | None = None

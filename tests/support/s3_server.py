@@ -1,4 +1,4 @@
-"""An S3-compatible server of the test's own: moto, which honours If-Match and If-None-Match."""
+"""An S3-compatible server: moto, which honours If-Match and If-None-Match."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ _KEPT = ("Content-Range", "Content-Type", "ETag", "Last-Modified")
 
 
 class S3Server(ServerProcess):
-    """A server on a free port; its objects are gone with it."""
+    """A server on a free port. Its objects are in memory."""
 
     def __init__(self) -> None:
         self.port = raw.free_port()
@@ -47,11 +47,11 @@ class S3Server(ServerProcess):
                     await asyncio.sleep(0.02)
 
     def names(self) -> list[str]:
-        """The names of all objects behind the prefix."""
+        """The names of all objects with the prefix."""
         return [found["path"] for found in self._store().list().collect()]
 
     def put(self, name: str, data: bytes) -> None:
-        """Put an object there, whatever is there."""
+        """Write an object, whatever is there."""
         self._store().put(name, data)
 
     def _store(self) -> S3Store:
@@ -67,7 +67,7 @@ class S3Server(ServerProcess):
 
 
 def url_of(endpoint: str) -> str:
-    """``[cache] url`` for the bucket of a server; credentials are in the environment."""
+    """The ``[cache] url`` of a server's bucket; credentials are in the environment."""
     return f"s3://{BUCKET}/{PREFIX}?endpoint={endpoint}&region=us-east-1"
 
 
@@ -89,7 +89,7 @@ def forwarding(server: S3Server, client: aiohttp.ClientSession) -> web.Applicati
 
 @asynccontextmanager
 async def s3_server() -> AsyncIterator[S3Server]:
-    """A running server with a bucket; it is killed at the end."""
+    """A running server with a bucket; killed at the end."""
     server = S3Server()
     await server.start()
     try:

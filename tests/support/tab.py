@@ -1,4 +1,4 @@
-"""A browser of the tests' own, for what people use: it clicks, types, reads, takes pictures."""
+"""A browser for tests of what visitors use: it clicks, types, reads, and takes screenshots."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ _TO_CLICK = """(() => {{
 
 
 class Tab:
-    """A window. ``complaints``: what was logged or thrown; ``asked``: the URLs it asked for."""
+    """A window. ``complaints``: console messages and errors; ``asked``: the URLs it requested."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -47,7 +47,7 @@ class Tab:
             self.complaints.append(f"{entry['text']} {entry.get('url', '')}")
 
     async def shape(self, width: int, height: int, *, dark: bool = False) -> None:
-        """Set the size of the window, and whether the system is dark."""
+        """Set the size of the window, and whether the system uses dark mode."""
         await self.session.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -63,7 +63,7 @@ class Tab:
         await self.session.call("Page.navigate", url=url)
 
     async def reload(self) -> None:
-        """Open the same URL again; what is seen from now on is of the new document."""
+        """Load the URL again, and wait for the new document."""
         loaded = self.session.future("a page that was loaded again")
 
         def done(_: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class Tab:
         return await self.session.evaluate(expression, awaitPromise=True)
 
     async def until(self, expression: str) -> Any:
-        """Wait until an expression is true; its value."""
+        """Wait until an expression is true. Returns its value."""
         wanted = (
             f"(() => {{ try {{ const value = {expression}; "
             "return value instanceof Node ? true : value } catch {} })()"
@@ -100,12 +100,12 @@ class Tab:
             raise AssertionError(f"{expression} does not come true; shown is {shown}") from None
 
     async def sees(self, text: str, within: str = "body") -> None:
-        """Wait until a text is shown."""
+        """Wait until a text is visible."""
         where = json.dumps(within)
         await self.until(f"document.querySelector({where}).innerText.includes({json.dumps(text)})")
 
     async def click(self, selector: str, text: str = "") -> None:
-        """Click on what has a selector, and a text if one is given, where a person would click."""
+        """Click on the element with a selector and, if given, a text."""
         found = (
             f"[...document.querySelectorAll({json.dumps(selector)})].find("
             f"(one) => one.textContent.includes({json.dumps(text)}) && one.getClientRects().length"
@@ -132,7 +132,7 @@ class Tab:
             return True  # it led to another document
 
     async def type(self, text: str) -> None:
-        """Type a text where the focus is."""
+        """Type a text into the focused element."""
         await self.session.call("Input.insertText", text=text)
 
     async def press(self, key: str) -> None:
@@ -146,7 +146,7 @@ class Tab:
             )  # fmt: skip
 
     async def picture(self, file: Path, *, whole: bool = True) -> None:
-        """Take a picture, of the whole page or of what is in the window."""
+        """Take a screenshot of the window or of the whole page."""
         found = await self.session.call(
             "Page.captureScreenshot", format="png", captureBeyondViewport=whole
         )
@@ -155,14 +155,14 @@ class Tab:
 
 @asynccontextmanager
 async def persons_browser() -> AsyncIterator[DevTools]:
-    """A browser as people use it, for many tabs."""
+    """A browser for many tabs."""
     async with plain_browser("--disable-dev-shm-usage", "--hide-scrollbars") as devtools:
         yield devtools
 
 
 @asynccontextmanager
 async def browsing(devtools: DevTools) -> AsyncIterator[Tab]:
-    """A tab in a profile of its own."""
+    """A tab in its own profile."""
     context = (await devtools.call("Target.createBrowserContext"))["browserContextId"]
     try:
         target = await devtools.call(

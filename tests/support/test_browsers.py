@@ -1,4 +1,4 @@
-"""The browsers that tests share: they are lent again, and never with anything of the last test."""
+"""The shared browsers of tests: they are lent again, without anything of the last test."""
 
 from aiohttp import web
 

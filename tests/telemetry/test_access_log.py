@@ -1,4 +1,4 @@
-"""One line for each request: what it says, who cannot write into it, and that no secret gets in."""
+"""One access log line for each request: its contents, without secrets or injected lines."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ def test_console() -> None:
 
 
 def test_colours_are_those_of_other_lines() -> None:
-    """structlog's console writes the same fields in the same way."""
+    """structlog's console renderer writes the same fields in the same way."""
     coloured = Line("console", REDACTION, coloured=True)
     assert re.sub(r"\x1b\[\d+m", "", coloured(RECORD)) == CONSOLE(RECORD)
     line = structlog.dev.ConsoleRenderer(colors=True, sort_keys=False)(

@@ -1,4 +1,4 @@
-"""What is written to standard error, whoever reads it or does not."""
+"""Logs on standard error, also if nobody reads them."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from prerender.telemetry import logs
 
 
 def test_a_reader_who_has_stopped_costs_a_bounded_amount(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit is dropped, and nobody waits; what fitted is whole when it is read at last."""
+    """What does not fit is dropped, and nothing waits. The rest is complete when it is read at last."""
     readable, writable = os.pipe()
     monkeypatch.setattr(logs, "_STANDARD_ERROR", writable)
     handlers = logging.getLogger().handlers
@@ -42,7 +42,7 @@ def test_a_reader_who_has_stopped_costs_a_bounded_amount(monkeypatch: pytest.Mon
 
 @pytest.fixture
 def standard_error(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """What is logged to standard error by handlers of the test's own can be read here."""
+    """A pipe with what the test's own handlers log."""
     readable, writable = os.pipe()
     monkeypatch.setattr(logs, "_STANDARD_ERROR", writable)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

@@ -1,4 +1,4 @@
-"""What Prometheus is told, by a running proxy, after what has really happened to it."""
+"""The metrics of a running proxy, after real events."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ class Samples:
 
 
 async def samples(proxy: Proxy) -> Samples:
-    """Ask as Prometheus does."""
+    """Fetch the metrics as Prometheus does."""
     async with proxy.client.get(f"{proxy.admin_url}/metrics") as response:
         assert response.status == 200
         assert response.headers["Content-Type"].startswith("text/plain; version=")
@@ -44,7 +44,7 @@ async def samples(proxy: Proxy) -> Samples:
 
 
 async def until(proxy: Proxy, name: str, value: float, **labels: str) -> Samples:
-    """Wait until a metric has a value: records come when the answer is on its way already."""
+    """Wait until a metric has a value: it may be counted after the response was sent."""
     async with asyncio.timeout(10):
         while (found := await samples(proxy)).value(name, **labels) != value:
             await asyncio.sleep(0.02)
@@ -191,7 +191,7 @@ async def test_nothing_of_it_is_on_the_public_listener(
 
 
 async def test_names_and_formats(start_proxy: StartProxy) -> None:
-    """Names as Prometheus wants them, and both of its formats."""
+    """Names by Prometheus's rules, in both of its formats."""
     proxy = await start_proxy("http://127.0.0.1:9", {"browser": {"path": "/nonexistent/chromium"}})
     found = await samples(proxy)
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}

@@ -1,4 +1,4 @@
-"""The Grafana dashboard, the alert rules and the documentation, against what a proxy really tells."""
+"""The Grafana dashboard, the alert rules and the documentation match the metrics of a proxy."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """All that is asked of Prometheus, and where."""
+    """All PromQL expressions, with their places."""
     for rule in rules():
         yield rule["alert"], rule["expr"]
     for panel in panels():
@@ -78,7 +78,7 @@ def selectors(expression: str) -> list[promql_parser.VectorSelector]:
 
 
 def labels_of(families: Mapping[str, Metric]) -> dict[str, dict[str, set[str]]]:
-    """The labels of each name that can be asked for, and the values seen."""
+    """The labels of each metric, with the values seen."""
     suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
     found: dict[str, dict[str, set[str]]] = {}
     for family in families.values():
@@ -93,7 +93,7 @@ def labels_of(families: Mapping[str, Metric]) -> dict[str, dict[str, set[str]]]:
 
 @pytest.fixture
 async def told(start_origin: StartOrigin, start_proxy: StartProxy) -> Samples:
-    """What a proxy tells after some of everything has happened to it."""
+    """The metrics of a proxy after some of everything has happened."""
     page = "<title>a</title><p>Content</p><script src=/a.js></script>"
     origin = await pages(start_origin, {"/": page, "/a.js": "", "/text": "x"})
     # No Redis listens there: each lookup is a fault of the store.

@@ -1,4 +1,4 @@
-"""The records of requests and renders: what they say of each way in which a request can be answered."""
+"""The records of requests and renders, for every way in which a request can end."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Heard(Generic[R]):
-    """Listens to a channel; ``next`` gives the records one by one."""
+    """Listens to a channel; ``next`` returns the records one by one."""
 
     def __init__(self, channel: Channel[R]) -> None:
         self._queue: asyncio.Queue[R] = asyncio.Queue()
@@ -35,7 +35,7 @@ class Heard(Generic[R]):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing has come that was not asked for."""
+        """Whether there are no further records."""
         return self._queue.empty()
 
 

@@ -1,4 +1,4 @@
-"""Traces pass through the proxy, and its own spans come to a collector, by OTLP over HTTP."""
+"""Traces pass through the proxy, and its own spans are exported by OTLP over HTTP."""
 
 import asyncio
 import sys
@@ -28,7 +28,7 @@ PAGES = {"/": PAGE, "/a.js": SCRIPT, "/data.json": "{}", "/text": "text"}
 
 @dataclass
 class Collector:
-    """What a collector has been sent."""
+    """Receives the spans."""
 
     url: str = ""
     spans: list[Span] = field(default_factory=list)
@@ -60,7 +60,7 @@ async def collector(start_origin: StartOrigin) -> Collector:
 
 
 def words(span: Span) -> dict[str, str | int]:
-    """A span's attributes that are texts or whole numbers."""
+    """A span's attributes that are strings or integers."""
     return {pair.key: pair.value.string_value or pair.value.int_value for pair in span.attributes}
 
 
@@ -90,7 +90,7 @@ async def test_without_a_collector_traces_pass_as_they_are(
 async def test_spans(
     start_origin: StartOrigin, start_proxy: StartProxy, client: ClientSession
 ) -> None:
-    """The collector gets what is left at the latest when the proxy ends."""
+    """The last spans are exported when the proxy ends."""
     origin = await pages(start_origin, PAGES)
     receiver = await collector(start_origin)
     settings = settings_for(origin.url, {"tracing": {"endpoint": receiver.url}})
@@ -125,7 +125,7 @@ async def test_spans(
     assert render.trace_id.hex() != TRACE_ID
     assert first.start_time_unix_nano <= render.start_time_unix_nano
     assert render.end_time_unix_nano <= first.end_time_unix_nano
-    # The origin is told of the render's span, or of the request's.
+    # The origin gets the span of the render or the request.
     told = f"00-{render.trace_id.hex()}-{render.span_id.hex()}-01"
     for path in ("/", "/a.js", "/data.json"):
         assert sent_to(origin, path)["traceparent"] == told

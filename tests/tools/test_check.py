@@ -1,4 +1,4 @@
-"""``prerender check``: what is planted in real sites is found, and nothing is where nothing is."""
+"""``prerender check`` finds planted faults on real sites, and none on correct ones."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def checked(url: str, *more: str) -> tuple[Ended, dict[str, Any]]:
 
 
 def codes(page: Mapping[str, Any]) -> dict[str, str]:
-    """What was found of a page, but for notes."""
+    """The findings of a page, except notes."""
     return {
         finding["code"]: finding["text"]
         for finding in page["findings"]

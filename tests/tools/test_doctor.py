@@ -1,4 +1,4 @@
-"""``prerender doctor`` beside real things that are there, and that are not."""
+"""``prerender doctor`` with real services, present and missing."""
 
 import json
 import os

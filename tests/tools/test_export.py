@@ -1,4 +1,4 @@
-"""``prerender export`` and ``import``: files that nginx serves alone, and that a proxy takes in."""
+"""``prerender export`` and ``import``: files that nginx serves by itself, and that a proxy loads."""
 
 import asyncio
 import gzip
@@ -102,7 +102,7 @@ async def asked(client: ClientSession, url: str, method: str = "GET", **headers:
 
 
 def spellings(page: str) -> list[str]:
-    """Ugly URLs of a page: by the scheme, as some crawlers write them, and as nobody does."""
+    """Ugly URLs of a page: by the scheme, as some crawlers write them, and unusual ones."""
     ugly = pretty_to_ugly(page, opted_in=True)
     assert ugly is not None
     before, token, _ = ugly.rpartition("_escaped_fragment_=")
@@ -315,7 +315,7 @@ async def test_what_is_damaged_is_not_taken_in(
 
 
 def exported_page() -> dict[str, object]:
-    """A page of an export that is all right until something is changed."""
+    """A valid page of an export, for changes."""
     body = b"<p>a page"
     snapshot = Snapshot(200, (), body, etag_of(200, (), body), 1)
     target = Target.of(URL("http://a"), PrettyURL("/", "/x"))

@@ -1,4 +1,4 @@
-"""Filling a cache with many pages: over all replicas, politely, in bounded memory, and after a kill."""
+"""Warming a cache with many pages: over all replicas, politely, in bounded memory, and after a kill."""
 
 import asyncio
 import signal
@@ -36,7 +36,7 @@ Answer = Callable[[str], web.Response | None]
 
 
 class Replica:
-    """What a proxy would answer to ``warm``. ``answer`` may answer differently."""
+    """A proxy's responses to ``warm``. ``answer`` may replace them."""
 
     def __init__(self, answer: Answer = lambda _: None) -> None:
         self.asked: list[str] = []
@@ -137,7 +137,7 @@ async def test_all_replicas_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_origin_is_left_alone_for_as_long_as_it_asks(
     start_origin: StartOrigin, status: int
 ) -> None:
-    """By all replicas, since it is the same for them."""
+    """By all replicas, which share the origin."""
     refused: list[float] = []
 
     def answer(_: str) -> web.Response | None:
@@ -177,7 +177,7 @@ async def test_a_busy_replica_is_left_alone_and_another_one_gets_its_pages(
 async def test_a_page_that_fails_is_requested_once_more_at_the_end(
     start_origin: StartOrigin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not slow the others down: what is missing is its own."""
+    """It does not slow the others down: the cause is the page's own."""
     monkeypatch.setattr("prerender.tools.warming.warming._LATER_SECONDS", 0.0)
 
     def answer(page: str) -> web.Response | None:
@@ -268,7 +268,7 @@ async def test_files_that_are_no_journal(tmp_path: Path) -> None:
 
 
 async def killed_after(count: int, replica: Replica, arguments: tuple[str, ...]) -> None:
-    """Start the command, and kill it after so many requests."""
+    """Start the command, and kill it after this number of requests."""
     before = len(replica.asked)
     async with started("warm", *arguments) as process, asyncio.timeout(60):
         while len(replica.asked) < before + count:
@@ -309,7 +309,7 @@ async def test_a_run_that_is_killed_at_many_moments_is_continued(
 
 
 class Sitemaps:
-    """Serves an index of ``count`` sitemaps with ``size`` pages each, made while they are sent."""
+    """Serves an index of ``count`` sitemaps with ``size`` pages each, generated while they are sent."""
 
     def __init__(self, count: int, size: int) -> None:
         self._count = count
@@ -340,7 +340,7 @@ class Sitemaps:
 
 
 async def most_memory(url: str, folder: Path, pages: int) -> int:
-    """The memory that the command takes at most, in bytes."""
+    """The maximum memory of the command, in bytes."""
     most = 0
     arguments = (
         f"{url}/index.xml",
@@ -417,7 +417,7 @@ async def test_more_pages_in_a_sitemap_than_the_protocol_allows(start_origin: St
 async def test_sitemaps_that_cannot_be_read_do_not_stop_the_others(
     start_origin: StartOrigin,
 ) -> None:
-    """Redirects are followed; an index of itself, a circle of redirects and errors end."""
+    """Redirects are followed; recursive indexes, circular redirects and errors end."""
     application = web.Application()
 
     async def answer(request: web.Request) -> web.Response:

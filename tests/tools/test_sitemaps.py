@@ -1,4 +1,4 @@
-"""Sitemaps as they are in the wild: XML in several states, indexes, compressed, plain lists."""
+"""Sitemaps as found in practice: XML, indexes, compressed files and plain lists."""
 
 import gzip
 import itertools
@@ -19,7 +19,7 @@ SCHEMA = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
 
 def packed(data: bytes) -> bytes:
-    """The same at all times: pytest-xdist compares the names of parameters."""
+    """Deterministic, because pytest-xdist compares the names of parameters."""
     return gzip.compress(data, mtime=0)
 
 

@@ -1,4 +1,4 @@
-"""``prerender warm`` against running proxies: what it asks for, how often, and how it goes on."""
+"""``prerender warm`` with running proxies: what it requests, how often, and how it resumes."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def sitemap(folder: Path, site: str, states: dict[str, str]) -> str:
 
 
 def finished(state: Path) -> int:
-    """How many pages a state file has as finished."""
+    """The number of finished pages in a state file."""
     with closing(sqlite3.connect(state)) as database:
         (count,) = database.execute("SELECT count(done) FROM pages").fetchone()
     return int(count)
@@ -80,7 +80,7 @@ async def test_a_list_from_standard_input(site: Site, proxy: Proxy) -> None:
 
 
 async def test_redirects_are_followed(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
-    """With the state of the page, on the site only, and not in a circle."""
+    """With the page's state, only on the site, and not in circles."""
 
     def to(location: str) -> web.Response:
         return web.Response(status=301, headers={"Location": location})

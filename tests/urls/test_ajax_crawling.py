@@ -1,4 +1,4 @@
-"""The AJAX crawling scheme: the mapping both ways, and its properties."""
+"""The AJAX crawling scheme: the mapping in both directions, and its properties."""
 
 from urllib.parse import unquote_to_bytes
 
@@ -117,7 +117,7 @@ def test_target_is_not_ugly(target: str) -> None:
     ],
 )
 def test_vectors_that_peers_get_wrong(target: str, pretty: str) -> None:
-    """What other implementations of the scheme were found to get wrong."""
+    """Cases that other implementations of the scheme get wrong."""
     assert str(ugly_to_pretty(target)) == pretty
 
 
@@ -134,7 +134,7 @@ def test_vectors_that_peers_get_wrong(target: str, pretty: str) -> None:
     ],
 )
 def test_vectors_that_peers_change(target: str) -> None:
-    """What other implementations were found to rewrite: alone, and as the page of an ugly URL."""
+    """Cases that other implementations rewrite: alone, and as the page of an ugly URL."""
     assert ugly_to_pretty(target) is None
     ugly = pretty_to_ugly(f"{target}#!k")
     assert ugly is not None
@@ -265,7 +265,7 @@ ugly_targets = st.builds(
 
 
 def navigated_to(target: str) -> tuple[str, str]:
-    """Path and location.hash of an ugly target, worked out octet by octet."""
+    """The path and location.hash of an ugly target, computed octet by octet."""
     head, _, value = target.rpartition(UGLY_TOKEN)
     unescaped = unquote_to_bytes(value.encode("utf-8", "surrogateescape"))
     hash_ = "".join(
@@ -288,7 +288,7 @@ def test_every_ugly_target_leads_to_its_path_and_hash(target: str) -> None:
 @example("/?_escaped_fragment_=%2561", "/?_escaped_fragment_=%61")
 @example("/?_escaped_fragment_=%25FF", "/?_escaped_fragment_=%FF")
 def test_different_pages_never_share_a_pretty_url(first: str, second: str) -> None:
-    """The same text is the same page, and so the more is an equal value."""
+    """Equal text means an equal page, and so an equal value."""
     one, other = ugly_to_pretty(first), ugly_to_pretty(second)
     same_page = navigated_to(first) == navigated_to(second)
     assert (str(one) == str(other)) == same_page
@@ -308,6 +308,6 @@ def test_no_text_raises(text: str) -> None:
 
 @given(any_text | octets)
 def test_location_hash_is_stable(fragment: str) -> None:
-    """What a browser has escaped it does not escape again, so the hash may be navigated to."""
+    """A browser does not escape its own escapes, so the hash can be navigated to."""
     escaped = PrettyURL("/", fragment).location_hash
     assert PrettyURL("/", escaped.removeprefix("#!")).location_hash == escaped

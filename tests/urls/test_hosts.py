@@ -1,4 +1,4 @@
-"""Hosts as settings name them: what can be written, what it matches, and what is a mistake."""
+"""Host patterns in settings: what is valid, and what they match."""
 
 from ipaddress import ip_address
 

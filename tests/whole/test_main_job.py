@@ -1,4 +1,4 @@
-"""The main job, end to end, with a real Chromium: crawl, cache, condition, forward, fail."""
+"""The main job, end to end, with a real Chromium: crawl, cache, revalidate, forward, fail."""
 
 import asyncio
 
@@ -77,7 +77,7 @@ async def test_head_has_the_metadata_of_get(
 
 
 async def test_nothing_is_behind_a_304(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
-    """Pipelined with and without a condition: each answer ends where the next one begins."""
+    """Pipelined with and without a condition: each response ends where the next one begins."""
     origin = await pages(start_origin, {"/": "<title>Hello</title><p>text"})
     proxy = await start_proxy(origin.url)
     first = await proxy.crawl("/")

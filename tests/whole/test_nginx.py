@@ -1,7 +1,6 @@
-"""Behind a real nginx, as sites run it: plain and TLS, with connections to the proxy kept open.
+"""Behind a real nginx, as sites run it: plain and TLS, with keep-alive to the proxy.
 
-The two forms differ as real configurations do. The plain one leaves nginx at its defaults; the TLS
-one compresses, and passes bodies on as they come.
+The plain form leaves nginx at its defaults; the TLS form compresses, and streams request bodies.
 """
 
 import asyncio
@@ -78,7 +77,7 @@ CONFIG = """
 
 @dataclass
 class Front:
-    """nginx in one of its forms, the proxy behind it, the origin behind that, and a client."""
+    """nginx in one of its forms, the proxy behind it, the origin, and a client."""
 
     scheme: str
     port: int
@@ -91,7 +90,7 @@ class Front:
         return URL(f"{scheme or self.scheme}://{HOST}:{self.port}{path}", encoded=True)
 
     async def request(self, method: str, path: str, **options: Any) -> Reply:
-        """Any request, without a wish for compression unless it is given."""
+        """Send any request, by default without Accept-Encoding."""
         options["headers"] = {"Accept-Encoding": "identity"} | options.get("headers", {})
         async with self.client.request(method, self.url(path), **options) as response:
             return Reply(response.status, response.headers, await response.read())
@@ -102,7 +101,7 @@ class Front:
 
 
 class _Loopback(AbstractResolver):
-    """The public host is here, so that its certificate is checked as it would be in public."""
+    """Resolves the public host to this machine, so that its certificate is verified as usual."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -120,10 +119,10 @@ class _Loopback(AbstractResolver):
 
 @asynccontextmanager
 async def _nginx(folder: Path, proxy_port: int) -> AsyncIterator[tuple[int, int]]:
-    """nginx in the foreground, all its files in ``folder``: its plain port and its TLS port.
+    """nginx in the foreground, with all its files in ``folder``: its plain port and its TLS port.
 
-    It takes over sockets that listen already, as it does from its predecessor in an upgrade: no
-    port can be lost to another program, and a request can be sent before nginx has started.
+    It inherits listening sockets, as in an upgrade: no other program can take a port, and requests
+    can be sent before nginx has started.
     """
     here = ("127.0.0.1", 0)
     with socket.create_server(here) as plain, socket.create_server(here) as tls:
@@ -287,7 +286,7 @@ async def test_conditions(front: Front) -> None:
 
 
 async def test_a_compressed_snapshot_is_known_by_its_weak_tag(front: Front) -> None:
-    """nginx makes the entity-tag of what it compresses weak, and that is what crawlers send back."""
+    """nginx weakens the entity-tag of what it compresses, and crawlers send that one back."""
     ugly = "/?_escaped_fragment_=x"
     plain = await front.get(ugly)
     compressed = await front.get(ugly, {"Accept-Encoding": "gzip"})
@@ -340,7 +339,7 @@ async def test_large_bodies(front: Front) -> None:
 
 
 async def test_connections_to_the_proxy_are_kept(front: Front) -> None:
-    """Whatever the answers are, nginx can go on using its one connection."""
+    """Whatever the responses are, nginx can reuse its one connection."""
     ugly = "/?_escaped_fragment_=x"
     etag = (await front.get(ugly)).headers["ETag"]
     for _ in range(3):

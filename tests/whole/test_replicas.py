@@ -1,4 +1,4 @@
-"""Whole proxies with a browser each on one Redis: they render once between them, and purge together."""
+"""Proxies with a browser each on one Redis: each page is rendered once, and purges apply to all."""
 
 import asyncio
 import time

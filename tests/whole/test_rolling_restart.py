@@ -1,4 +1,4 @@
-"""Proxies are stopped while people come: nobody notices."""
+"""Proxies are restarted while visitors come: nobody notices."""
 
 import asyncio
 import itertools
@@ -95,7 +95,9 @@ async def test_nothing_is_lost(
 
 
 async def test_a_stop_under_load_loses_no_request(start_command: StartCommand) -> None:
-    """Whatever the origin got was answered; all else failed before it was read, and can be repeated."""
+    """Requests that the origin got have responses. All others fail before they are read, and can be
+    repeated.
+    """
     asked: set[bytes] = set()
     answered: set[bytes] = set()
     many = asyncio.Event()
@@ -108,7 +110,7 @@ async def test_a_stop_under_load_loses_no_request(start_command: StartCommand) -
             writer.write(raw.OK)
 
     async def visitor(port: int, name: int) -> None:
-        """Asks on one connection until it is closed."""
+        """Sends requests on one connection until it is closed."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             async with raw.client(port) as client:
                 for number in itertools.count():
@@ -136,7 +138,7 @@ async def test_a_stop_under_load_loses_no_request(start_command: StartCommand) -
 
 @pytest.mark.long
 async def test_with_10000_idle_connections_others_are_served(start_command: StartCommand) -> None:
-    """In its ordinary form with 1,000: proxy/test_slow_clients.py."""
+    """The ordinary form with 1,000 is in proxy/test_slow_clients.py."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 12_000:
         pytest.skip(f"a process may have only {most} files open")

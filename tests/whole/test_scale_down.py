@@ -65,7 +65,7 @@ async def test_a_replica_that_is_stopped_loses_nothing(
 
 @asynccontextmanager
 async def replicas(folder: Path, *addresses: str) -> AsyncIterator[str]:
-    """nginx as it is delivered, in front of two proxies and one that is not there."""
+    """nginx as in deploy/, in front of two proxies and one that is not there."""
     port = raw.free_port()
     text = (DEPLOY / "nginx/replicas.conf").read_text("utf-8")
     text = text.replace("listen 80;", f"listen 127.0.0.1:{port};")
@@ -106,7 +106,7 @@ async def test_a_crawler_may_come_back_if_no_proxy_can(
 async def test_renders_that_cannot_finish_are_handed_over(
     start_command: StartCommand, start_origin: StartOrigin, client: ClientSession, tmp_path: Path
 ) -> None:
-    """At the end of the grace period one of them renders, and the others wait for its page."""
+    """At the end of the grace period, one of them renders, and the others wait for its page."""
     asked = asyncio.Event()
 
     async def never(_: web.Request) -> web.Response:
@@ -142,7 +142,7 @@ async def _endless(_: web.Request) -> web.Response:
 async def test_a_proxy_leaves_before_its_queue_is_full_and_returns_when_it_is_short(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
-    """It is alive all the time, forwards, and responds with what it has stored."""
+    """It is alive all the time, forwards, and responds with stored snapshots."""
     gates: dict[str, asyncio.Event] = {}
 
     async def page(request: web.Request) -> web.Response:
@@ -178,7 +178,7 @@ async def test_a_proxy_leaves_before_its_queue_is_full_and_returns_when_it_is_sh
 
 
 async def until_under_way(proxy: Proxy, renders: int) -> None:
-    """Wait until so many renders are under way, with the pages that are being cleaned."""
+    """Wait until this number of renders is running, including pages that are being cleaned."""
     async with asyncio.timeout(raw.SECONDS):
         while (state := proxy.running.pool.state).busy + state.admitted != renders:
             await asyncio.sleep(0.01)

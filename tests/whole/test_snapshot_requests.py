@@ -1,4 +1,4 @@
-"""What docs/limits.md says of requests for snapshots that the scheme does not mention."""
+"""Requests for snapshots that the scheme does not mention, as in docs/limits.md."""
 
 from collections.abc import AsyncIterator
 

@@ -49,20 +49,20 @@ BLOCKED = re.compile(
 
 @dataclass(frozen=True)
 class Servers:
-    """The pages of the site, the legs that have touched a canary, and the names that were asked for."""
+    """The site's pages, the techniques that reached a canary, and the names that were looked up."""
 
     pages: dict[str, str]
     touched: set[str]
     asked: set[str]
 
     def question(self, name: str) -> None:
-        """Somebody has asked for an address."""
+        """A name was looked up."""
         self.asked.add(name)
         if name.endswith(f".{PRIVATE_DOMAIN}"):
             self.touched.add(name.partition(".")[0])
 
     async def canary(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody has connected to a private address, to ask something by HTTP."""
+        """Something has connected to a private address, with HTTP."""
         try:
             async with asyncio.timeout(READ_SECONDS):
                 line = await reader.readline()
@@ -76,7 +76,7 @@ class Servers:
         writer.close()
 
     async def wait(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody has connected by WebRTC. Chromium crashes when the other side closes first."""
+        """Something has connected by WebRTC. Chromium crashes if the other side closes first."""
         with suppress(OSError):
             await reader.read()
         writer.close()
@@ -84,7 +84,9 @@ class Servers:
 
 @asynccontextmanager
 async def servers(certificate: Path) -> AsyncIterator[Servers]:
-    """Name server, the site at its public address and as an origin, a public third party, canaries."""
+    """The name server, the site at its public address and as an origin, a public third party, and
+    the canaries.
+    """
     served = Servers({}, set(), set())
     secure = certificates.server_context(certificate)
     async with AsyncExitStack() as stack:
@@ -113,7 +115,7 @@ async def servers(certificate: Path) -> AsyncIterator[Servers]:
 
 
 async def control(certificate: Path, served: Servers) -> dict[str, Any]:
-    """What an ordinary browser touches with the same page: directly, and by a redirect."""
+    """What an ordinary browser reaches with the same page: directly, and by a redirect."""
     flags = (
         f"--ignore-certificate-errors-spki-list={certificates.spki_sha256(certificate)}",
         "--short-reporting-delay",
@@ -158,7 +160,7 @@ async def control(certificate: Path, served: Servers) -> dict[str, Any]:
 
 
 def _webrtc(capture: Capture) -> set[str]:
-    """The ways of WebRTC that have sent a packet to the private address."""
+    """The WebRTC techniques that sent a packet to the private address."""
     packets = capture.packets.copy()  # a thread adds to them
     ports = {packet.port for packet in packets if packet.address == PRIVATE["10/8"]}
     return {name for name, port in PORTS.items() if port in ports}
@@ -167,7 +169,7 @@ def _webrtc(capture: Capture) -> set[str]:
 async def guarded(
     served: Servers, scheme: str, third_parties: str, shifts: range, each: int
 ) -> dict[str, Any]:
-    """What is touched while the proxy renders the page with each of the shifts."""
+    """What is reached while the proxy renders the page with each of the shifts."""
     led = targets(scheme)
     served.asked.clear()
     paths = []
@@ -225,7 +227,7 @@ def _is_canary(packet: Packet) -> bool:
 
 
 async def main(certificate: Path, what: str) -> None:
-    """Make the network, and try there what is asked for."""
+    """Set up the network, and run ``what`` in it."""
     network.make()
     logs.configure(Log(level="error"))
     async with servers(certificate) as served:

@@ -1,4 +1,4 @@
-"""What is known of the ways in which page.html asks, by their names."""
+"""The techniques by which page.html sends requests, by their names."""
 
 # What chromium-headless-shell does not have, or does for no other site, by the names in page.html.
 NOT_THERE = {

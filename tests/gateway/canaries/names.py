@@ -1,4 +1,4 @@
-"""A name server for the network of canaries. Everything below these domains is the same address."""
+"""A name server for the network of canaries. All names below these domains have the same address."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,14 +26,14 @@ _FIRST_QUESTIONS = 2
 
 
 class Names(NameServer):
-    """``asked`` hears of every name."""
+    """``asked`` is called with every name."""
 
     def __init__(self, asked: Callable[[str], None]) -> None:
         super().__init__({}, {})
         self._asked = asked
 
     def find(self, name: str) -> Sequence[str] | str | None:
-        """The addresses of a name, None if there is no such name."""
+        """The addresses of a name; None if it does not exist."""
         host = name.rstrip(".").lower()
         self._asked(host)
         if host.endswith(REBINDING):
@@ -47,7 +47,7 @@ class Names(NameServer):
     @classmethod
     @asynccontextmanager
     async def serving(cls, asked: Callable[[str], None]) -> AsyncIterator["Names"]:
-        """One that answers."""
+        """Start a name server."""
         loop = asyncio.get_running_loop()
         transport, names = await loop.create_datagram_endpoint(
             lambda: cls(asked), local_addr=ADDRESS

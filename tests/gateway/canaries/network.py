@@ -1,7 +1,7 @@
-"""A network of the test's own: every address that pages must not reach is one of this machine.
+"""A network in which every private address is an address of this machine.
 
-It is made in namespaces (network_namespaces(7)): nothing of it is seen outside, and nothing leaves it.
-``INSIDE`` is the command that starts a program there; ``make()`` is called by that program.
+It consists of namespaces (network_namespaces(7)): nothing outside sees it, and nothing leaves it.
+``INSIDE`` is the command that starts a program there; the program calls ``make()``.
 """
 
 import os
@@ -47,7 +47,7 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 
 
 def problem() -> str:
-    """Why there can be no such network here, or ''."""
+    """Why such a network cannot be created here, or ''."""
     try:
         subprocess.run(
             [*INSIDE, "ip", "link", "add", DEVICE, "type", "veth"],
@@ -64,7 +64,7 @@ def problem() -> str:
 
 
 def make() -> None:
-    """Give this network its addresses, and name servers on 127.0.0.53."""
+    """Assign the addresses, and start name servers on 127.0.0.53."""
     commands = [
         "ip link set lo up",
         f"ip link add {DEVICE} arp off type veth peer {DEVICE}-end",
@@ -87,7 +87,7 @@ def make() -> None:
 
 
 class Packet(NamedTuple):
-    """What was sent: "TCP", "UDP", "ICMP" or a number, to whom, and to which port if it has one."""
+    """A packet: "TCP", "UDP", "ICMP" or a number; the destination, and its port if there is one."""
 
     protocol: str
     address: str
@@ -98,9 +98,9 @@ _LAST = Packet("UDP", "127.1.2.3", 9)
 
 
 class Capture:
-    """Every packet of this network, whoever listens. ``leaving``: those that go to no address of it.
+    """Every packet in this network. ``leaving``: those to addresses outside of it.
 
-    A thread of its own reads them, because the kernel does not wait. Use it as a context manager.
+    A thread reads them, because the kernel does not wait. Use it as a context manager.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A site whose page makes a request in every way that there is, and a third party that redirects."""
+"""A site whose page sends requests by every technique, and a third party that redirects."""
 
 import asyncio
 import json
@@ -8,11 +8,11 @@ from pathlib import Path
 from aiohttp import web
 
 PAGE = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-# Ways to leave: each needs a page of its own.
+# Techniques that leave the page: each needs its own page.
 LEAVING = ("location", "meta-refresh", "refresh-header", "form", "window-top", "redirect-307")
 # Of real time, for what a page does in the background.
 _HOLD_SECONDS = 1.0
-# For WebRTC, each with a port of its own: a packet says only where it goes.
+# WebRTC techniques, each with its own port: a packet shows only its destination.
 PORTS = {
     "stun": 3478,
     "turn over UDP": 3479,
@@ -93,7 +93,7 @@ _LEAVING = {
 
 
 def page(targets: Sequence[str], hosts: Sequence[str], each: int = 1, shift: int = 0) -> str:
-    """The page whose legs lead to ``each`` of the targets in turn, and WebRTC to all ``hosts``."""
+    """The page: its techniques use the targets in turn (``each``), WebRTC uses all ``hosts``."""
     config = {
         "targets": targets,
         "each": each,
@@ -105,7 +105,7 @@ def page(targets: Sequence[str], hosts: Sequence[str], each: int = 1, shift: int
 
 
 def site(pages: Mapping[str, str]) -> web.Application:
-    """The site with these pages by path, which may be changed while it is served."""
+    """The site with these pages by path, which may change while it runs."""
     application = web.Application()
 
     async def show(request: web.Request) -> web.Response:
@@ -126,7 +126,7 @@ def site(pages: Mapping[str, str]) -> web.Application:
 
 
 def redirector() -> web.Application:
-    """A server that redirects with the status in its path to its query string, whoever asks."""
+    """A server that redirects to the query string, with the status in the path."""
     application = web.Application()
 
     async def answer(request: web.Request) -> web.Response:

@@ -1,10 +1,10 @@
-"""Where pages must not get: every kind of address in every notation, directly and by redirects."""
+"""Addresses that pages must not reach: every kind, in every notation, directly and by redirects."""
 
 from tests.gateway.canaries.names import PRIVATE_DOMAIN, PUBLIC_HOST, REBINDING
 from tests.gateway.canaries.network import PRIVATE
 
 REDIRECTS = (301, 302, 303, 307, 308)
-# LEG stands for the way by which the page asks.
+# LEG is replaced by the name of the technique.
 HOSTS = [
     *(f"[{address}]" if ":" in address else address for address in PRIVATE.values()),
     # The same by other notations
@@ -40,7 +40,7 @@ RTC_HOSTS = ["10.0.0.5", "127.0.0.1", "[fd00:ec2::254]", f"rtc.{PRIVATE_DOMAIN}"
 
 
 def targets(scheme: str) -> list[str]:
-    """URLs of all of them: direct, and by redirects of a public server and of the site."""
+    """The URLs of all of them: direct, and by redirects of a public server and of the site."""
     direct = [f"{scheme}://{host}/LEG" for host in HOSTS]
     public = f"{scheme}://{PUBLIC_HOST}"
     redirected = [f"{public}/{code}?{url}" for code in REDIRECTS for url in direct]

@@ -1,6 +1,6 @@
-"""Small pages, one way of finishing late each, and the origin that serves them (origin.py).
+"""Small pages that each finish late by one mechanism, and the origin that serves them (origin.py).
 
-Each page starts with ``<p id="out">waiting</p>`` and names in ``<meta name="expected">`` the text that
-only its finished mechanism puts in that place. ``<meta name="at-most-seconds">`` bounds the real time
-of pages with something in them that never ends.
+Each page starts with ``<p id="out">waiting</p>``; ``<meta name="expected">`` has the text that only
+its finished mechanism puts there. ``<meta name="at-most-seconds">`` limits the real time of pages
+with something endless.
 """

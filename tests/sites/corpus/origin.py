@@ -1,4 +1,4 @@
-"""The corpus's origin: files as they are, and answers that are slow, endless or in pieces."""
+"""The corpus's origin: files, and responses that are slow, endless or in pieces."""
 
 import asyncio
 import struct
@@ -19,7 +19,7 @@ def page_names() -> Iterator[str]:
 
 
 def application() -> web.Application:
-    """Serves the folder, and what the pages ask for besides."""
+    """Serves the folder, and the resources that the pages request."""
     routes = {
         "/after": _after,
         "/pieces": _pieces,
@@ -150,14 +150,14 @@ async def _image(request: web.Request) -> web.Response:
 
 
 async def _slow_script(_: web.Request) -> web.Response:
-    """As slow as an application is that has just been started."""
+    """As slow as an application that has just started."""
     await asyncio.sleep(4.5)
     script = 'document.getElementById("out").textContent = "done: by a slow script";'
     return web.Response(text=script, content_type="text/javascript")
 
 
 async def _audio(request: web.Request) -> web.Response:
-    """Ten minutes of silence, of which a browser reads only as much as it would play soon."""
+    """Ten minutes of silence, of which a browser reads only what it plays soon."""
     rate, seconds = 22050, 600
     size = rate * seconds
     parts = (b"RIFF", size + 36, b"WAVEfmt ", 16, 1, 1, rate, rate, 1, 8, b"data", size)

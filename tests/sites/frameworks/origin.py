@@ -21,7 +21,7 @@ _PAGES, _PAGE_ROWS = 3, 10
 
 
 def application() -> web.Application:
-    """``/<name>/...`` is the application of that name; ``/api`` and ``/parts`` are for all of them."""
+    """``/<name>/...`` is the application of that name; ``/api`` and ``/parts`` are shared."""
     application = web.Application()
     application.add_routes(
         [
@@ -59,7 +59,7 @@ async def _places(request: web.Request) -> web.Response:
 
 
 async def _notes(request: web.Request) -> web.Response:
-    """A long list, a page of it at a time; ``next`` is the number of the next page, or null."""
+    """A long list in pages; ``next`` is the number of the next page, or null."""
     await asyncio.sleep(0.05)
     page = int(request.query.get("page", "1"))
     first = (page - 1) * _PAGE_ROWS + 1
@@ -78,7 +78,7 @@ async def _broken(_: web.Request) -> web.Response:
 
 
 async def _part(request: web.Request) -> web.Response:
-    """HTML for those that put it into the page as it is."""
+    """HTML for applications that insert it as it is."""
     await asyncio.sleep(0.08)
     part = request.match_info["part"]
     parts = {
@@ -97,7 +97,7 @@ async def _part(request: web.Request) -> web.Response:
 
 
 async def _file(request: web.Request) -> web.FileResponse:
-    """A built file, or the index that answers every route of the application."""
+    """A built file, or the index for every route of the application."""
     folder = BUILT / request.match_info["name"]
     if not folder.is_dir():
         raise web.HTTPNotFound

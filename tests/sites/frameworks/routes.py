@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Route:
-    """A route of an application, and the texts of its complete snapshot in their order.
+    """A route of an application, and the texts of its complete snapshot in order.
 
-    ``scrolls``: readers have to scroll to see everything. ``more``: the snapshot shows more than a
-    reader has on the screen at a time.
+    ``scrolls``: visitors have to scroll to see everything. ``more``: the snapshot shows more than
+    the screen does at a time.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Reads that are asked for at about the same time are one call to the store."""
+"""Reads at about the same time are one call to the store."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Shelf:
-    """Something to read from, that answers when it is let."""
+    """A store that responds when it may."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
@@ -33,7 +33,7 @@ class Shelf:
         return [None if key == "nothing" else key.encode() for key in keys]
 
     async def next_call(self, asking: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin to ask, until there has been a call; the task that asks."""
+        """Read until there is a call. Returns the task of the read."""
         before = len(self.calls)
         task = asyncio.create_task(asking)
         async with asyncio.timeout(raw.SECONDS):
@@ -43,7 +43,7 @@ class Shelf:
 
 
 def shut(calls: int) -> tuple[Shelf, Reads]:
-    """A shelf that does not answer yet, and reads from it."""
+    """A blocked shelf, and reads from it."""
     shelf = Shelf()
     shelf.open.clear()
     return shelf, BatchedReads(shelf.read, calls)

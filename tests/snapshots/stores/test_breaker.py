@@ -1,4 +1,4 @@
-"""A store that fails is left alone, tried by one caller at a time, and used again when it is back."""
+"""A failing store is skipped, tried by one caller at a time, and used again when it responds."""
 
 from prerender.snapshots.stores.breaker import Breaker
 from tests.support.renders import Clock

@@ -1,4 +1,4 @@
-"""The store in a file: restarts, kill -9, bounds, damage, a disk that cannot be written to."""
+"""The store in a file: restarts, kill -9, limits, corruption, and a read-only disk."""
 
 import asyncio
 import os
@@ -286,7 +286,7 @@ async def test_a_folder_that_cannot_be_used_stops_the_start(
 
 @asynccontextmanager
 async def store_at(folder: Path) -> AsyncIterator[Store]:
-    """The store of a proxy that was started on a folder. Nothing is kept in memory."""
+    """The store of a proxy that was started with a folder. Nothing is kept in memory."""
     cache = {"url": f"file://{folder}", "max_bytes": "0", "file_max_bytes": "64MiB"}
     store = await open_store(settings_for("http://app:1", {"cache": cache}))
     try:
@@ -296,7 +296,7 @@ async def store_at(folder: Path) -> AsyncIterator[Store]:
 
 
 def damaged(random: Random, data: bytes) -> bytes:
-    """The bytes of a file with something wrong: anywhere, in its header, its schema or its pages."""
+    """The bytes of a corrupt file: anywhere, in its header, its schema or its pages."""
     start = random.randrange(len(data))
     end = min(len(data), start + random.randrange(1, 20_000))
     page, other = (random.randrange(len(data) // 8192 + 1) * 8192 for _ in range(2))
@@ -325,7 +325,7 @@ def damaged(random: Random, data: bytes) -> bytes:
 
 
 async def damaged_copies(folder: Path) -> list[dict[str, bytes]]:
-    """The files of a store by name: of one that was closed, and of one that was killed."""
+    """The files of a store by name: of a closed one, and of a killed one."""
     async with store_at(folder) as store:
         for number in range(30):
             key = f"{number:032}"
@@ -341,7 +341,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 async def try_all(store: Store) -> None:
-    """Everything that a store does; only a list may say that it is not to be had."""
+    """All operations of a store. Only lists may be unavailable."""
     for number in range(40):
         key = f"{number:032}"
         found = await store.get(key)
@@ -403,7 +403,7 @@ async def test_something_else_in_the_place_of_the_file_is_set_aside(
 
 @asynccontextmanager
 async def small_disk(folder: Path) -> AsyncIterator[Path]:
-    """A disk of one MiB, where it may be mounted."""
+    """A disk of 1 MiB, if it can be mounted."""
     os.mkdir(folder)
     mount = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder))
     if os.geteuid() or await run(*mount):

@@ -26,7 +26,7 @@ def _fail(future: asyncio.Future[str]) -> None:
 async def test_a_cancellation_is_not_lost(
     end: Callable[[asyncio.Future[str]], None], steps: int, tmp_path: Path
 ) -> None:
-    """It may arrive at any moment after the store has responded (gh-86296)."""
+    """It may arrive at any moment after the store's response (gh-86296)."""
     response: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     store = Guarded(FileCache(tmp_path, "a:", 1_000_000))
 
@@ -49,7 +49,7 @@ async def test_a_cancellation_is_not_lost(
 async def test_an_earlier_cancellation_does_not_count(
     call: Callable[[asyncio.Future[str]], None], tmp_path: Path
 ) -> None:
-    """What a task does at its end still gets the result of the store."""
+    """Cleanup in a cancelled task still gets the store's result."""
     store = Guarded(FileCache(tmp_path, "a:", 1_000_000))
     results: list[object] = []
 

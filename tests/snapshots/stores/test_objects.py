@@ -1,4 +1,4 @@
-"""The store in a bucket, alone and behind Redis: which write wins; no fault costs a response."""
+"""The store in a bucket, alone and behind Redis: which write wins. No fault costs a response."""
 
 import asyncio
 import signal
@@ -88,7 +88,7 @@ async def test_a_snapshot_is_one_object(s3: S3Server) -> None:
 async def test_what_requests_cost(
     s3: S3Server, redis: RedisServer, client: ClientSession, start_origin: StartOrigin
 ) -> None:
-    """docs/scaling.md counts on it. Nothing is ever listed, and who asks often pays for it once."""
+    """The figures of docs/scaling.md. Nothing is ever listed, and frequent reads cost one request."""
     origin = await start_origin(forwarding(s3, client))
     url, asked = url_of(origin.url), origin.requests
     async with replicas(bucket(url, "cost:"), memory=10**6) as (one,):
@@ -149,7 +149,7 @@ async def test_the_later_fence_wins(s3: S3Server) -> None:
 
 
 async def test_writers_at_the_same_moment(s3: S3Server) -> None:
-    """What is there was changed between the look at it and the write."""
+    """The object changes between the check and the write."""
     store = Bucket(s3.url, SECONDS)
     assert await store.write("race", b"first", None)
     assert not await store.write("race", b"second", None)

@@ -1,4 +1,4 @@
-"""The store in Redis: who may log in, what goes wrong with it, and that no crawler notices."""
+"""The store in Redis: authentication and failures, which crawlers do not notice."""
 
 import asyncio
 import pickle
@@ -224,7 +224,7 @@ async def test_paused_killed_and_back(server: RedisServer) -> None:
     async with replica(server.url, memory=10**6, timeout=TIMEOUT) as one:
         assert (await one.get()).how == "miss"
         server.signal(signal.SIGSTOP)
-        await asyncio.sleep(TRUST_SECONDS)  # until the copy in memory does not count by itself
+        await asyncio.sleep(TRUST_SECONDS)  # until the copy in memory has to be verified
         watch = Stopwatch()
         assert (await one.get()).how == "hit"
         assert (await one.get("/other")).how == "miss"
@@ -241,7 +241,7 @@ async def test_paused_killed_and_back(server: RedisServer) -> None:
 
 
 async def back(one: Replica) -> None:
-    """Wait until the store is used again, as a crawler's requests would find out."""
+    """Wait until the store is used again, by requests like those of crawlers."""
     async with asyncio.timeout(15):
         number = 0
         while ", away" in repr(one.store):

@@ -1,4 +1,6 @@
-"""Redis Cluster and Sentinel, as real processes: a failover and a move of slots cost renders only."""
+"""Redis Cluster and Sentinel, as real processes: a failover and a migration of slots cost only
+renders.
+"""
 
 import asyncio
 import time
@@ -39,7 +41,7 @@ PAGES = 60
 
 @asynccontextmanager
 async def crawled(*replicas: Replica) -> AsyncIterator[list[SnapshotResult]]:
-    """Crawlers ask all the time; what they got. A response that they do not get is an error here."""
+    """The responses to crawlers that request pages all the time. A missing response is an error."""
     stop = asyncio.Event()
     answers: list[SnapshotResult] = []
 
@@ -64,7 +66,7 @@ async def more(answers: list[SnapshotResult], count: int) -> None:
 
 
 async def move_a_slot(cluster: Cluster, answers: list[SnapshotResult], page: str) -> None:
-    """That of a page, to another primary, while crawlers ask for it."""
+    """Move the slot of a page to another primary while crawlers request the page."""
     key = f"{NAMESPACE}{target(page).key}"
     slot, place = key_slot(key.encode()), cluster.place(key)
     source, to = cluster.primaries[place], cluster.primaries[(place + 1) % 3]

@@ -1,7 +1,7 @@
-"""Whatever stands in a shared store in the place of what we put there is a miss, and is overwritten.
+"""Foreign data in a shared store, in place of an entry, is a miss and is overwritten.
 
-Written under our own names, with right checksums where there are any: what a damaged disk, an older or
-newer version, another program or somebody with access to the store may leave there.
+It has the proxy's own keys, and valid checksums where there are any: a damaged disk, another
+version, another program or an intruder may leave it there.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def entry(**changes: Any) -> Entry:
 
 
 def repacked(whole: bytes, change: Callable[[dict[str, Any]], Any], tail: bytes = b"") -> bytes:
-    """The bytes of an entry with another header, and a right checksum."""
+    """The bytes of an entry with another header and a valid checksum."""
     length = struct.unpack(">L", whole[20:24])[0]
     header = json.loads(whole[24 : 24 + length])
     changed = change(header)
@@ -147,7 +147,7 @@ VALUES = st.recursive(
 
 
 def mutated(value: Any, place: int, by: Any) -> Any:
-    """JSON with another value at one of its places: deep inside too."""
+    """JSON with another value at any depth."""
     if isinstance(value, dict) and value and place % 3:
         name = sorted(value)[place % len(value)]
         return value | {name: mutated(value[name], place // 3, by)}
@@ -203,7 +203,7 @@ def test_any_history_is_right_or_a_bad_one(place: int, by: Any) -> None:
 
 
 class Shelf:
-    """A store and what lies under it. ``plant``: something else is put in the place of a key."""
+    """A store and its backing store. ``plant``: replace the data of a key."""
 
     def __init__(self, cache: BackingCache, server: RedisServer | None) -> None:
         self.cache = cache
@@ -250,7 +250,7 @@ async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @asynccontextmanager
 async def a_miss(shelf: Shelf) -> AsyncIterator[None]:
-    """Something is done to what is kept of the page: then it is rendered again, and kept again."""
+    """Change the stored page. It is then rendered and stored again."""
     assert (await shelf.cached.snapshot(PAGE)).snapshot.body == b"<p>" + b"x" * 2000 + b" of /lamps"
     count = shelf.renders.count
     yield
