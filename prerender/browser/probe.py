@@ -63,6 +63,7 @@ class State:
     drawn: int
     watched: int
     talking: int
+    fetching: int
     foreign: int
     activity: int
     mutations: int

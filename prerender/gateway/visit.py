@@ -251,6 +251,11 @@ class Visit:
         """Whether requests are in progress, hanging or not."""
         return bool(self._unfinished)
 
+    @property
+    def fetching(self) -> int:
+        """The number of requests by script in progress."""
+        return sum(record.destination in DATA for record in self._unfinished.values())
+
     def loads_programs(self, *, parsed: bool) -> bool:
         """Whether scripts that the content depends on are loading, however slow.
 

@@ -275,6 +275,42 @@ async def test_answers_on_their_way_are_waited_for(
     assert '<p id="out">done</p>' in answer.text, answer.headers
 
 
+REQUESTS_ON_THEIR_WAY = """<script>
+  let answers = 0;
+  const count = () => { if (++answers === 2) setTimeout(() => { out.textContent = "done"; }, 100); };
+  // Chromium sends only the first one, until that has its response.
+  fetch("/held");
+  fetch("/held").then(count);
+  const other = new XMLHttpRequest();
+  other.onload = count;
+  other.open("GET", "/held");
+  other.send();
+</script>"""
+
+
+async def test_requests_on_their_way_are_waited_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """A page that floods the network delays the requests of others before they reach the gateway."""
+    asked = 0
+
+    async def held(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await asyncio.sleep(PATIENCE_SECONDS + 1)
+        return web.Response(text="data")
+
+    application = web.Application()
+    application.router.add_get("/", _page(REQUESTS_ON_THEIR_WAY))
+    application.router.add_get("/held", held)
+    origin = await start_origin(application)
+    render = {"patience": PATIENCE_SECONDS, "optional": ["/held"]}
+    proxy = await start_proxy(origin.url, SITE | {"render": render})
+    answer = await proxy.crawl("/")
+    assert ">done</p>" in answer.text, answer.headers
+
+
 async def test_the_clock_is_right(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     """Even on a page that was used for minutes of virtual time."""
     page = """<p id="out">waiting</p><script>

@@ -111,7 +111,9 @@ class Work:
             return replace(self, answered=answered), True
         activity = self.activity.at(seconds, page.activity)
         silent = seconds - activity.since
-        works = page.working > 0 and silent < WORK_PATIENCE_SECONDS
+        # A request may be on its way to the gateway, or its response to the page.
+        moves = page.fetching > seen.network.fetching
+        works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
         talks = page.talking > 0 and silent < TALK_PATIENCE_SECONDS
         return Work(self.began, self.mutations, activity, answered), works or talks
 

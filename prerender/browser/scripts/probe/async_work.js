@@ -13,18 +13,29 @@ const watchWith = (start, owner, ...methods) => {
 const watchPromise = (owner, ...methods) => watchWith(begin, owner, ...methods);
 const prototypeOf = (type) => globalThis[type]?.prototype;
 
-// The browser and the gateway wait for requests. A new one shows activity here before it arrives there.
-// For a visitor, styles are computed while a request is pending.
-patch(globalThis, "fetch", (original) => function (...given) {
+// The browser and the gateway wait for requests. A new one shows here before it arrives there, which can take seconds
+// if another page floods the network. For a visitor, styles are computed while a request is pending.
+const requested = () => {
+  let ended = false;
   activity++;
+  fetching++;
+  return () => {
+    computeStyle();
+    if (!ended) fetching--;
+    ended = true;
+  };
+};
+patch(globalThis, "fetch", (original) => function (...given) {
   const promise = original.apply(this, given);
-  then.call(promise, computeStyle, computeStyle);
+  const end = requested();
+  then.call(promise, end, end);
   return promise;
 });
 patch(prototypeOf("XMLHttpRequest"), "send", (original) => function (...given) {
-  activity++;
+  const end = requested();
   listen.call(this, "readystatechange", computeStyle);
-  return original.apply(this, given);
+  listen.call(this, "loadend", end);
+  try { return original.apply(this, given); } catch (error) { end(); throw error; }
 });
 
 watchPromise(prototypeOf("Response"), "arrayBuffer", "blob", "bytes", "formData", "json", "text");

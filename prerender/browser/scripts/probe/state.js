@@ -1,5 +1,5 @@
 // ---- The state for settling/.
-const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "activity",
+const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "fetching", "activity",
   "mutations", "unseen", "foreign"];
 let focused = false;
 const state = () => {
@@ -34,6 +34,7 @@ const state = () => {
     // Observers that a frame may notify after any change.
     watched: observers + ends.length + unseenParts + foreign,
     talking: open.talking,
+    fetching,
     foreign,
     activity,
     // Asking for scrollY computes the layout.
