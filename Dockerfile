@@ -42,7 +42,7 @@ COPY --from=build /opt/prerender /opt/prerender
 COPY scripts/image-root /
 RUN /image-root /root-of-the-image
 
-# Only what is opened at run time: no package manager, no Perl, no drivers of graphics cards.
+# Only files that are used at run time: no package manager, no Perl, no graphics drivers.
 FROM scratch
 COPY --from=system /root-of-the-image /
 COPY --from=build /opt/prerender /opt/prerender
@@ -68,6 +68,6 @@ HEALTHCHECK --interval=5s --timeout=3s --start-period=10s \
         admin = HTTPConnection('127.0.0.1', 8081, timeout=2); \
         admin.request('GET', '/healthz'); \
         raise SystemExit(admin.getresponse().status != 200)"]
-# tini, as process 1, passes signals on and reaps what nobody else does.
+# tini, as process 1, forwards signals and reaps orphaned processes.
 ENTRYPOINT ["tini", "--", "prerender"]
 CMD ["serve"]

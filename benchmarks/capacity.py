@@ -82,7 +82,7 @@ def requests(
 
 
 def simulate(traffic: Traffic, setup: Setup, seconds: float, seed: int = 1) -> Rates:
-    """Count what happens to each request, after a first TTL in which the stores fill up."""
+    """Count the outcomes of all requests, after a first TTL in which the stores fill."""
     # The requests are the same as those to real proxies.
     chance = random.Random(seed + 1)
     asked = requests(traffic, setup.ttl + seconds, random.Random(seed))
@@ -113,7 +113,7 @@ def simulate(traffic: Traffic, setup: Setup, seconds: float, seed: int = 1) -> R
 
 
 async def real(traffic: Traffic, setup: Setup, seconds: float, seed: int) -> Rates:
-    """Send the requests to proxies, and count what they say. Nothing is evicted from Redis."""
+    """Send the requests to proxies, and count their outcomes. Redis evicts nothing."""
     with tempfile.TemporaryDirectory() as folder:
         ttl = {"PRERENDER_CACHE_TTL": str(setup.ttl)}
         async with (
@@ -163,7 +163,7 @@ async def _hits_in_memory(client: ClientSession, stage: Replicas) -> float:
 
 
 def compared(names: str, expected: Rates, found: Rates) -> bool:
-    """Print both; whether the expected figures are near enough."""
+    """Print both. Returns whether they are close enough."""
     print(f"| per second | {names} | ratio |\n|---|---:|---:|---:|")
     near = True
     for what in (*COSTS, "cores"):
@@ -176,8 +176,9 @@ def compared(names: str, expected: Rates, found: Rates) -> bool:
 
 
 def sizing(pages: int, ttl_days: float, rate: float) -> str:
-    """A row of the table: what it takes that crawlers request each page once per TTL, and popular ones
-    so often that it is ``rate`` requests per second in all."""
+    """A row of the table: the resources for crawlers that request each page once per TTL, and
+    popular pages at ``rate`` requests per second in total.
+    """
     # The figures are proportional to the pages, so fewer are enough.
     part = pages / _MODELLED_PAGES
     ttl = ttl_days * 86400
@@ -213,7 +214,7 @@ def table() -> list[str]:
 
 
 def main(options: argparse.Namespace) -> bool:
-    """Compare; whether all is near enough."""
+    """Compare both. Returns whether they are close enough."""
     if options.table:
         print("\n".join(table()))
         return True

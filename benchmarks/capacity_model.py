@@ -61,12 +61,12 @@ class Rates:
 
     @property
     def cores(self) -> float:
-        """The CPU that all of it takes."""
+        """The CPU time per second of all of it."""
         return sum(getattr(self, what) * seconds for what, seconds in COSTS.items())
 
 
 def model(traffic: Traffic, setup: Setup) -> Rates:
-    """What the formulas of docs/scaling.md give."""
+    """The result of the formulas in docs/scaling.md."""
     period = traffic.pages / traffic.sweeping if traffic.sweeping else float("inf")
     popularity = traffic.popularity()
     # Arrivals of each page apart from the sweep. A burst arrives once: its other requests are hits.
@@ -91,8 +91,9 @@ def model(traffic: Traffic, setup: Setup) -> Rates:
 def _renders(rate: float, period: float, ttl: float) -> float:
     """Renders per second of a page: one for each first request after the TTL.
 
-    That request is the sweep's or another one. After a render for the sweep, the next sweep that finds
-    the snapshot expired is a whole number of periods later; after another render it is at any time.
+    That request is the sweep's or another one. After a render for the sweep, the next sweep that
+    finds the snapshot expired comes a whole number of periods later; after another render, at any
+    time.
     """
     if period == float("inf") or rate * period < 1e-9:
         return (
@@ -108,7 +109,7 @@ def _renders(rate: float, period: float, ttl: float) -> float:
 
 
 def _trusted(rate: float, replicas: int) -> float:
-    """Hits per second of copies that a replica does not have to look up again."""
+    """Hits per second of copies that a replica need not look up again."""
     in_window = rate / replicas * TRUST_SECONDS
     return rate * in_window / (1 + in_window)
 
@@ -119,7 +120,7 @@ def _seen_within(rate: float, period: float, seconds: float) -> float:
 
 
 def _kept_seconds(arrivals: list[float], period: float, size: int, ttl: float) -> float:
-    """How long Redis keeps what nobody requests (Che's approximation of LRU)."""
+    """How long Redis keeps a snapshot without requests (Che's approximation of LRU)."""
     low, high = 0.0, ttl
     if sum(_seen_within(rate, period, high) for rate in arrivals) <= size:
         return high

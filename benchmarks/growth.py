@@ -52,7 +52,7 @@ QUICK = Scale(pages=(1, 3), renders=8, snapshots=(100, 1_000), seconds=1, replic
 
 @dataclass(frozen=True)
 class Growth:
-    """Figures as another value grows, which is the first one of each of ``rows``."""
+    """Figures for a growing value, which is the first one of each of ``rows``."""
 
     name: str
     title: str

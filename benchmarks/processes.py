@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/processes.py [--seconds 3] [--rounds 3]
 
-Needs wrk, nginx and Chromium. The origin is an nginx with a file of 20 kB. Compare the CPU time of a
+Requires wrk, nginx and Chromium. The origin is an nginx with a file of 20 kB. Compare the CPU time of a
 request: with a CPU for each process, all together forward the sum of what each can do.
 The memory is proportional set size: what processes share is counted once (proc(5), Pss).
 """
@@ -25,7 +25,7 @@ _CONNECTIONS = 32
 
 
 def memory_mib(pid: int) -> float:
-    """Of a process and all below it."""
+    """The memory of a process and its descendants, in MiB."""
     kilobytes = 0
     for process in (root := psutil.Process(pid), *root.children(recursive=True)):
         found = re.search(
@@ -36,7 +36,7 @@ def memory_mib(pid: int) -> float:
 
 
 async def _forwarding(front: Side, proxies: list[Side], seconds: int) -> Measured:
-    """One run; the CPU time is that of the proxies, or of nginx if there are none."""
+    """One run. The CPU time is that of the proxies, or of nginx if there are none."""
     before = sum(side.cpu_seconds() for side in proxies)
     found = await measuring.wrk(front, "/file", seconds, _CONNECTIONS)
     used = sum(side.cpu_seconds() for side in proxies) - before
@@ -45,7 +45,7 @@ async def _forwarding(front: Side, proxies: list[Side], seconds: int) -> Measure
 
 
 async def main(seconds: int, rounds: int) -> None:
-    """Measure both in turns and print the medians."""
+    """Measure both in turns, and print medians."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)

@@ -1,7 +1,7 @@
-"""What the benchmarks of several proxies share: the site, the stores, the proxies and nginx in front.
+"""Helpers for benchmarks of several proxies: the site, the stores, the proxies, and nginx in front.
 
-Each part can be killed or stopped and comes back at the same address. The stores are Redis in front of
-an S3-compatible server.
+Each part can be killed or stopped, and comes back at the same address. The stores are Redis in
+front of an S3-compatible server.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ _SHOWN = re.compile(r'<p id="out">page (\d+), render (\d+)</p>')
 
 @dataclass
 class Site:
-    """A light site in this process. ``renders``: how often the document of each page was requested."""
+    """A small site in this process. ``renders``: the number of requests for each page's document."""
 
     renders: Counter[int] = field(default_factory=Counter)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
-        """Its URL."""
+        """Serve it. Yields its URL."""
 
         async def page(request: web.BaseRequest) -> web.StreamResponse:
             number = int(request.path[1:] or 0)
@@ -62,13 +62,13 @@ class Site:
 
 
 def shown_in(text: str) -> tuple[int, int] | None:
-    """The page and the number of its render, as a snapshot shows them."""
+    """The number of the page and the number of its render, from a snapshot."""
     found = _SHOWN.search(text)
     return (int(found[1]), int(found[2])) if found else None
 
 
 class Part(Protocol):
-    """What can fail."""
+    """A part that can fail."""
 
     def stop(self) -> None:
         """Stop responding, with all connections open."""
@@ -84,7 +84,7 @@ class Part(Protocol):
 
 
 class Proxy(ServerProcess):
-    """A proxy on ports of its own. Its browser ends with it."""
+    """A proxy on its own ports. Its browser ends with it."""
 
     def __init__(self, origin: str, log: Path, settings: dict[str, str]) -> None:
         self.port, self.admin_port = raw.free_ports(2)
@@ -128,7 +128,7 @@ class Proxy(ServerProcess):
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """Its process id."""
         assert self._process is not None
         return self._process.pid
 
@@ -146,7 +146,9 @@ class Redis(RedisServer):
 
 
 class Bucket:
-    """An S3-compatible server behind a relay. To kill it is to kill the relay: its objects are kept."""
+    """An S3-compatible server behind a relay. Killing it kills only the relay, so its objects are
+    kept.
+    """
 
     def __init__(self) -> None:
         self._server = S3Server()
@@ -169,7 +171,7 @@ class Bucket:
             writer.transport.abort()
 
     async def close(self) -> None:
-        """End the server, too."""
+        """Stop the server, too."""
         await self.kill()
         self._server.signal(signal.SIGCONT)
         await self._server.kill()
@@ -204,7 +206,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @dataclass
 class Replicas:
-    """All of it. ``url``: nginx."""
+    """All parts. ``url``: nginx."""
 
     url: str
     site: Site
@@ -213,13 +215,13 @@ class Replicas:
     bucket: Bucket
 
     def parts(self) -> dict[str, list[Part]]:
-        """What can fail, by kind."""
+        """The parts by kind."""
         return {"a proxy": [*self.proxies], "Redis": [self.redis], "the bucket": [self.bucket]}
 
 
 @asynccontextmanager
 async def replicas(folder: Path, count: int, **settings: str) -> AsyncIterator[Replicas]:
-    """``count`` proxies (at most three) with ``settings``, their stores and nginx, all ready."""
+    """Start ``count`` proxies (at most three) with ``settings``, their stores and nginx."""
     folder.chmod(0o755)
     async with AsyncExitStack() as stack:
         site = Site()

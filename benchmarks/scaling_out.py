@@ -3,19 +3,18 @@
     .venv/bin/python benchmarks/scaling_out.py [--urls 10000] [--seconds 600] [--proxies 3]
                                                [--at-once 24] [--seed 1] [--all]
 
-The crawlers find the URLs one after the other, evenly in that time or as fast as they are rendered,
-and ask again for those that they know. Meanwhile proxies, and Redis or the bucket, are killed (kill -9)
-and started again, or stopped (SIGSTOP) for some seconds. A Redis that was killed is empty; a bucket
-keeps its objects.
+The crawlers find new URLs at an even rate, or as fast as they are rendered, and request known URLs
+again. Meanwhile, proxies and one of Redis and the bucket are killed (kill -9) and restarted, or stopped
+(SIGSTOP) for some seconds. A restarted Redis is empty; the bucket keeps its objects.
 
-Every response has to be the right snapshot, or a 503 with Retry-After. At the end every URL has to
-have one snapshot: the same from all proxies, and the same again after Redis was emptied. Renders for
-each URL: one is what there should be; more of them are what the failures cost. Exits with 1 if anything
-was wrong, or if there were more than 1.2 renders for each of at least 1,000 URLs. Needs Chromium,
-nginx, redis-server and moto.
+Every response must be the right snapshot, or a 503 with Retry-After. At the end, all proxies must serve
+the same snapshot of each URL, and do so again after Redis was emptied. Without failures, each URL is
+rendered once; more renders are the cost of the failures. Exits with 1 if a requirement is not met, or
+after more than 1.2 renders per URL with at least 1,000 URLs. Requires Chromium, nginx, redis-server and
+moto.
 
---all prints all tables of docs/scaling.md: also those of stores.py, processes.py and capacity.py, which
-run first; they need wrk, too.
+--all prints all tables of docs/scaling.md: it first runs stores.py, processes.py and capacity.py, which
+also require wrk.
 """
 
 import argparse
@@ -38,23 +37,23 @@ from replicas import Part, Replicas, replicas, shown_in
 
 _OTHERS = ("stores.py", "processes.py", "capacity.py", "capacity.py --real", "capacity.py --table")
 MOST_RENDERS = 1.2
-# With fewer URLs a failure can cost more than a fifth of them.
+# With fewer URLs, one failure can affect more than a fifth of them.
 _MANY_URLS = 1000
-# How many of the last URLs are asked for again first.
+# The number of recent URLs that are requested again most often.
 _LAST = 50
-# Between two requests of a crawler.
+# The pause of a crawler between two requests.
 _PAUSE_SECONDS = 0.02
-# Seconds between two failures, how long a part is gone, and how long it is stopped.
+# Ranges of seconds: between two failures, until a killed part restarts, until a stopped one resumes.
 _BETWEEN, _GONE, _STOPPED = (1.0, 5.0), (0.5, 4.0), (1.0, 8.0)
-# A store is tried again within a second, and then gets what it has missed.
+# The proxies retry a store within a second, and then write what it missed.
 _SETTLED_SECONDS = 5.0
-# So often the proxies are asked for a page, until all have the same snapshot.
+# The number of attempts until all proxies serve the same snapshot.
 _LOOKS = 5
 
 
 @dataclass
 class Counts:
-    """What happened."""
+    """The results of a run."""
 
     answers: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
@@ -66,14 +65,14 @@ class Counts:
 
     @property
     def bad(self) -> list[str]:
-        """Answers that must not be."""
+        """Outcomes that must not occur."""
         allowed = ("right", "503 with Retry-After")
         return [f"{count} {what}" for what, count in self.answers.items() if what not in allowed]
 
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command line."""
+    """Command-line options."""
 
     urls: int = 10_000
     seconds: float = 600
@@ -83,7 +82,7 @@ class Options:
 
 
 async def run(options: Options) -> Counts:
-    """Crawl until the time is over and all URLs were asked for."""
+    """Crawl until the time is over and all URLs were requested."""
     counts = Counts()
     with tempfile.TemporaryDirectory() as folder:
         async with replicas(Path(folder), options.proxies) as stage, _client() as client:
@@ -115,7 +114,7 @@ async def _client() -> AsyncIterator[ClientSession]:
 
 
 def _order(options: Options, chance: random.Random) -> Iterator[int]:
-    """New URLs evenly until the end, and between them those that are known: the last ones, or any."""
+    """New URLs at an even rate until the end; between them, known ones: recent ones, or any."""
     started, known = time.monotonic(), 0
     while (passed := time.monotonic() - started) < options.seconds or known < options.urls:
         if known < min(options.urls, 1 + options.urls * passed / options.seconds):
@@ -131,12 +130,12 @@ async def _crawl(client: ClientSession, url: str, numbers: Iterator[int], counts
         answer, _ = await _ask(client, url, number)
         counts.answers[answer] += 1
         counts.milliseconds.append((time.perf_counter() - began) * 1000)
-        # Retry-After says more than a second.
+        # Retry-After is longer than a second.
         await asyncio.sleep(_PAUSE_SECONDS if answer == "right" else 1)
 
 
 async def _ask(client: ClientSession, url: str, number: int) -> tuple[str, int]:
-    """What became of a request, in words, and which render of the page it got."""
+    """Request a page. Returns the outcome in words, and the render that was served."""
     try:
         async with client.get(f"{url}/{number}?_escaped_fragment_=") as answer:
             text = await answer.text(errors="replace")
@@ -153,7 +152,7 @@ async def _ask(client: ClientSession, url: str, number: int) -> tuple[str, int]:
 async def _fail(
     parts: dict[str, list[Part]], chance: random.Random, counts: Counts, over: asyncio.Event
 ) -> None:
-    """One of these parts at a time fails and comes back."""
+    """Make one of these parts at a time fail and come back."""
     while True:
         with suppress(TimeoutError):
             async with asyncio.timeout(chance.uniform(*_BETWEEN)):
@@ -177,7 +176,7 @@ async def _outage(part: Part, killed: bool, chance: random.Random) -> None:
 
 
 async def _inspect(client: ClientSession, stage: Replicas, urls: int, counts: Counts) -> None:
-    """Look what is stored, in Redis and then in the bucket."""
+    """Check what is stored, in Redis and then in the bucket."""
     await asyncio.sleep(_SETTLED_SECONDS)
     before = await _shown(client, stage, urls, counts)
     renders = stage.site.renders.copy()
@@ -194,7 +193,7 @@ async def _inspect(client: ClientSession, stage: Replicas, urls: int, counts: Co
 async def _shown(
     client: ClientSession, stage: Replicas, urls: int, counts: Counts
 ) -> dict[int, int]:
-    """The render of each page, which has to be the same from all proxies."""
+    """The render of each page, which must be the same from all proxies."""
     shown = {}
 
     async def compare(numbers: Iterator[int]) -> None:
@@ -245,18 +244,18 @@ def table(counts: Counts, options: Options) -> list[str]:
 
 
 def passed(counts: Counts, options: Options) -> bool:
-    """Whether it was as it should be."""
+    """Whether the results are as required."""
     few = options.urls < _MANY_URLS or counts.renders <= MOST_RENDERS * options.urls
     return few and not counts.bad and not counts.differing
 
 
 async def main(options: Options) -> list[str]:
-    """Run it; the table."""
+    """Run the benchmark. Returns the table."""
     return table(await run(options), options)
 
 
 def print_others() -> bool:
-    """Run the other benchmarks of docs/scaling.md; whether all went well."""
+    """Run the other benchmarks of docs/scaling.md. Returns whether all succeeded."""
     well = True
     for command in _OTHERS:
         print(f"{command}\n", flush=True)

@@ -93,7 +93,7 @@ async def robots(request: web.Request) -> web.Response:
 
 
 async def sitemap(request: web.Request) -> web.Response:
-    """List pretty URLs only: a crawler that follows the scheme makes the ugly ones itself."""
+    """List pretty URLs only: crawlers of the scheme derive the ugly ones."""
     items = (f"/#!/items/{item['id']}" for item in ITEMS)
     paths = ("/", "/#!/items", *items, "/#!/about", "/contact")
     urls = (escape(public_origin(request) + path) for path in paths)
@@ -103,7 +103,7 @@ async def sitemap(request: web.Request) -> web.Response:
 
 
 def static(file: Path, cache_control: str) -> Handler:
-    """Serve one file; aiohttp adds ETag and Last-Modified and answers conditional requests."""
+    """Serve a file. aiohttp adds ETag and Last-Modified, and handles conditional requests."""
 
     async def serve(request: web.Request) -> web.FileResponse:
         return web.FileResponse(file, headers={"Cache-Control": cache_control})
@@ -133,7 +133,7 @@ def make_app() -> web.Application:
 
 
 def announce(banner: str) -> None:
-    """Print the line with the URL only; it has the port that was really taken."""
+    """Print only the line with the URL, which has the actual port."""
     print(banner.splitlines()[0].strip("= "), flush=True)
 
 

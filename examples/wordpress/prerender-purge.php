@@ -1,14 +1,14 @@
 <?php
 /**
  * Plugin Name: Prerender purge
- * Description: Purges the snapshots of a post, and of the lists that show it, when it changes.
+ * Description: Purges the snapshots of a post, and of the archives that list it, when the post changes.
  *
  * Copy it to wp-content/mu-plugins/, and define in wp-config.php:
  *   define('PRERENDER_PURGE_URL', 'https://www.example.com/_purge');
  *   define('PRERENDER_TOKEN', '...');  // [admin] token
  */
 
-/** The body of the request: the post's own page, the front page, and its archives. */
+/** The request body: the URLs of the post, the front page and the post's archives. */
 function prerender_purge_body(WP_Post $post): array {
     $urls = [get_permalink($post), home_url('/')];
     if ($archive = get_post_type_archive_link($post->post_type)) {
@@ -30,7 +30,7 @@ add_action('transition_post_status', function (string $new, string $old, WP_Post
     }
     $body = prerender_purge_body($post);
     if ($new !== 'publish') {
-        $body['soft'] = false;  // what is not public any more is not served any more
+        $body['soft'] = false;  // a post that is no longer public must no longer be served
     }
     $response = wp_remote_post(PRERENDER_PURGE_URL, [
         'headers' => ['Authorization' => 'Bearer ' . PRERENDER_TOKEN, 'Content-Type' => 'application/json'],

@@ -1,4 +1,4 @@
-// The shop: every state of the page is in its URL after "#!", and is made from JSON here.
+// The shop: the state of the page is in its URL after "#!". This script renders it from JSON.
 // A view is a plain object (title, description, content, ...); show() alone touches the document.
 // Data becomes text nodes and attributes, never HTML source, so there is nothing to escape.
 
@@ -30,12 +30,12 @@ function viewOf(state, signal) {
 
 // ---- Data -----------------------------------------------------------------------------------
 
-/** The JSON at a path, or null where the shop has nothing; throws when it cannot be had. */
+/** The JSON at a path, or null after a 404. Throws if the request fails. */
 async function load(path, signal) {
-  const answer = await fetch(path, { signal });
-  if (answer.status === 404) return null;
-  if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
-  return answer.json();
+  const response = await fetch(path, { signal });
+  if (response.status === 404) return null;
+  if (!response.ok) throw new Error(`${path}: status ${response.status}`);
+  return response.json();
 }
 
 // ---- Views ----------------------------------------------------------------------------------
@@ -127,19 +127,19 @@ function about() {
   return {
     state: "/about",
     title: `About · ${SHOP}`,
-    description: `${SHOP} is a small example shop whose pages are made in the browser.`,
+    description: `${SHOP} is a small example shop whose pages are rendered in the browser.`,
     content: [
       element("div", { class: "prose" },
         element("h1", {}, "About us"),
         element("p", { class: "lead" },
           "We sell twelve things, and we would sell eleven if one of them were not good."),
         element("p", {},
-          "This shop is an example of a site whose pages are made in the browser. Its server answers "
-          + "JSON; everything that you read here was put together by JavaScript, from the part of "
-          + "the URL after the #! sign."),
+          "This shop is an example of a site whose pages are rendered in the browser. Its server sends "
+          + "JSON; JavaScript creates everything that you read here, from the part of the URL after "
+          + "the #!."),
         element("p", {},
-          "A crawler that runs no JavaScript would see an empty page. With a prerender proxy in front, "
-          + "it gets this text, and the shop did not have to change."),
+          "A crawler that does not run JavaScript would see an empty page. With a prerender proxy in "
+          + "front, it gets this text, without a change to the shop."),
         element("p", {}, element("a", { class: "button", href: "/#!/items" }, "See all items"))),
     ],
   };
@@ -158,7 +158,7 @@ function notFound(explanation) {
   };
 }
 
-/** Not a 404: the page exists, and a crawler should come back for it. */
+/** Not a 404: the page exists, and crawlers should try again later. */
 function unavailable() {
   const again = element("button", { type: "button", class: "button" }, "Try again");
   again.addEventListener("click", navigate);
@@ -169,7 +169,7 @@ function unavailable() {
     content: [
       element("h1", {}, "The shop cannot be reached"),
       element("p", { class: "lead", role: "alert" },
-        "Its answer did not arrive. Please check your connection, or come back in a moment."),
+        "Please check your connection, or try again in a moment."),
       element("p", {}, again),
     ],
   };
@@ -196,7 +196,7 @@ function cards(items, heading) {
           `★ ${shown.rating}`)))));
 }
 
-/** The drawings are views of one file, so that a list of items costs one request. */
+/** All drawings are views of one file, so a list of items needs one request. */
 function picture({ id, category }) {
   return element("div", { class: "picture", "data-category": category },
     element("img", { src: `/art.svg#item-${id}`, alt: "", width: 200, height: 200 }));
@@ -232,7 +232,7 @@ function searchForm(q, sort) {
   return form;
 }
 
-/** What search engines read of an item: schema.org's Product and BreadcrumbList. */
+/** Structured data for search engines: schema.org's Product and BreadcrumbList. */
 function productData(shown) {
   const trail = [["Shop", absolute("")], ["Items", absolute("/items")]];
   trail.push([shown.name, absolute(itemState(shown))]);
@@ -277,10 +277,10 @@ function headOf({ title, description, status, jsonLd }, url) {
     openGraph("og:description", description),
     openGraph("og:url", url),
   ];
-  // A page cannot set its own HTTP status, so it tells the prerender proxy which one it means.
+  // A page cannot set its own HTTP status, so it declares one for the prerender proxy.
   if (status) head.push(meta("prerender-status-code", status));
   if (status === 404) head.push(meta("robots", "noindex"));
-  // The one place where text becomes source: "</script>" in the data must not end the element.
+  // The only text that becomes source: "</script>" in the data must not end the element.
   const json = jsonLd && JSON.stringify(jsonLd).replaceAll("<", "\\u003c");
   if (json) head.push(element("script", { type: "application/ld+json" }, json));
   return head;
@@ -306,9 +306,9 @@ let leaving = new AbortController();
 
 async function navigate(event) {
   const hash = location.hash;
-  if (hash && !hash.startsWith("#!")) return; // a place within the page, not a state
+  if (hash && !hash.startsWith("#!")) return; // an anchor within the page, not a state
   const state = hash.slice(2);
-  leaving.abort(); // an answer for a state that was left must not overwrite the next one
+  leaving.abort(); // a late response for the last state must not replace the new one
   leaving = new AbortController();
   const { signal } = leaving;
   main.setAttribute("aria-busy", "true");
@@ -322,13 +322,13 @@ async function navigate(event) {
   if (signal.aborted) return;
   show(view, state);
   main.removeAttribute("aria-busy");
-  if (!event) return; // the first view: leave scrolling and focus to the browser
+  if (!event) return; // the first view: the browser handles scrolling and focus
   scrollTo(0, 0);
   main.focus({ preventScroll: true });
 }
 
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // following "#main" would replace the state in the URL
+  event.preventDefault(); // navigating to "#main" would replace the state in the URL
   main.focus();
 });
 addEventListener("hashchange", navigate);

@@ -1,4 +1,4 @@
-// Fills in the opening hours late, as booking and chat widgets do: a timer first, then a fetch.
+// Shows the opening hours late, as booking and chat widgets do: after a timer and a fetch.
 const DELAY_MS = 1000;
 
 function element(tag, attributes = {}, ...children) {
@@ -9,9 +9,9 @@ function element(tag, attributes = {}, ...children) {
 }
 
 async function openingHours() {
-  const answer = await fetch("/api/hours");
-  if (!answer.ok) throw new Error(`/api/hours answered ${answer.status}`);
-  const { hours } = await answer.json();
+  const response = await fetch("/api/hours");
+  if (!response.ok) throw new Error(`/api/hours: status ${response.status}`);
+  const { hours } = await response.json();
   const rows = hours.map((row) =>
     element("tr", {}, element("th", { scope: "row" }, row.days), element("td", {}, row.hours)));
   return element("table", {}, element("tbody", {}, ...rows));
@@ -19,7 +19,7 @@ async function openingHours() {
 
 function unavailable(failure) {
   console.error(failure);
-  // Nobody should index the page without its content: 503 asks crawlers to come back later.
+  // 503 asks crawlers to try again later, so that the page is not indexed without its content.
   document.head.append(element("meta", { name: "prerender-status-code", content: "503" }));
   return element("p", { role: "alert" },
     "The opening hours could not be loaded. Please try again in a moment.");

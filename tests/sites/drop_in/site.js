@@ -1,4 +1,4 @@
-// A shop whose pages are made in the browser, behind prerender-node. It tells its port on standard output
+// A shop whose pages are rendered in the browser, behind prerender-node. It prints its port on standard output
 // and reads the URL of the prerender service from standard input. /asked tells what it was asked for.
 "use strict";
 const express = require("express");
