@@ -229,7 +229,8 @@ def _finished(progress: Progress, seen: Observation) -> tuple[Progress, str]:
     """Why no more content is expected, or '' while some is."""
     page, budget = seen.page, progress.budget
     if page is None:
-        return progress, "no probe" if budget.granted >= UNKNOWN_MS else ""
+        is_over = budget.granted >= UNKNOWN_MS or budget.left <= 0
+        return progress, "no probe" if is_over else ""
     if page.ready is True:
         return progress, "prerenderReady"
     if budget.left <= 0:
