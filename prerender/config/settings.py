@@ -279,8 +279,8 @@ class Cache(_Section):
     hot_url: RedisURLOrNothing = Field(
         "",
         repr=False,
-        description="A Redis in front of the object store: it has the snapshots that are asked for, "
-        "and the leases by which replicas render each page once.",
+        description="A Redis in front of the object store, for recently requested snapshots and for "
+        "leases, by which replicas render each page once.",
     )
     ttl: Duration = Field(3600, description="Time to live of a snapshot; 0 disables caching.")
     error_ttl: Duration = Field(
