@@ -252,7 +252,7 @@ class Visit:
         return bool(self._unfinished)
 
     @property
-    def fetching(self) -> int:
+    def fetches(self) -> int:
         """The number of requests by script in progress."""
         return sum(record.destination in DATA for record in self._unfinished.values())
 

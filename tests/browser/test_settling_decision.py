@@ -214,6 +214,12 @@ PROMISES = {"requests": 2, "unfinished": True, "promising": True}
             patience.WORK_AT_MOST_SECONDS,
             id="work with effect",
         ),
+        pytest.param(
+            {},
+            {"fetching": 1, "fetches": 0, "mutations": 1},
+            patience.WORK_PATIENCE_SECONDS,
+            id="requests on their way to the gateway",
+        ),
         pytest.param({}, {"talking": 1}, patience.TALK_PATIENCE_SECONDS, id="a silent server"),
         pytest.param({}, {"clock_waits": False}, patience.DELIVERY_SECONDS, id="delivery"),
         pytest.param(PROMISES, PROMISES, patience.FRUITLESS_SECONDS, id="requests without effect"),
@@ -257,6 +263,10 @@ def test_a_page_has_all_its_time_when_its_programs_have_arrived() -> None:
 def test_a_clock_that_waits_for_requests_delivers_them() -> None:
     assert not waits(patience.DELIVERY_SECONDS / 2, {}, answered=2)
     assert waits(patience.DELIVERY_SECONDS / 2, {}, answered=2, clock_waits=False)
+
+
+def test_requests_that_have_reached_the_gateway_are_its_business() -> None:
+    assert not waits(LITTLE, {}, fetching=1, fetches=1)
 
 
 def test_work_beside_prerender_ready_is_not_waited_for() -> None:

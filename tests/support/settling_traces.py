@@ -73,9 +73,12 @@ def replayed(rows: list[Row]) -> list[list[Any]]:
 
 
 def observation(known: dict[str, Any]) -> Observation:
-    """An observation of its fields, those of the page and of its requests among them."""
-    page = State(**{name: known[name] for name in _PAGE}) if known["probe"] else None
-    network = Network(**{name: known[name] for name in _NETWORK})
+    """An observation of its fields, those of the page and of its requests among them.
+
+    Counts that did not exist when the trace was recorded are 0.
+    """
+    page = State(**{name: known.get(name, 0) for name in _PAGE}) if known["probe"] else None
+    network = Network(**{name: known.get(name, 0) for name in _NETWORK})
     others = known.keys() - {*_PAGE, *_NETWORK, "probe"}
     return Observation(page, network, **{name: known[name] for name in others})
 

@@ -11,8 +11,8 @@ class Network:
 
     ``requests``: how many there were. ``answered``: how many have finished. ``unfinished``: whether
     any are in progress, hanging or not. ``promising``: whether any of those are worth waiting for.
-    ``programs``: whether scripts are loading that the content depends on. ``fetching``: requests by
-    script in progress. ``awaited_seconds``: how long needed data has been loading.
+    ``programs``: whether scripts are loading that the content depends on. ``fetches``: how
+    many requests by script are in progress. ``awaited_seconds``: how long needed data has been loading.
     """
 
     requests: int
@@ -20,7 +20,7 @@ class Network:
     unfinished: bool
     promising: bool
     programs: bool
-    fetching: int
+    fetches: int
     awaited_seconds: float
 
 

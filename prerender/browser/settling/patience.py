@@ -112,7 +112,7 @@ class Work:
         activity = self.activity.at(seconds, page.activity)
         silent = seconds - activity.since
         # A request may be on its way to the gateway, or its response to the page.
-        moves = page.fetching > seen.network.fetching
+        moves = page.fetching > seen.network.fetches
         works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
         talks = page.talking > 0 and silent < TALK_PATIENCE_SECONDS
         return Work(self.began, self.mutations, activity, answered), works or talks

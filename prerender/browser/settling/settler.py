@@ -160,7 +160,7 @@ class Settler:
             unfinished=unfinished,
             promising=unfinished and visit.waiting_for(self._patience_seconds),
             programs=unfinished and visit.loads_programs(parsed=parsed),
-            fetching=visit.fetching if unfinished else 0,
+            fetches=visit.fetches if unfinished else 0,
             awaited_seconds=visit.awaited_seconds if unfinished else 0.0,
         )
 
