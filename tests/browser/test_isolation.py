@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web
 
 from prerender.browser.browser_context import Context
+from prerender.browser.devtools import DevTools
 from prerender.browser.page import Page
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Visit
@@ -319,14 +320,19 @@ async def test_nothing_accumulates_over_a_thousand_renders(start_pair: StartPair
     await _nothing_more_than(before, pair)
 
 
-async def _contents(pair: Pair) -> tuple[int, ...]:
-    """The browser's tabs, contexts and sessions, and the connection's listeners."""
+async def _connection(pair: Pair) -> DevTools:
+    """The connection to the browser, when a page is idle."""
     pool = pair.proxy.running.pool
     async with asyncio.timeout(20):
         while not pool.state.idle:
             await asyncio.sleep(0.01)
     assert pool._stock is not None
-    devtools = pool._stock.idle[0].devtools
+    return pool._stock.idle[0].devtools
+
+
+async def _contents(pair: Pair) -> tuple[int, ...]:
+    """The browser's tabs, contexts and sessions, and the connection's listeners."""
+    devtools = await _connection(pair)
     targets = await devtools.call("Target.getTargets")
     contexts = await devtools.call("Target.getBrowserContexts")
     return (
@@ -345,7 +351,8 @@ async def _nothing_more_than(before: tuple[int, ...], pair: Pair) -> None:
             while (after := await _contents(pair)) != before:
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        pytest.fail(f"{after}, at first {before}")
+        targets = await (await _connection(pair)).call("Target.getTargets")
+        pytest.fail(f"{after}, at first {before}; {targets}")
 
 
 @pytest.mark.long

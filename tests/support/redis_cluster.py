@@ -13,6 +13,8 @@ from tests.support import raw
 from tests.support.redis_server import RedisServer, redis_server
 
 SECONDS = 60.0
+# Longer than any test takes.
+_NEVER_MS = 600_000
 _SLOTS = 16384
 
 
@@ -143,6 +145,25 @@ class Watched:
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/the-primary/0"
 
+    async def fail_over(self) -> None:
+        """Kill the primary and a Sentinel, and wait until the others have made the replica primary.
+
+        Only meanwhile do the Sentinels take a slow server for a dead one.
+        """
+        await self.sentinels[0].kill()
+        await self._take_for_dead_after(500)
+        await self.primary.kill()
+        await until_primary(self.replica)
+        await self._take_for_dead_after(_NEVER_MS)
+        for sentinel in self.sentinels[1:]:
+            await _until_told(sentinel, {b"port": b"%d" % self.replica.port, b"flags": b"master"})
+
+    async def _take_for_dead_after(self, milliseconds: int) -> None:
+        for sentinel in self.sentinels[1:]:
+            await sentinel.client.execute_command(
+                "SENTINEL SET", "the-primary", "down-after-milliseconds", milliseconds
+            )
+
 
 @asynccontextmanager
 async def redis_with_sentinels(folder: Path, count: int = 3) -> AsyncIterator[Watched]:
@@ -167,7 +188,7 @@ async def _sentinel(folder: Path, primary: RedisServer, count: int) -> AsyncIter
     file = folder / "sentinel.conf"
     file.write_text(
         f"sentinel monitor the-primary 127.0.0.1 {primary.port} {count // 2 + 1}\n"
-        "sentinel down-after-milliseconds the-primary 500\n"
+        f"sentinel down-after-milliseconds the-primary {_NEVER_MS}\n"
         "sentinel failover-timeout the-primary 2000\n"
     )
     async with redis_server(folder, "--sentinel", file=file) as server:
@@ -175,17 +196,22 @@ async def _sentinel(folder: Path, primary: RedisServer, count: int) -> AsyncIter
 
 
 async def _until_known(watched: Watched) -> None:
-    expected = {b"num-slaves": b"1", b"num-other-sentinels": b"%d" % (len(watched.sentinels) - 1)}
+    others = len(watched.sentinels) - 1
+    for sentinel in watched.sentinels:
+        await _until_told(sentinel, {b"num-slaves": b"1", b"num-other-sentinels": b"%d" % others})
+
+
+async def _until_told(sentinel: RedisServer, expected: dict[bytes, bytes]) -> None:
+    """Wait until a Sentinel says this of the primary."""
     async with asyncio.timeout(SECONDS):
-        for sentinel in watched.sentinels:
-            while True:
-                try:
-                    told = await sentinel.client.execute_command("SENTINEL MASTER", "the-primary")
-                except ResponseError:
-                    told = {}
-                if _pairs(told).items() >= expected.items():
-                    break
-                await asyncio.sleep(0.02)
+        while True:
+            try:
+                told = await sentinel.client.execute_command("SENTINEL MASTER", "the-primary")
+            except ResponseError:
+                told = {}
+            if _pairs(told).items() >= expected.items():
+                break
+            await asyncio.sleep(0.02)
 
 
 def _pairs(told: object) -> dict[bytes, bytes]:

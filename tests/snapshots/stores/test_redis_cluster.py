@@ -146,9 +146,7 @@ async def test_sentinel(tmp_path: Path) -> None:
     ):
         async with crawled(one) as answers:
             await more(answers, 2 * PAGES)
-            await watched.sentinels[0].kill()
-            await watched.primary.kill()
-            await until_primary(watched.replica)
+            await watched.fail_over()
             await more(answers, 2 * PAGES)
         await back(one)
         assert await one.store.purges.purge(Purge("all"))
