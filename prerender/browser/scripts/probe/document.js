@@ -1,6 +1,6 @@
 // ---- The document. It is parsed when its scripts have run, except asynchronous ones.
 let parsed = document.readyState === "complete";
-listen.call(globalThis, "DOMContentLoaded", () => { parsed = true; }, true);
+listen.call(globalThis, "DOMContentLoaded", () => { parsed = true; seekHandlers(); }, true);
 const count = new MutationObserver((records) => { mutations += records.length; });
 count.observe(document, { childList: true, characterData: true, subtree: true });
 
