@@ -99,9 +99,9 @@ async def one_proxy() -> AsyncIterator[Proxy]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_alone(case: Case, one_proxy: Proxy) -> None:
-    before = processes.waited_seconds()
+    wait = processes.CpuWait()
     answer = await one_proxy.crawl(f"/{case.name}.html")
-    problem = case.problem(answer, processes.waited_seconds() - before)
+    problem = case.problem(answer, wait.seconds)
     assert not problem, problem
 
 

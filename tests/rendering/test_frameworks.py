@@ -60,13 +60,11 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 async def test_alone(route: Route, proxy: Proxy) -> None:
-    before = processes.waited_seconds()
+    wait = processes.CpuWait()
     answer = await proxy.crawl(route.path)
     problem = problem_of(route, answer)
     assert not problem, problem
-    # What has ended meanwhile counts no more.
-    waited = max(0.0, processes.waited_seconds() - before)
-    assert settle_seconds(answer) - waited < AT_MOST_SECONDS
+    assert settle_seconds(answer) - wait.seconds < AT_MOST_SECONDS
 
 
 # All of them take long in real time.

@@ -58,18 +58,30 @@ def _is_fork_of_browser(process: psutil.Process) -> bool:
     return kind(process) == "browser" and parent is not None and kind(parent) == "browser"
 
 
-def waited_seconds() -> float:
-    """How long this process and its browsers have waited for a CPU since they started.
+class CpuWait:
+    """How long this process and its browsers wait for a CPU from now on: the kernel's run delays.
 
-    The kernel's figure for each thread (run delay); 0 if it keeps none.
+    Those of threads that have ended are not known, so they do not count.
     """
-    waited = 0
+
+    def __init__(self) -> None:
+        self._before = _run_delays()
+
+    @property
+    def seconds(self) -> float:
+        """The sum of all threads; 0 if the kernel does not keep it."""
+        return sum(now - self._before.get(file, 0) for file, now in _run_delays().items()) / 1e9
+
+
+def _run_delays() -> dict[Path, int]:
+    """Nanoseconds by thread."""
+    delays = {}
     browsers = [process for session in sessions() for process in members(session)]
     for process in [psutil.Process(), *browsers]:
         for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
             with suppress(OSError):
-                waited += int(file.read_text("ascii").split()[1])
-    return waited / 1e9
+                delays[file] = int(file.read_text("ascii").split()[1])
+    return delays
 
 
 class ServerProcess:
@@ -92,12 +104,11 @@ class Stopwatch:
     """Seconds since its start, without those in which this process waited for a CPU."""
 
     def __init__(self) -> None:
-        self._started, self._waited = time.monotonic(), waited_seconds()
+        self._started, self._wait = time.monotonic(), CpuWait()
 
     @property
     def seconds(self) -> float:
-        waited = max(0.0, waited_seconds() - self._waited)
-        return time.monotonic() - self._started - waited
+        return time.monotonic() - self._started - self._wait.seconds
 
 
 def kill(session: int, wanted: str) -> None:
