@@ -252,6 +252,11 @@ class Visit:
         return bool(self._unfinished)
 
     @property
+    def has_ending(self) -> bool:
+        """Whether any request in progress is no stream, so that its connection becomes free."""
+        return any(not record.endless for record in self._unfinished.values())
+
+    @property
     def fetches(self) -> int:
         """The number of requests by script in progress."""
         return sum(record.destination in DATA for record in self._unfinished.values())

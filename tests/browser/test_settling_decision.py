@@ -46,6 +46,7 @@ QUIET: dict[str, Any] = {
 }
 CONFIRMED = Slice(decision.CONFIRMING_SLICE_MS)
 LITTLE = 0.001
+TURN = patience.MOST_TURN_SECONDS
 
 
 def seen(**changes: Any) -> Observation:
@@ -267,6 +268,15 @@ def test_a_clock_that_waits_for_requests_delivers_them() -> None:
 
 def test_requests_that_have_reached_the_gateway_are_its_business() -> None:
     assert not waits(LITTLE, {}, fetching=1, fetches=1)
+
+
+@pytest.mark.parametrize("ending", [True, False])
+def test_a_queued_request_is_waited_for_while_a_connection_can_become_free(ending: bool) -> None:
+    progress, step = running(), None
+    for turn in range(400):
+        queued = seen(clock_waits=False, fetching=1, ending=ending, seconds=turn * TURN)
+        progress, step = decide(progress, queued)
+    assert isinstance(step, Wait) == ending
 
 
 def test_work_beside_prerender_ready_is_not_waited_for() -> None:

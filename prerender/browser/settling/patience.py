@@ -92,8 +92,7 @@ class Work:
         """The work, and whether some is pending that neither hangs nor is in vain."""
         network = seen.network
         if network.awaited_seconds > SLOW_DATA_SECONDS or network.programs:
-            # The page has all its time when they have arrived.
-            return replace(self, began=None, mutations=replace(self.mutations, since=seconds)), True
+            return self._all_its_time(seconds), True
         began = seconds if self.began is None else self.began
         mutations = self.mutations.at(seconds, page.mutations)
         work = Work(began, mutations, self.activity, self.answered)
@@ -102,6 +101,10 @@ class Work:
         if network.promising:
             return work, True
         return work._unrequested(seen, page, seconds)
+
+    def _all_its_time(self, seconds: float) -> "Work":
+        """The work of a page that begins when slow data or programs have arrived."""
+        return replace(self, began=None, mutations=replace(self.mutations, since=seconds))
 
     def _unrequested(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
         """Whether work is pending apart from requests."""
@@ -113,6 +116,9 @@ class Work:
         silent = seconds - activity.since
         # A request may be on its way to the gateway, or its response to the page.
         moves = page.fetching > seen.network.fetches
+        if moves and seen.network.ending and silent > SLOW_DATA_SECONDS:
+            # Chromium queues it, because slow requests use all connections to its host.
+            return self._all_its_time(seconds), True
         works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
         talks = page.talking > 0 and silent < TALK_PATIENCE_SECONDS
         return Work(self.began, self.mutations, activity, answered), works or talks

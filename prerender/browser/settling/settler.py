@@ -161,6 +161,7 @@ class Settler:
             promising=unfinished and visit.waiting_for(self._patience_seconds),
             programs=unfinished and visit.loads_programs(parsed=parsed),
             fetches=visit.fetches if unfinished else 0,
+            ending=unfinished and visit.has_ending,
             awaited_seconds=visit.awaited_seconds if unfinished else 0.0,
         )
 
