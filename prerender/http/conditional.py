@@ -13,16 +13,15 @@ import time
 from collections.abc import Sequence
 from datetime import date
 from enum import IntEnum
+from functools import lru_cache
 from typing import Protocol
 
 
 class FieldLines(Protocol):
     """Headers by case-insensitive name, such as multidict's ``CIMultiDictProxy[str]``."""
 
-    def __contains__(self, name: str, /) -> bool: ...
-
-    def getall(self, name: str, /) -> Sequence[str]:
-        """The values of all lines with this name, in the order received."""
+    def getall(self, name: str, default: Sequence[str], /) -> Sequence[str]:
+        """The values of all lines with this name, in the order received; ``default`` without any."""
 
 
 class Outcome(IntEnum):
@@ -36,7 +35,7 @@ class Outcome(IntEnum):
 # An entity-tag (section 8.8.3) that is a whole list member (5.6.1). Commas may stand inside a tag,
 # spaces may not. Octets above 0x7F arrive as whatever characters the header parser made of them.
 _ENTITY_TAGS = re.compile(r'(?:\A|,)[ \t]*(W/)?("[^\x00-\x20"\x7f]*")[ \t]*(?=,|\Z)')
-_IS_STRONG = re.compile(r'"[!#-~]*"')
+_STRONG = re.compile(r'"[!#-~]*"')
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _WKDAYS = tuple(name[:3] for name in _WEEKDAYS)
@@ -77,20 +76,20 @@ def evaluate(
 
 def _is_as_expected(headers: FieldLines, etag: str, last_modified: int, now: float) -> bool:
     """Steps 1 and 2: If-Match, or else If-Unmodified-Since."""
-    if "if-match" in headers:
-        return _names(headers.getall("if-match"), etag, weakly=False)
-    if "if-unmodified-since" in headers:
-        since = _only_date(headers.getall("if-unmodified-since"), now)
+    if lines := headers.getall("if-match", ()):
+        return _names(lines, etag, weakly=False)
+    if lines := headers.getall("if-unmodified-since", ()):
+        since = _only_date(lines, now)
         return since is None or last_modified <= since
     return True
 
 
 def _is_held_already(headers: FieldLines, etag: str, last_modified: int, now: float) -> bool:
     """Steps 3 and 4: If-None-Match, or else (even if no tag in it is valid) If-Modified-Since."""
-    if "if-none-match" in headers:
-        return _names(headers.getall("if-none-match"), etag, weakly=True)
-    if "if-modified-since" in headers:
-        since = _only_date(headers.getall("if-modified-since"), now)
+    if lines := headers.getall("if-none-match", ()):
+        return _names(lines, etag, weakly=True)
+    if lines := headers.getall("if-modified-since", ()):
+        since = _only_date(lines, now)
         return since is not None and last_modified <= since
     return False
 
@@ -98,7 +97,7 @@ def _is_held_already(headers: FieldLines, etag: str, last_modified: int, now: fl
 def _names(lines: Sequence[str], etag: str, *, weakly: bool) -> bool:
     """Whether the lines, combined (section 5.3), name ``etag``; comparison as in 8.8.3.2."""
     value = ", ".join(lines)
-    if value == etag and _IS_STRONG.fullmatch(etag):
+    if value == etag and _is_strong(etag):
         return True  # nearly always
     if value.strip(" \t") == "*":
         return True
@@ -107,6 +106,11 @@ def _names(lines: Sequence[str], etag: str, *, weakly: bool) -> bool:
         opaque_tag = etag.removeprefix("W/")
         return any(opaque == opaque_tag for _, opaque in tags)
     return ("", etag) in tags  # a weak ``etag`` never matches strongly
+
+
+@lru_cache(maxsize=1024)
+def _is_strong(etag: str) -> bool:
+    return _STRONG.fullmatch(etag) is not None
 
 
 def _only_date(lines: Sequence[str], now: float) -> int | None:

@@ -49,7 +49,12 @@ class Fields:
 
     def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
         """The values of all lines with this name, as Latin-1; ``default`` if there are none."""
-        return [value.decode("latin-1") for value in self.values(name.lower())] or list(default)
+        name = name.lower()
+        if name not in self.names:
+            return list(default)
+        if not self.repeated:
+            return [value_of(self.names[name]).decode("latin-1")]
+        return [value.decode("latin-1") for value in self.values(name)]
 
     def get(self, name: str, default: str = "") -> str:
         """The combined value of a list header (RFC 9110 section 5.3)."""

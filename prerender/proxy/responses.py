@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # The conditional headers of RFC 9110 section 13.1 that apply to snapshots.
 _CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
+_NOT_MODIFIED = status_line(304)
 RETRY_AFTER_SECONDS = 10
 
 
@@ -65,6 +66,7 @@ def snapshot_response(
     ``vary``: a line of vary_line().
     """
     snapshot = result.snapshot
+    own = _fields_of(result)
     chosen = snapshot.best(accepted(request.headers.get("accept-encoding")))
     # Conditions apply to successful responses only (RFC 9110 section 13.2.1).
     if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
@@ -76,10 +78,11 @@ def snapshot_response(
             now=time.time(),
         )
         if outcome is Outcome.NOT_MODIFIED:
-            return whole(304, b"".join((chosen.fields, _fields_of(result), vary)), None)
+            head = b"".join((_NOT_MODIFIED, chosen.fields, own, vary, date_line()))
+            return WholeResponse(304, head, None)
         if outcome is Outcome.PRECONDITION_FAILED:
-            return whole(412, b"".join((chosen.fields, _fields_of(result), vary)), b"")
-    head = b"".join((chosen.head, _fields_of(result), vary, date_line()))
+            return whole(412, b"".join((chosen.fields, own, vary)), b"")
+    head = b"".join((chosen.head, own, vary, date_line()))
     return WholeResponse(snapshot.status, head, chosen.body)
 
 
