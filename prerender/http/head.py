@@ -47,6 +47,7 @@ class RequestHead:
     """A request head. ``target``: in origin form or ``*``; ``host``: as in a Host header.
 
     ``body_bytes``: the length of the body, None if it is chunked; ``minor``: the x of HTTP/1.x.
+    ``line``: the request line without this x.
     """
 
     method: str
@@ -56,11 +57,12 @@ class RequestHead:
     host: str
     body_bytes: int | None
     keep_alive: bool
+    line: bytes
 
 
-# The parsed request line, and the parsed headers.
-_Line = tuple[str, str, bytes | None, int]
-_Block = tuple[Fields, bytes | None, int | None, bool]
+# The parsed request line (method, target, host, minor version, line), and the parsed headers.
+_Line = tuple[str, str, str | None, int, bytes]
+_Block = tuple[Fields, str, int | None, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def parse_request(head: bytes) -> RequestHead:
     if match is None:
         raise BadMessage("the version is not HTTP/1.1")
     line = _request_line(method, target, int(match[1]), int(match[2]))
-    return _request(line, _block(_field_lines(lines), line[-1]))
+    return _request(line, _block(_field_lines(lines), line[3]))
 
 
 def check_request(
@@ -154,18 +156,15 @@ def parse_fields(block: bytes) -> Fields:
 
 
 def _request(line: _Line, block: _Block) -> RequestHead:
-    method, target, authority, minor = line
+    method, target, authority, minor, raw = line
     fields, host, body_bytes, keep_alive = block
-    if len(target) > MAX_TARGET_BYTES:
-        raise BadMessage("the request target is too long", 414)
     if authority is not None:
         host = authority  # takes precedence over Host (RFC 9112 section 3.2.2)
-    host_name = "" if host is None else _host(host)
-    return RequestHead(method, target, minor, fields, host_name, body_bytes, keep_alive)
+    return RequestHead(method, target, minor, fields, host, body_bytes, keep_alive, raw)
 
 
 def _block(lines: list[tuple[str, bytes]], minor: int) -> _Block:
-    """The fields of a request, its Host, the length of its body, and whether it is not the last one."""
+    """The fields of a request, its host or "", the length of its body, and whether more may follow."""
     if len(lines) > MAX_FIELDS:
         raise BadMessage("there are too many headers", 431)
     fields = Fields(lines)
@@ -176,7 +175,8 @@ def _block(lines: list[tuple[str, bytes]], minor: int) -> _Block:
     keep_alive = _keep_alive(fields, minor)
     if chunked and minor == 0:
         keep_alive = False  # RFC 9112 section 6.1: its framing is not trustworthy
-    return fields, host, None if chunked else length or 0, keep_alive
+    host_name = "" if host is None else _host(host)
+    return fields, host_name, None if chunked else length or 0, keep_alive
 
 
 def _block_of(fields: Iterable[tuple[bytes, bytes]], minor: int) -> _Block:
@@ -198,7 +198,8 @@ def _line_of(method: str, target: str, version: tuple[int, int]) -> _Line:
 
 
 def _request_line(method: bytes, target: bytes, major: int, minor: int) -> _Line:
-    """The method, target in origin form, authority if there is one, and minor version."""
+    """The method, target in origin form, host if it has one, minor version, and the line without it."""
+    line = b"%b %b HTTP/1." % (method, target)
     if major != 1 or minor > 1:
         raise BadMessage("only HTTP/1.1 and HTTP/1.0 are supported", 505 if major else 400)
     name = _method(method)
@@ -207,7 +208,10 @@ def _request_line(method: bytes, target: bytes, major: int, minor: int) -> _Line
         target, authority = _of_absolute_form(target)
     if not _TARGET.fullmatch(target):
         raise BadMessage("the request target has invalid characters")
-    return name, target.decode("ascii"), authority, minor
+    if len(target) > MAX_TARGET_BYTES:
+        raise BadMessage("the request target is too long", 414)
+    host = None if authority is None else _host(authority)
+    return name, target.decode("ascii"), host, minor, line
 
 
 def _method(method: bytes) -> str:

@@ -208,16 +208,17 @@ class ClientConnection(web.RequestHandler):
             return _Last(self._linger)
         self.busy, self._due, self._writer = True, inf, message.writer
         try:
-            method, path = message.method, message.raw_path
             end = self._raw.find(_HEAD_END)
-            head = check_request(method, path, message.version, message.raw_headers, end)
+            head = check_request(
+                message.method, message.raw_path, message.version, message.raw_headers, end
+            )
             request = self._current = Request(head, self, message.content)
             self._answered += 1
             if "upgrade" in head.fields.names and not _is_websocket(head.fields):
                 # aiohttp 3.14 drops the rest of the packet after such a request, and parses the next
                 # packet as a new request (docs/aiohttp.md).
                 request.keep_alive = False
-            if end < 0 or not self._raw.startswith(f"{method} {path} HTTP/1.".encode()):
+            if end < 0 or not self._raw.startswith(head.line):
                 raise BadMessage("the request line is not METHOD TARGET VERSION")
             del self._raw[: end + len(_HEAD_END)]
             if head.body_bytes != 0:
