@@ -78,7 +78,8 @@ class Recent:
         self._count += 1
         if record.timings is not None or len(record.target) + len(record.user_agent) > 500:
             # Bound the memory that each record takes.
-            record = record._replace(
+            record = replace(
+                record,
                 target=record.target[:_LONGEST_TEXT],
                 user_agent=record.user_agent[:_LONGEST_TEXT],
                 timings=record.timings and replace(record.timings, fetches=()),

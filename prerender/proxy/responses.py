@@ -3,9 +3,10 @@
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
@@ -24,7 +25,8 @@ _NOT_MODIFIED = status_line(304)
 RETRY_AFTER_SECONDS = 10
 
 
-class WholeResponse(NamedTuple):
+@dataclass(slots=True)  # not frozen, as SnapshotResult
+class WholeResponse:
     """A complete response.
 
     ``head``: without Connection and without the empty line at its end; ``body``: None for a response

@@ -1,11 +1,12 @@
 """One record per request and per render, passed to subscribers.
 
-Records are tuples, the cheapest immutable values. Listeners are called in turn on the event loop, after
-the response was sent; they must be quick and must not block.
+Listeners are called in turn on the event loop, after the response was sent; they must be quick, must
+not block, and must not modify the record, which others keep.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import structlog
@@ -35,7 +36,10 @@ R = TypeVar("R")
 log = structlog.get_logger(__name__)
 
 
-class RequestRecord(NamedTuple):
+# Not a named tuple and not frozen: listeners read 30 attributes of a record, and CPython 3.11 reads
+# slots several times as fast as the fields of a tuple, and sets them so only if they are not frozen.
+@dataclass(slots=True)
+class RequestRecord:
     """A finished request on the public listener.
 
     ``time``: its arrival in Unix seconds; ``seconds``: until the last byte was handed to the kernel or
@@ -161,31 +165,27 @@ class RequestContext:
                 cache = "stale"
         elif error is not None and self.target is not None:
             cache = "error"
-        # Twice as fast as the constructor.
-        return tuple.__new__(
-            RequestRecord,
-            (
-                time.time() - seconds,
-                seconds,
-                request.method,
-                request.target,
-                self.remote,
-                self.user_agent,
-                self.crawler,
-                decision.kind,
-                decision.reason,
-                source,
-                cache,
-                self.detail,
-                request.status or (error.status if isinstance(error, BadMessage) else CLIENT_LEFT),
-                request.sent_bytes,
-                "" if error is None else type(error).__name__,
-                self.target,
-                request.origin_seconds,
-                timings,
-                facts,
-                trace,
-            ),
+        return RequestRecord(
+            time.time() - seconds,
+            seconds,
+            request.method,
+            request.target,
+            self.remote,
+            self.user_agent,
+            self.crawler,
+            decision.kind,
+            decision.reason,
+            source,
+            cache,
+            self.detail,
+            request.status or (error.status if isinstance(error, BadMessage) else CLIENT_LEFT),
+            request.sent_bytes,
+            "" if error is None else type(error).__name__,
+            self.target,
+            request.origin_seconds,
+            timings,
+            facts,
+            trace,
         )
 
 

@@ -1,5 +1,7 @@
 """Crawlers by name, over the last hour and since the start."""
 
+from dataclasses import replace
+
 import pytest
 
 from prerender.admin.crawlers import OTHERS, Crawlers, Tally
@@ -55,7 +57,7 @@ def test_what_each_crawler_got() -> None:
         {"user_agent": "curl/8", "crawler": None},
         {"user_agent": "Mozilla", "crawler": None, "kind": "forward"},  # a visitor
     ):
-        crawlers(RECORD._replace(**changed))
+        crawlers(replace(RECORD, **changed))
     found = crawlers.since_start()
     assert {name: dict(tally.got) for name, tally in found.items()} == {
         "Googlebot": {"snapshots": 2, "forwarded": 1, "errors": 1},
@@ -76,7 +78,7 @@ def test_pages_that_triggers_forward(target: str, action: Action, expected: int)
     triggers = Triggers({"search": action})
     decision = decide("GET", target, triggers=triggers, crawler="search")
     tally = Tally()
-    record = RECORD._replace(target=target, kind=decision.kind, reason=decision.reason)
+    record = replace(RECORD, target=target, kind=decision.kind, reason=decision.reason)
     tally.count(record)
     total = Tally()
     total.add(tally)
@@ -86,16 +88,16 @@ def test_pages_that_triggers_forward(target: str, action: Action, expected: int)
 def test_the_last_hour() -> None:
     clock = Clock()
     crawlers = Crawlers(clock=clock)
-    crawlers(RECORD._replace(time=clock.now))
+    crawlers(replace(RECORD, time=clock.now))
     clock.now += 1800
-    crawlers(RECORD._replace(time=clock.now))
+    crawlers(replace(RECORD, time=clock.now))
     assert crawlers.last_hour()["Googlebot"].requests == 2
     clock.now += 1860
     assert crawlers.last_hour()["Googlebot"].requests == 1
     clock.now += 1800
     assert crawlers.last_hour() == {}
     clock.now -= 9999  # the clock is set back
-    crawlers(RECORD._replace(time=clock.now))
+    crawlers(replace(RECORD, time=clock.now))
     assert crawlers.since_start()["Googlebot"].requests == 3
 
 
@@ -103,7 +105,7 @@ def test_the_last_hour() -> None:
 def test_quantiles_are_right_to_a_tenth(share: float) -> None:
     tally = Tally()
     for number in range(1, 1001):
-        tally.count(RECORD._replace(seconds=number / 100))
+        tally.count(replace(RECORD, seconds=number / 100))
     assert tally.quantile(share) == pytest.approx(share * 10, rel=0.1)
 
 
@@ -113,8 +115,8 @@ def test_what_is_kept_is_bounded() -> None:
     for number in range(3000):
         clock.now += 0.1
         crawlers(
-            RECORD._replace(
-                snapshot_target=None, target=f"/{number}", user_agent=f"Googlebot/{number}"
+            replace(
+                RECORD, snapshot_target=None, target=f"/{number}", user_agent=f"Googlebot/{number}"
             )
         )
     (tally,) = crawlers.since_start().values()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -71,8 +72,14 @@ def test_json() -> None:
 
 
 def test_console() -> None:
-    forwarded = RECORD._replace(
-        kind="forward", source="origin", cache="", timings=None, origin_seconds=0.5, trace=None
+    forwarded = replace(
+        RECORD,
+        kind="forward",
+        source="origin",
+        cache="",
+        timings=None,
+        origin_seconds=0.5,
+        trace=None,
     )
     assert CONSOLE(forwarded) == (
         "2023-11-14T22:13:20.262345Z [info     ] request                        method=GET "
@@ -110,7 +117,7 @@ TEXT = st.text(max_size=50) | st.sampled_from(
 
 @given(TEXT, TEXT, TEXT)
 def test_nobody_writes_into_it(target: str, user_agent: str, detail: str) -> None:
-    record = RECORD._replace(target=target, user_agent=user_agent, detail=detail)
+    record = replace(RECORD, target=target, user_agent=user_agent, detail=detail)
     for line in (JSON(record), CONSOLE(record)):
         assert re.fullmatch(r"[ -~]+\n", line)
     read = json.loads(JSON(record))
@@ -121,7 +128,7 @@ def test_nobody_writes_into_it(target: str, user_agent: str, detail: str) -> Non
 
 
 def test_a_line_is_not_as_long_as_a_head_may_be() -> None:
-    record = RECORD._replace(target="/" + "x" * 60_000, user_agent="y" * 60_000)
+    record = replace(RECORD, target="/" + "x" * 60_000, user_agent="y" * 60_000)
     assert len(JSON(record)) < 6000
 
 
@@ -169,8 +176,8 @@ async def test_lines_are_written_together_and_some_left_out() -> None:
     written: list[str] = []
     log = AccessLog(written.append, JSON, only_snapshots=True)
     log(RECORD)
-    log(RECORD._replace(kind="forward", target="/forwarded"))
-    log(RECORD._replace(kind="refuse", target="/refused"))
+    log(replace(RECORD, kind="forward", target="/forwarded"))
+    log(replace(RECORD, kind="refuse", target="/refused"))
     assert written == []
     async with asyncio.timeout(raw.SECONDS):
         while not written:
