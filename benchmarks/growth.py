@@ -22,8 +22,8 @@ from measuring import CPUS, Side
 from renderers import APPLICATION, STATIC
 
 from prerender.config import load
-from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.from_settings import open_store
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import ugly_to_pretty
 
 PUBLIC = "https://www.example.com"

@@ -21,7 +21,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prerender.admin.recent_activity import Recent
 from prerender.config.settings import SECRET_PARAMETERS
 from prerender.proxy.decision import Render
-from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Target
+from prerender.snapshots.snapshot import Snapshot, SnapshotResult
+from prerender.snapshots.target import Target
 from prerender.telemetry.access_log import Line
 from prerender.telemetry.records import RequestContext, RequestRecord
 from prerender.telemetry.redaction import Redaction

@@ -24,8 +24,8 @@ from prerender.admin import health
 from prerender.admin.dashboard_setup import dashboard
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
+from prerender.admin.page_urls import Site
 from prerender.admin.purge import Purging
-from prerender.admin.site import Site
 from prerender.browser.pool import Pool
 from prerender.browser.spare_capacity import SpareCapacity
 from prerender.config import Settings
@@ -53,10 +53,10 @@ from prerender.rendering.from_settings import Rendering, page_count, rendering, 
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.refresher import Refresher
-from prerender.snapshots.snapshot import Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry import logs
 from prerender.telemetry.access_log import AccessLog, Line

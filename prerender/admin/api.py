@@ -1,4 +1,4 @@
-"""The JSON API of the admin listener: lists, figures and renders. One snapshot: snapshot_api.py.
+"""The JSON API of the admin listener: lists, figures and renders. One snapshot: snapshot_details.py.
 
 models.py and parameters.py say what it accepts and returns; ``openapi.json`` is generated from them.
 """
@@ -13,6 +13,7 @@ from prerender.admin import conversions, models
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
 from prerender.admin.crawlers import OTHERS, Crawlers, Tally
 from prerender.admin.last_hour import STEP_SECONDS, Figures
+from prerender.admin.page_urls import Site
 from prerender.admin.parameters import (
     CrawlersQuery,
     LogIn,
@@ -25,12 +26,11 @@ from prerender.admin.parameters import (
 )
 from prerender.admin.problem_details import problem
 from prerender.admin.recent_activity import Recent
-from prerender.admin.site import Site
 from prerender.browser.pool import Pool
 from prerender.snapshots.list_rows import Query
-from prerender.snapshots.snapshot import Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 from prerender.telemetry.config_notices import Notices
 from prerender.telemetry.records import RequestRecord
 

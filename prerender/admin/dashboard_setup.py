@@ -10,10 +10,10 @@ from prerender.admin.auth import AdminAuth
 from prerender.admin.crawlers import Crawlers
 from prerender.admin.dashboard_files import DashboardFiles
 from prerender.admin.last_hour import Figures
+from prerender.admin.page_urls import Site
 from prerender.admin.problem_details import as_problems
 from prerender.admin.recent_activity import Recent
-from prerender.admin.site import Site
-from prerender.admin.snapshot_api import Pages
+from prerender.admin.snapshot_details import Pages
 from prerender.browser.pool import Pool
 from prerender.config import Settings
 from prerender.rendering.screenshots import Viewer

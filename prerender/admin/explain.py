@@ -13,8 +13,8 @@ from urllib.parse import quote
 from aiohttp import web
 
 from prerender.admin.models import ExplainedSnapshot, Explanation
+from prerender.admin.page_urls import Site
 from prerender.admin.parameters import ExplainQuery, query_of
-from prerender.admin.site import Site
 from prerender.browser.pool import Pool
 from prerender.http.forwarding_headers import authority
 from prerender.http.head import BadMessage, parse_request

@@ -20,8 +20,9 @@ from prerender.snapshots.archive import Archived
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.importing import adopt
 from prerender.snapshots.purges import tags_of
-from prerender.snapshots.snapshot import Snapshot, Target, etag_of
+from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 from prerender.urls.addresses import pretty_of
 from prerender.urls.ajax_crawling import PrettyURL
 

@@ -4,9 +4,9 @@ import structlog
 from aiohttp import web
 
 from prerender.admin.models import Purged
+from prerender.admin.page_urls import Site
 from prerender.admin.parameters import PurgeBody, body_of
 from prerender.admin.problem_details import problem
-from prerender.admin.site import Site
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.stores.invalidation import Invalidation
 

@@ -11,7 +11,8 @@ from cachetools import LRUCache
 
 from prerender.admin.reasons import in_words
 from prerender.errors import DocumentRefused
-from prerender.snapshots.snapshot import UNUSABLE, Target
+from prerender.snapshots.snapshot import UNUSABLE
+from prerender.snapshots.target import Target
 from prerender.telemetry.records import RenderRecord, RequestRecord
 
 _MOST_REQUESTS = 3000

@@ -123,7 +123,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
         self._ws = self.pipe = pipe  # before pyppeteer's receive loop begins
         self._connected = True
         self.closed = asyncio.Event()
-        self.drawing = asyncio.Lock()  # one frame at a time (frames.py)
+        self.drawing = asyncio.Lock()  # one frame at a time (frame_drawing.py)
         self.heard = 0.0  # when the last message arrived, on the monotonic clock
 
     @classmethod

@@ -24,8 +24,8 @@ from prerender.browser.devtools import (
     ignore_failure,
 )
 from prerender.browser.emulation import DESKTOP, Window, become, user_agent_override, window_of
-from prerender.browser.fair_share import FLOOD, MOST_FRAMES
-from prerender.browser.frames import Frames
+from prerender.browser.frame_drawing import Frames
+from prerender.browser.page_limits import FLOOD, MOST_FRAMES
 from prerender.browser.page_results import (
     Departed,
     Rendered,
@@ -425,7 +425,7 @@ class Page:
         self.broken = True
 
     def weigh(self) -> None:
-        """Apply the limits of fair_share.py. Call this often during a render."""
+        """Apply the limits of page_limits.py. Call this often during a render."""
         if self.context.process is not None:
             self.context.process.weigh()
         visit = self._visit

@@ -10,7 +10,8 @@ from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
 from prerender.rendering import from_settings
 from prerender.snapshots.markdown.convert import markdown_of
-from prerender.snapshots.snapshot import SnapshotResult, Target
+from prerender.snapshots.snapshot import SnapshotResult
+from prerender.snapshots.target import Target
 from prerender.urls.addresses import pretty_of
 
 

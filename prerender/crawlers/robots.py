@@ -15,7 +15,7 @@ from protego import Protego
 from yarl import URL
 
 from prerender.errors import OriginError
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
 from prerender.urls.ajax_crawling import UGLY_TOKEN

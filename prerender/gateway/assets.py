@@ -14,8 +14,8 @@ from aiohttp.web import StreamResponse
 from cachetools import LRUCache
 
 from prerender.errors import OriginError
+from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.egress import Ask, Egress
-from prerender.gateway.failures import reason_of
 from prerender.gateway.plain_response import Plain
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached

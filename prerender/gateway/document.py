@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
 from prerender.http import forwarding_headers

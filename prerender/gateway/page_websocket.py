@@ -22,7 +22,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.errors import OriginError
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 
 MAX_MESSAGE_BYTES = 64 * 1024**2
 CLOSE_SECONDS = 2.0

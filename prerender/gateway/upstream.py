@@ -31,8 +31,8 @@ from yarl import URL
 from prerender.errors import OriginError, OriginTimeout
 from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.connector import CheckedConnector
-from prerender.gateway.failures import reason_of
 from prerender.gateway.listener import MAX_HEADERS
 
 _CHUNK_BYTES = 65536

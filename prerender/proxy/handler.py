@@ -34,8 +34,8 @@ from prerender.proxy.request import Request
 from prerender.proxy.responses import error_response, snapshot_response, vary_line
 from prerender.proxy.site_hosts import SiteHosts
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
-from prerender.snapshots.snapshot import Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry.config_notices import Notices
 from prerender.telemetry.records import Channel, RequestContext, RequestRecord

@@ -20,12 +20,12 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from cachetools import LRUCache
 from yarl import URL
 
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
 from prerender.proxy.request import Request
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Handler
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 
 MOST_AT_ONCE = 10_000
 # Minimum time between submissions of the same page, for pages that change on each render.

@@ -11,7 +11,7 @@ import aiohappyeyeballs
 from yarl import URL
 
 from prerender.errors import OriginError, OriginTimeout
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 from prerender.http.connection import Connection, Sweeper
 
 # Shorter than the keep-alive timeout of Node (5 s), which is the shortest of common servers.

@@ -27,7 +27,8 @@ from prerender.rendering.verdict import (
 from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.freshness import page_ttl
 from prerender.snapshots.purges import tags_of
-from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, Target, etag_of
+from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, etag_of
+from prerender.snapshots.target import Target
 from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_links, pretty_reference, redirected
 

@@ -18,7 +18,8 @@ from prerender.gateway.visit import Document, Visit
 from prerender.rendering.quality import Judge, WhenMoved
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.request_coalescing import begun
-from prerender.snapshots.snapshot import SnapshotResult, Target, Timings
+from prerender.snapshots.snapshot import SnapshotResult, Timings
+from prerender.snapshots.target import Target
 
 _ATTEMPTS = 2
 _PAUSE_SECONDS = 0.2

@@ -20,8 +20,9 @@ from prerender.gateway import document
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document
-from prerender.snapshots.snapshot import Snapshot, Target
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.target import Target
 
 _SECTION = "the dashboard's screenshots"
 _KEPT_SECONDS = 60.0

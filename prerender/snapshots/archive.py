@@ -18,8 +18,9 @@ from typing import Any, cast
 
 from prerender.errors import ArchiveError
 from prerender.snapshots.entry import LATEST, LONGEST_SECONDS
-from prerender.snapshots.snapshot import Facts, Header, Snapshot, Target
+from prerender.snapshots.snapshot import Facts, Header, Snapshot
 from prerender.snapshots.strict_json import builder
+from prerender.snapshots.target import Target
 
 FORMAT = 1
 INDEX = "index.json"

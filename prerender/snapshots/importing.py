@@ -7,8 +7,9 @@ from typing import Literal
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.snapshot import Snapshot, Target
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 
 Adopted = Literal["kept", "newer", "not kept"]
 

@@ -18,9 +18,10 @@ import structlog
 from prerender.errors import PrerenderError
 from prerender.snapshots import steady_clock
 from prerender.snapshots.freshness import due_at
-from prerender.snapshots.snapshot import SnapshotResult, Target
+from prerender.snapshots.snapshot import SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 
 # One request says nothing: crawlers request every page now and then.
 _LEAST_REQUESTS = 2

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 
 FIRST_SECONDS = 5.0
 RETRIES = 7

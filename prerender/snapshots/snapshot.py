@@ -1,4 +1,4 @@
-"""Values that pass between the layers: targets, snapshots and results. Frozen, so they are shared."""
+"""Values that pass between the layers: snapshots and results. Frozen, so they are shared."""
 
 import re
 from collections.abc import Iterable
@@ -8,15 +8,11 @@ from hashlib import blake2b
 from html import unescape
 from typing import Literal, NamedTuple, Protocol, get_args
 
-from yarl import URL
-
 from prerender.errors import Unusable
 from prerender.http.conditional import format_http_date
 from prerender.http.encodings import IDENTITY
 from prerender.http.head import status_line
-from prerender.snapshots.variants import ORDINARY, Variant
-from prerender.urls.ajax_crawling import PrettyURL
-from prerender.urls.tracking import NO_TRACKING, Tracking
+from prerender.snapshots.target import Target
 
 Header = tuple[str, str]
 HTML = "text/html; charset=utf-8"
@@ -29,39 +25,6 @@ Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswere
 _LONGEST_TITLE = 120
 _HEAD_BYTES = 16384
 _TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What to render. ``request_target``: path and query of its document, as the crawler sent them.
-
-    ``url``: the public URL that the browser opens; ``path``: the part of it after the host, with the
-    ``#!`` state. ``key``: the cache key; two targets have the same key only if they are the same
-    ``variant`` of the same page.
-    """
-
-    request_target: str
-    url: str
-    path: str = field(repr=False)
-    key: str = field(repr=False)
-    variant: Variant = ORDINARY
-
-    @classmethod
-    def of(
-        cls,
-        public: URL,
-        pretty: PrettyURL,
-        tracking: Tracking = NO_TRACKING,
-        variant: Variant = ORDINARY,
-    ) -> "Target":
-        """The target of a pretty URL without ``tracking`` parameters, on the site at ``public``."""
-        pretty = pretty._replace(path=tracking.without(pretty.path))
-        path = str(pretty)
-        url = f"{public.origin()}{path}"
-        # URLs have no spaces.
-        name = url if variant == ORDINARY else f"{url} {variant}"
-        key = _digest(name.encode("utf-8", "surrogateescape"))
-        return cls(pretty.path, url, path, key, variant)
 
 
 class Fetch(NamedTuple):
@@ -225,12 +188,8 @@ def _field_lines(lines: Iterable[str]) -> bytes:
 
 def etag_of(status: int, headers: tuple[Header, ...], body: bytes) -> str:
     """A strong ETag (RFC 9110 section 8.8.3) of the content, the same in every process."""
-    head = repr((status, headers)).encode()
-    return '"' + _digest(head + b"\0" + body) + '"'
-
-
-def _digest(data: bytes) -> str:
-    return blake2b(data, digest_size=16).hexdigest()
+    content = repr((status, headers)).encode() + b"\0" + body
+    return f'"{blake2b(content, digest_size=16).hexdigest()}"'
 
 
 @dataclass(slots=True)  # not frozen: that would be a tenth of the cost of a cached answer

@@ -31,8 +31,9 @@ from prerender.snapshots.freshness import (
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.retries import Retries
-from prerender.snapshots.snapshot import UNUSABLE, Snapshot, SnapshotResult, Snapshots, Target
+from prerender.snapshots.snapshot import UNUSABLE, Snapshot, SnapshotResult, Snapshots
 from prerender.snapshots.stores.store import Lease, Store
+from prerender.snapshots.target import Target
 
 log = structlog.get_logger(__name__)
 

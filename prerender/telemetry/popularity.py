@@ -1,6 +1,6 @@
 """The most requested pages, to renew them first: after a deploy, and before they expire."""
 
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.telemetry.records import RequestRecord
 
 _MOST = 10_000

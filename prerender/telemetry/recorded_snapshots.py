@@ -5,7 +5,8 @@ import time
 
 from prerender.errors import EmptyPage, NotRenderable, PrerenderError
 from prerender.http.trace_context import CURRENT, TraceContext
-from prerender.snapshots.snapshot import SnapshotResult, Snapshots, Target
+from prerender.snapshots.snapshot import SnapshotResult, Snapshots
+from prerender.snapshots.target import Target
 from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
 
 

@@ -19,9 +19,9 @@ from prerender.snapshots.snapshot import (
     RenderVerdict,
     Snapshot,
     SnapshotResult,
-    Target,
     Timings,
 )
+from prerender.snapshots.target import Target
 from prerender.telemetry.config_notices import Notices
 
 # The client disconnected before the response, as in nginx.

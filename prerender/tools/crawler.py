@@ -28,7 +28,7 @@ from yarl import URL
 
 from prerender import __version__
 from prerender.errors import FetchFailed, Unreachable
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 from prerender.http.cache_status import CACHE_NAME, parameters_of
 from prerender.http.forwarding_headers import authority
 from prerender.urls.addresses import after_host

@@ -28,14 +28,14 @@ from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
 from prerender.gateway.address_policy import AddressPolicy
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.http.forwarding_headers import authority, mark
 from prerender.rendering import from_settings
-from prerender.snapshots.snapshot import Target
 from prerender.snapshots.stores.aiocache_backends import LACKS, named
 from prerender.snapshots.stores.from_settings import namespace, object_store
 from prerender.snapshots.stores.redis import RedisCache
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 
 _LEAST_FILES = 4096

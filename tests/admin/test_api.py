@@ -16,7 +16,7 @@ from prerender.admin.api import Api as Admin
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
-from prerender.admin.snapshot_api import Pages
+from prerender.admin.snapshot_details import Pages
 from prerender.browser.emulation import MOBILE
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import example

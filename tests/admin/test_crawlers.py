@@ -8,7 +8,7 @@ from prerender.admin.crawlers import OTHERS, Crawlers, Tally
 from prerender.config.types import Action
 from prerender.crawlers.triggers import Triggers
 from prerender.proxy.decision import UNVERIFIED, decide
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.support.renders import PUBLIC

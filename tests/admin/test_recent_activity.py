@@ -1,7 +1,7 @@
 """Pages with problems: present ones first."""
 
 from prerender.admin.recent_activity import Recent
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.telemetry.records import RenderOutcome, RenderRecord
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.support.renders import PUBLIC

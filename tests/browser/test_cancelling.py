@@ -17,7 +17,7 @@ from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.rendering import from_settings
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import StartOrigin, settings_for
 from tests.support import processes

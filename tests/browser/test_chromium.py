@@ -27,12 +27,12 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender import rendering
-from prerender.browser import chromium, frames, guardian
+from prerender.browser import chromium, frame_drawing, guardian
 from prerender.browser.browser_context import BLANK, NOWHERE, STORAGE, Context
 from prerender.browser.chromium import CannotStart, Chromium
 from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.emulation import user_agent_override
-from prerender.browser.frames import Frames
+from prerender.browser.frame_drawing import Frames
 from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import BrowserGone
 from prerender.gateway.address_policy import AddressPolicy
@@ -483,7 +483,7 @@ async def test_contract_frames_of_several_pages(
     """One at a time, because two at once crash the browser. Scripts that hang in a frame are
     terminated.
     """
-    monkeypatch.setattr(frames, "_HANGING_SECONDS", 3.0)
+    monkeypatch.setattr(frame_drawing, "_HANGING_SECONDS", 3.0)
     opened = [Opened(browser, gateway) for _ in range(4)]
     for page in opened:
         await page.open()

@@ -10,7 +10,7 @@ from aiohttp import web
 from yarl import URL
 
 from prerender.proxy.indexnow import IndexNow
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, StartOrigin, StartProxy
 

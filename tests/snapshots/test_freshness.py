@@ -11,10 +11,11 @@ from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderErro
 from prerender.proxy.responses import cache_status
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.purges import Purge
-from prerender.snapshots.snapshot import Facts, SnapshotResult, Target
+from prerender.snapshots.snapshot import Facts, SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 from prerender.telemetry.popularity import Popularity
 from prerender.telemetry.records import RequestRecord
 from tests.conftest import StartOrigin, StartProxy, pages

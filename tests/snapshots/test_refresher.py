@@ -16,12 +16,12 @@ from prerender.errors import OriginError
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.refresher import Refresher
-from prerender.snapshots.snapshot import Target
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 from prerender.telemetry.popularity import Popularity
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages

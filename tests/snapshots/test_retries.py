@@ -7,7 +7,7 @@ from yarl import URL
 
 from prerender.snapshots import retries
 from prerender.snapshots.retries import Retries
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import StartOrigin, StartProxy
 

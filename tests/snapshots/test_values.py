@@ -16,7 +16,8 @@ from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness, Rule, page_ttl, worse_than
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of
-from prerender.snapshots.snapshot import Facts, Snapshot, Target, etag_of
+from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from prerender.urls.patterns import matches
 from prerender.urls.tracking import Tracking

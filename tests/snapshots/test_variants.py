@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from prerender.http.head import parse_request
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Variant, Vary
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy

@@ -6,11 +6,12 @@ from yarl import URL
 
 from prerender.errors import RenderError
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.snapshot import Facts, Snapshot, SnapshotResult, Target, etag_of
+from prerender.snapshots.snapshot import Facts, Snapshot, SnapshotResult, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 
 PUBLIC = URL("https://www.example.com")

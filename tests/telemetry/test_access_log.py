@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from prerender.config.settings import SECRET_PARAMETERS
 from prerender.http.trace_context import TraceContext
-from prerender.snapshots.snapshot import Facts, Target, Timings
+from prerender.snapshots.snapshot import Facts, Timings
+from prerender.snapshots.target import Target
 from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.redaction import Redaction

@@ -17,7 +17,8 @@ from aiohttp import ClientSession, web
 from yarl import URL
 
 from prerender.snapshots.archive import Archive, Archived
-from prerender.snapshots.snapshot import Snapshot, Target, etag_of
+from prerender.snapshots.snapshot import Snapshot, etag_of
+from prerender.snapshots.target import Target
 from prerender.tools.export.nginx import STEPS
 from prerender.urls.ajax_crawling import PrettyURL, pretty_to_ugly
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prerender.browser import probe
 from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.emulation import Window
-from prerender.browser.frames import Frames
+from prerender.browser.frame_drawing import Frames
 from prerender.browser.probe import State
 from prerender.browser.settling.decision import (
     FRAME_MS,

@@ -11,9 +11,10 @@ from prerender.snapshots.entry import Entry
 from prerender.snapshots.markdown.convert import FORMAT
 from prerender.snapshots.markdown.worker import MarkdownWorker
 from prerender.snapshots.request_coalescing import Coalesced
-from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Target, etag_of
+from prerender.snapshots.snapshot import Snapshot, SnapshotResult, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 
 MARKDOWN = "text/markdown; charset=utf-8"
 # The Markdown is found by the ETag of its snapshot, so it never becomes wrong: when there is another

@@ -9,7 +9,8 @@ from yarl import URL
 
 from prerender.errors import NotRenderable, OriginError, RenderError
 from prerender.snapshots.archive import Archive
-from prerender.snapshots.snapshot import Snapshot, Snapshots, Target
+from prerender.snapshots.snapshot import Snapshot, Snapshots
+from prerender.snapshots.target import Target
 from prerender.tools.concurrency import work_through
 from prerender.urls.addresses import pretty_of
 

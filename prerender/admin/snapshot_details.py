@@ -11,8 +11,8 @@ import time
 from aiohttp import web
 
 from prerender.admin import conversions
+from prerender.admin.page_urls import Site
 from prerender.admin.parameters import HistoryQuery, query_of
-from prerender.admin.site import Site
 from prerender.admin.snapshot_models import ID_LENGTH, Comparison, Page, VersionComparison
 from prerender.browser.accessibility import lost
 from prerender.browser.page_results import Screenshot

@@ -1,9 +1,10 @@
-"""Limits what a page takes from concurrent renders: CPU time, frames, requests.
+"""Limits of a page that would slow down concurrent renders: CPU time, frames, requests.
 
 A page that uses much CPU time may continue until its time limit, but the priority of its process is
 lowered in steps. Each worker is a thread, with a share of the CPUs like a whole page's: if there are
-many, theirs is lowered at once, and the page itself continues. Load on the browser or the proxy cannot
-be lowered so: a page with far too many frames or requests is ended.
+many, theirs is lowered at once, and the page itself continues. For load on the browser or the proxy,
+that is impossible: a page with far too many frames or requests is ended. Memory is limited by the
+guardian (guardian.py), requests and bytes also by the gateway (visit.py).
 """
 
 import os

@@ -8,7 +8,7 @@ from aiohttp import ClientError, ClientSession
 from yarl import URL
 
 from prerender.errors import OriginError
-from prerender.gateway.failures import reason_of
+from prerender.gateway.connection_errors import reason_of
 from prerender.http.connection import Sweeper
 from prerender.proxy.origin_connections import OriginConnections
 from tests.support import raw

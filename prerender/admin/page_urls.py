@@ -3,7 +3,7 @@
 from yarl import URL
 
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.snapshot import Target
+from prerender.snapshots.target import Target
 from prerender.urls.addresses import pretty_of
 from prerender.urls.tracking import Tracking
 
