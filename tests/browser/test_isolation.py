@@ -336,7 +336,9 @@ async def _contents(pair: Pair) -> tuple[int, ...]:
     targets = await devtools.call("Target.getTargets")
     contexts = await devtools.call("Target.getBrowserContexts")
     return (
-        len(targets["targetInfos"]),
+        # Chromium lists a service worker forever whose script arrives while its context is disposed of.
+        # It has no process.
+        sum(target["type"] != "service_worker" for target in targets["targetInfos"]),
         len(contexts["browserContextIds"]),
         len(devtools._sessions),
         len(devtools.listeners("Target.targetCreated")),

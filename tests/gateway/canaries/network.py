@@ -68,6 +68,10 @@ def make() -> None:
     commands = [
         "ip link set lo up",
         f"ip link add {DEVICE} arp off type veth peer {DEVICE}-end",
+        # An address that the kernel adds by itself a second later would be a change of the network, at
+        # which Chromium gives up what it is loading.
+        f"ip link set {DEVICE} addrgenmode none",
+        f"ip link set {DEVICE}-end addrgenmode none",
         f"ip link set {DEVICE}-end up",
         f"ip link set {DEVICE} up",
         f"ip route add default dev {DEVICE}",
