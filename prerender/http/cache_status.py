@@ -1,4 +1,4 @@
-"""Parses Cache-Status (RFC 9211): which caches handled a request, and how. Pure."""
+"""Writes and parses Cache-Status (RFC 9211): which caches handled a request, and how. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +15,22 @@ _MEMBER = re.compile(
     rf"[ \t]*({_NAME}|{_STRING})((?:; *{_KEY}(?:=(?:{_VALUE}))?)*)[ \t]*(?:,|\Z)", re.ASCII
 )
 _PARAMETER = re.compile(rf"; *({_KEY})(?:=({_VALUE}))?", re.ASCII)
+
+
+def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
+    """This proxy's Cache-Status. ``how``: "hit", "miss", "coalesced" or "kept"; ``ttl``: seconds."""
+    if how == "hit":
+        return f"{CACHE_NAME}; hit; ttl={ttl}{f'; detail={detail}' if detail else ''}"
+    parts = [CACHE_NAME, "fwd=stale" if how == "kept" else "fwd=miss"]
+    details = [detail] if detail else []
+    if how == "coalesced":
+        parts.append("collapsed")
+        details.append("coalesced")
+    if stored:
+        parts += ["stored", f"ttl={ttl}"]
+    if details:
+        parts.append(f"detail={'-'.join(details)}")
+    return "; ".join(parts)
 
 
 def parameters_of(cache: str, lines: Iterable[str]) -> Mapping[str, str] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
-from prerender.http.cache_status import CACHE_NAME
+from prerender.http.cache_status import CACHE_NAME, cache_status
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
 from prerender.http.head import status_line
@@ -112,22 +112,6 @@ def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> 
         f"Cache-Control: {freshness}\r\n"
         f"Cache-Status: {cache_status(how, stored, ttl, detail)}{shown_age}\r\n"
     ).encode()
-
-
-def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
-    """The Cache-Status header (RFC 9211)."""
-    if how == "hit":
-        return f"{CACHE_NAME}; hit; ttl={ttl}{f'; detail={detail}' if detail else ''}"
-    parts = [CACHE_NAME, "fwd=stale" if how == "kept" else "fwd=miss"]
-    details = [detail] if detail else []
-    if how == "coalesced":
-        parts.append("collapsed")
-        details.append("coalesced")
-    if stored:
-        parts += ["stored", f"ttl={ttl}"]
-    if details:
-        parts.append(f"detail={'-'.join(details)}")
-    return "; ".join(parts)
 
 
 def server_timing(timings: Timings) -> str:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prerender.http.cache_status import CACHE_NAME, parameters_of
-from prerender.proxy.responses import cache_status
+from prerender.http.cache_status import CACHE_NAME, cache_status, parameters_of
 from prerender.snapshots.snapshot import RenderVerdict
 
 PARSED: dict[str, dict[str, str] | None] = {

@@ -8,7 +8,7 @@ from math import floor
 import pytest
 
 from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderError, RenderError
-from prerender.proxy.responses import cache_status
+from prerender.http.cache_status import cache_status
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Facts, SnapshotResult
