@@ -171,7 +171,7 @@ def remove_leftovers() -> None:
     """Remove the profiles of browsers that were killed together with their guardian and proxy."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PROFILE}*"):
         if guardian.is_abandoned(str(folder)):
-            shutil.rmtree(folder, ignore_errors=True)
+            guardian.remove(str(folder))
 
 
 class Chromium:

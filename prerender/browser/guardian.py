@@ -129,6 +129,18 @@ def _prctl(option: int, argument: int) -> None:
 def clean_up(session: int, profile: str) -> None:
     """End all other processes of a session, then remove the profile."""
     _end_session(session, signal.SIGKILL, KILL_SECONDS)
+    remove(profile)
+
+
+def remove(profile: str) -> None:
+    """Remove a profile, its lock last: without it, an interrupted removal would not be completed by
+    the next start."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(profile):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif entry.name != LOCK:
+                os.unlink(entry.path)
     shutil.rmtree(profile, ignore_errors=True)
 
 

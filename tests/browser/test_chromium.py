@@ -42,6 +42,7 @@ from prerender.gateway.visit import Document
 from prerender.snapshots.variants import Variant
 from tests.conftest import StartOrigin
 from tests.support import processes, raw
+from tests.support.commands import ROOT, in_
 from tests.support.pools import launch_browser
 
 SITE = URL("https://www.example.com")
@@ -425,6 +426,31 @@ async def page(browser: Chromium, gateway: Gateway) -> Opened:
 
 async def happened(event: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
     return await asyncio.wait_for(event, 10)
+
+
+_REMOVED = """
+import os, sys
+from prerender.browser import guardian
+def told(event, arguments):
+    if event == "os.remove": print(os.path.basename(arguments[0]))
+sys.addaudithook(told)
+guardian.remove(sys.argv[1])
+"""
+
+
+def test_the_lock_of_a_profile_is_removed_last(tmp_path: Path) -> None:
+    """Otherwise the next start would not know an incompletely removed profile."""
+    profile = tmp_path / "profile"
+    (profile / "folder").mkdir(parents=True)
+    names = [guardian.LOCK, "folder/inner", "zzz", "aaa"]
+    for name in names:
+        (profile / name).touch()
+    (profile / "link").symlink_to(tmp_path)
+    removed = in_(ROOT, sys.executable, "-c", _REMOVED, str(profile)).split()
+    assert sorted(removed) == sorted([guardian.LOCK, "inner", "zzz", "aaa", "link"])
+    assert removed[-1] == guardian.LOCK
+    assert not profile.exists()
+    assert tmp_path.exists()
 
 
 async def test_contract_version(browser: Chromium) -> None:
