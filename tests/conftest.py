@@ -284,13 +284,18 @@ async def _start(
 
 @pytest.fixture
 def start_forwarding(start_proxy: StartProxy) -> StartForwarding:
-    """Starts a proxy without a browser, which only forwards. Returns its port."""
+    """Starts a proxy without a browser, which only forwards. Returns its port.
 
-    async def start(origin_url: str, **server: object) -> int:
-        browser = {"path": "/nonexistent/chromium"}
-        proxy = await start_proxy(
-            origin_url, {"browser": browser, "server": server, "origin": {"timeout": 2}}
-        )
+    ``origin_timeout`` in seconds: long, because a busy machine can delay any response.
+    """
+
+    async def start(origin_url: str, *, origin_timeout: float = 20, **server: object) -> int:
+        settings: dict[str, dict[str, object]] = {
+            "browser": {"path": "/nonexistent/chromium"},
+            "server": server,
+            "origin": {"timeout": origin_timeout},
+        }
+        proxy = await start_proxy(origin_url, settings)
         return proxy.running.public_port
 
     return start
