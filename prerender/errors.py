@@ -15,7 +15,7 @@ PrerenderError               500
 ├── NotRenderable            (the target is not an HTML page: the request is forwarded)
 ├── BadEntry                 (a stored entry is corrupt or of another version: a miss)
 ├── StoreError               (one operation of the store failed: a miss)
-│   └── StoreGone            (the store is unavailable: it is not asked for a while)
+│   └── StoreGone            (the store is unavailable: it is not used for a while)
 ├── AdminError               (a command cannot reach the admin listener, or is refused)
 ├── FetchFailed              (a command that acts as a crawler got no response)
 │   └── Unreachable          (it got no connection)

@@ -68,7 +68,7 @@ class PageProcess:
             self._threads = threads
             self._slow_workers()
         if self._slowed:
-            # Without the workers' time: the page would starve beside them.
+            # Without the workers' time, for which the page itself must not be slowed down.
             seconds = self._main_thread_seconds()
         used = seconds - self._used_before
         niceness = max((nice for least, nice in _STEPS if used > least), default=0)

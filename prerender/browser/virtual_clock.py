@@ -70,7 +70,7 @@ class VirtualClock:
         """Continue with the current budget regardless of pending requests.
 
         The clock is stopped first. If the budget has just been used up, nothing would stop a clock that
-        is told to advance: it ran ahead by days in milliseconds, for all later pages of the process.
+        advances: it ran ahead by days in milliseconds, for all later pages of the process.
         """
         await self._set_policy("pause")
         if self.has_budget:

@@ -34,7 +34,7 @@ class Listing(NamedTuple):
 
 
 async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Listing:
-    """Read the sources of a command that renders their pages by itself. Raises SitemapError.
+    """Read the sources of a command that renders their pages itself. Raises SitemapError.
 
     The progress is shown, and the crawler is open, until ``stack`` is closed.
     """

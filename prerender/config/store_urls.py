@@ -83,7 +83,7 @@ def _is_store(url: SplitResult) -> bool:
 
 
 def _is_redis(url: SplitResult, scheme: str, kind: str, options: dict[str, str]) -> bool:
-    """Whether it names servers and what there is after them. Raises ValueError."""
+    """Whether servers, path and options are valid for this kind of Redis. Raises ValueError."""
     found = servers(url.netloc, 1)
     allowed = _TLS_OPTIONS if scheme == "rediss" else frozenset()
     several = bool(kind) or len(found) == 1

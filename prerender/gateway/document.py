@@ -108,7 +108,7 @@ def _not_a_page(response: ClientResponse) -> str:
         "x-gzip",
         "deflate",
     ):
-        return "a content coding that was not asked for"
+        return "a content coding that was not requested"
     return ""
 
 

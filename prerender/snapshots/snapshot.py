@@ -62,7 +62,7 @@ class Timings:
 class Facts:
     """Facts about a render, and its verdict.
 
-    ``why``: the reason of ``verdict``; ``lasting``: the failure will not pass by itself;
+    ``why``: the reason of ``verdict``; ``lasting``: the failure is permanent;
     ``soft_404``: data of the page was not found, but its status is 200. ``settled``: why it counted as
     settled, after ``virtual_seconds`` and ``real_seconds``. ``text_length``: characters. The lists of
     requests have URLs.

@@ -338,7 +338,9 @@ async def test_an_import_of_what_is_no_export(tmp_path: Path) -> None:
     assert "this export is of http://a.example" in ended.err
 
 
-async def test_what_cannot_be_made_anew_stays(start_origin: StartOrigin, tmp_path: Path) -> None:
+async def test_pages_that_cannot_be_rendered_again_stay(
+    start_origin: StartOrigin, tmp_path: Path
+) -> None:
     failing = ""
     hangs, never = asyncio.Event(), asyncio.Event()
 

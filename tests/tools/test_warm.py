@@ -119,7 +119,7 @@ async def test_links_are_followed_to_a_depth(site: Site, proxy: Proxy) -> None:
     assert (told["outcomes"], told["left_out"] > 0) == ({"fresh": 7, "rendered": 3}, True)
 
 
-async def test_what_has_changed_since_is_made_anew(
+async def test_pages_that_changed_since_are_rendered_again(
     site: Site, proxy: Proxy, tmp_path: Path
 ) -> None:
     await warmed(sitemap(tmp_path, site.url, {"x": "", "y": ""}), "--via", proxy.url)

@@ -1,4 +1,4 @@
-// What the words of the API mean, as people say it.
+// Plain words for the terms of the API.
 
 /** Classes of crawlers, in the order of the settings. */
 export const CLASSES = {
@@ -51,7 +51,7 @@ export function crawlerName(userAgent) {
 /** A URL without scheme and host. */
 export const path = (url) => url.replace(/^https?:\/\/[^/]+/, "");
 
-/** The view of the page that a request asked for: by its id, or by its target if it was forwarded. */
+/** The URL of the view of a requested page: by its id, or by its target if it was forwarded. */
 export const pageOf = (item) => (item.id
   ? `#/page/${item.id}?url=${encodeURIComponent(item.url)}`
   : `#/page/?url=${encodeURIComponent(item.target)}`);

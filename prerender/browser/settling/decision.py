@@ -23,7 +23,7 @@ LONGEST_SLICE_MS = 4000.0
 COSTLY_SLICE_SECONDS = 0.2
 # After this many slices for short timers that changed nothing, longer slices are granted.
 POLLING_SLICES = 10
-# Frames of other origins, and pages that have broken the probe, cannot be asked for pending work: they
+# Frames of other origins, and pages that have broken the probe, do not report pending work: they
 # get some virtual time.
 UNKNOWN_MS = 3000.0
 # Lazy content gets its own time: a page's loops may have used up the budget by then.

@@ -28,13 +28,13 @@ class BatchedReads(Generic[T]):
         self._running: dict[str, asyncio.Future[T]] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def get(self, key: str, *, anew: bool = False) -> T:
-        """Read a key; ``anew``: with a call that has not started yet.
+    async def get(self, key: str, *, fresh: bool = False) -> T:
+        """Read a key; ``fresh``: with a call that has not started yet.
 
         A cancelled caller does not affect the others.
         """
         future = self._waiting.get(key)
-        if future is None and not anew:
+        if future is None and not fresh:
             future = self._running.get(key)
         if future is None:
             future = self._waiting[key] = asyncio.get_running_loop().create_future()

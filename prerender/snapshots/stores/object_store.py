@@ -160,7 +160,7 @@ def _value(data: bytes) -> bytes | None:
 
 
 def _is_later(there: bytes, new: bytes) -> bool:
-    """Whether what is there was rendered under a later lease than what is new."""
+    """Whether the stored snapshot was rendered under a later lease than the new one."""
     if min(len(there), len(new)) < _HEAD.size + _FENCE.size:
         return False
     kind, fence = _FENCE.unpack_from(there, _HEAD.size)

@@ -14,8 +14,8 @@ local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 """
 # A snapshot does not replace one that was rendered under a later lease. The first twelve bytes are the
-# format and the fence (entry.py); what is of another format or another type is replaced, and so is what
-# has a fence of the future, which nobody was given.
+# format and the fence (entry.py); values of another format or type are replaced, and so are
+# those with a fence in the future, which no lease had.
 SET: Final = f"""{_NOW}
 local old = redis.pcall('GETRANGE', KEYS[1], 0, 11)
 if type(old) == 'string' and #old == 12 and old:sub(1, 4) == ARGV[1]:sub(1, 4)

@@ -166,7 +166,7 @@ class Store:
         )
         self._memory_lookups["memory", "hit" if usable else "miss"] += 1
         if self._reads is not None and not usable:
-            entry = await self._reads.get(key, anew=again)
+            entry = await self._reads.get(key, fresh=again)
         return None if entry is None else await self._after_purges(entry)
 
     async def current(self, key: str, known: Entry | None) -> Entry | None:

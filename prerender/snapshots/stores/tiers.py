@@ -1,9 +1,9 @@
-"""Redis in front of an object store: what is asked for most often is in both.
+"""Redis in front of an object store: the most requested snapshots are in both.
 
-Redis has the leases, the lists and the histories as well. Purges are in both, because Redis may lose
-them, and the object store would then show what was purged. Each of the two may be away: then the other
-one is used alone, and what was written meanwhile is copied later (missed_writes.py). What is read from
-the object store is put into Redis.
+Redis also has the leases, the lists and the histories. Purges are in both, because Redis may lose them,
+and the object store would then serve purged snapshots. If one of the two is unavailable, the other one
+is used alone, and what was written in the meantime is copied later (missed_writes.py). Snapshots that
+are read from the object store are written to Redis.
 """
 
 import asyncio
@@ -173,7 +173,7 @@ class TieredCache(BackingCache):
         return await self._complete(cold)
 
     async def _complete(self, cold: Purges) -> Purges:
-        """The purges of both, which are told to that which lacks some."""
+        """The purges of both. A store that lacks some gets them."""
         hot = self._told(await self._hot.ask("purges", lambda: self._redis.purges(-1)))
         together = hot.united(cold)
         if hot.generation < together.generation:
@@ -183,7 +183,7 @@ class TieredCache(BackingCache):
         return together
 
     async def acquire(self, key: str) -> int | None:
-        """A fence if nobody else holds the lease of a key; None if somebody does."""
+        """A fence for the lease of a key; None if another replica holds it."""
         fence = await self._hot.ask("lease", lambda: self._redis.acquire(key))
         return await self._objects.acquire(key) if isinstance(fence, Failed) else fence
 

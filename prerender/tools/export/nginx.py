@@ -58,7 +58,7 @@ map $prerender_0 $prerender_uri {{
 map $prerender_uri $prerender_found {{
   default "";
 {found}}}
-# Keys of a map are taken in any case: what was found has to be what was asked for.
+# Keys of a map are case-insensitive: compare the found page with the requested one.
 map "$prerender_found $prerender_uri" $prerender_file {{
   default "";
   "~^(?<prerender_name>[0-9a-f/]+):(?<prerender_key>.*) \\k{{prerender_key}}$" $prerender_name;

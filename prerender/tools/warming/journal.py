@@ -19,7 +19,7 @@ Outcome = Literal[
 ]
 # "no proxy": the response is not from this proxy.
 GOOD: tuple[Outcome, ...] = ("rendered", "fresh", "renewed", "outdated", "not kept", "redirected")
-# An outdated page is asked for by the next run, too.
+# An outdated page is requested again by the next run.
 _DONE = (*(outcome for outcome in GOOD if outcome != "outdated"),)
 
 _VERSION = 1

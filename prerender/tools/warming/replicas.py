@@ -1,7 +1,7 @@
-"""Sends requests to the replicas of a proxy, politely: each to one that is there and has least to do.
+"""Sends requests to the replicas of a proxy, each to the least busy one that is available.
 
-Pages are limited at once and per second. When a response asks to slow down, nothing is sent for as long
-as it says, and then half as many at once; with each good response it becomes a little more again.
+Concurrency and rate are limited. When a response asks to slow down, nothing is sent for as long as it
+says; then the concurrency is halved, and rises again slowly with each good response.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Fills the cache of a running proxy by requesting pages as crawlers do.
 
-Pages are asked for while the sitemaps are still being read. What is to do is in a ``Journal``, so that
+Pages are requested while the sitemaps are still being read. Pending pages are in a ``Journal``, so that
 memory does not depend on the number of pages, an interrupted run resumes, and the next run requests
 only pages that changed since.
 """

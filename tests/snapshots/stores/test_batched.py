@@ -105,10 +105,10 @@ async def test_the_same_key_is_read_once_at_a_time() -> None:
     assert shelf.calls == [["a"], ["b"]]
 
 
-async def test_who_wants_it_anew_gets_it_from_a_later_call() -> None:
+async def test_a_fresh_read_uses_a_later_call() -> None:
     shelf, reads = shut(1)
     first = await shelf.next_call(reads.get("a"))
-    again = asyncio.create_task(reads.get("a", anew=True))
+    again = asyncio.create_task(reads.get("a", fresh=True))
     await asyncio.sleep(0)
     # This one could have either.
     third = asyncio.create_task(reads.get("a"))
