@@ -47,11 +47,11 @@ class Fields:
             return [value_of(self.names[name])]
         return [value_of(line) for lower, line in self.lines if lower == name]
 
-    def getall(self, name: str, default: Sequence[str] = ()) -> list[str]:
+    def getall(self, name: str, default: Sequence[str] = ()) -> Sequence[str]:
         """The values of all lines with this name, as Latin-1; ``default`` if there are none."""
         name = name.lower()
         if name not in self.names:
-            return list(default)
+            return default
         if not self.repeated:
             return [value_of(self.names[name]).decode("latin-1")]
         return [value.decode("latin-1") for value in self.values(name)]

@@ -79,7 +79,7 @@ def test_pages_that_triggers_forward(target: str, action: Action, expected: int)
     decision = decide("GET", target, triggers=triggers, crawler="search")
     tally = Tally()
     record = replace(RECORD, target=target, kind=decision.kind, reason=decision.reason)
-    tally.count(record)
+    tally.count([record])
     total = Tally()
     total.add(tally)
     assert total.without_snapshot == expected
@@ -105,7 +105,7 @@ def test_the_last_hour() -> None:
 def test_quantiles_are_right_to_a_tenth(share: float) -> None:
     tally = Tally()
     for number in range(1, 1001):
-        tally.count(replace(RECORD, seconds=number / 100))
+        tally.count([replace(RECORD, seconds=number / 100)])
     assert tally.quantile(share) == pytest.approx(share * 10, rel=0.1)
 
 

@@ -147,10 +147,10 @@ class Store:
 
     def peek(self, key: str, now: float) -> Entry | None:
         """The entry in memory if it can be used without reading the store. Takes microseconds."""
-        entry = self._copy(key)
-        if entry is None or entry.trusted <= now or not self.purges.known(now):
+        entry, purges = self._copy(key), self.purges
+        if entry is None or entry.trusted <= now or not purges.known(now):
             return None
-        return entry if entry.generation >= self.purges.purges.generation else None
+        return entry if entry.generation >= purges.purges.generation else None
 
     async def get(self, key: str, *, again: bool = False) -> Entry | None:
         """The entry of a key after all purges. Never raises for a fault of the store.
