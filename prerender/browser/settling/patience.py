@@ -1,5 +1,6 @@
 """Decides how long to wait for work that may be endless or that virtual time does not cover. Pure."""
 
+import math
 from dataclasses import dataclass, replace
 
 from prerender.browser.probe import State
@@ -77,7 +78,7 @@ class Work:
     Seconds are of real time, without those when the machine was busy with other things.
     """
 
-    began: float | None = None
+    began: float = math.inf
     mutations: Unchanged = Unchanged()
     activity: Unchanged = Unchanged()
     answered: Unchanged = Unchanged()
@@ -86,16 +87,15 @@ class Work:
         """Whether the page has been working for long, or for a while without a visible effect."""
         if seconds - self.mutations.since > FRUITLESS_SECONDS:
             return True
-        return self.began is not None and seconds - self.began > WORK_AT_MOST_SECONDS
+        return seconds - self.began > WORK_AT_MOST_SECONDS
 
     def after(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
         """The work, and whether some is pending that neither hangs nor is in vain."""
         network = seen.network
         if network.awaited_seconds > SLOW_DATA_SECONDS or network.programs:
             return self._all_its_time(seconds), True
-        began = seconds if self.began is None else self.began
         mutations = self.mutations.at(seconds, page.mutations)
-        work = Work(began, mutations, self.activity, self.answered)
+        work = Work(min(self.began, seconds), mutations, self.activity, self.answered)
         if work.is_in_vain(seconds):
             return work, False
         if network.promising:
@@ -104,7 +104,7 @@ class Work:
 
     def _all_its_time(self, seconds: float) -> "Work":
         """The work of a page that begins when slow data or programs have arrived."""
-        return replace(self, began=None, mutations=replace(self.mutations, since=seconds))
+        return replace(self, began=math.inf, mutations=replace(self.mutations, since=seconds))
 
     def _unrequested(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
         """Whether work is pending apart from requests."""
@@ -129,7 +129,7 @@ class Loops:
     """Intervals and animation loops, in seconds of CPU time: since when only they are pending, and
     since when the page has not changed."""
 
-    alone_since: float | None = None
+    alone_since: float = math.inf
     mutations: Unchanged = Unchanged()
 
     def after(self, page: State, cpu_seconds: float) -> "tuple[Loops, str]":
@@ -137,6 +137,6 @@ class Loops:
         mutations = self.mutations.at(cpu_seconds, page.mutations)
         if cpu_seconds - mutations.since > IDLE_LOOP_SECONDS:
             return replace(self, mutations=mutations), "only loops without effect"
-        since = cpu_seconds if self.alone_since is None else self.alone_since
+        since = min(self.alone_since, cpu_seconds)
         reason = "only loops" if cpu_seconds - since > BUSY_LOOP_SECONDS else ""
         return Loops(since, mutations), reason
