@@ -5,7 +5,8 @@
 # make lint     ruff, mypy and import-linter, and whether openapi.json is up to date
 # make image    build the container image with Docker, Podman or Buildah
 # make image-test  build and run the image without a daemon (needs root; see tests/project/test_image.py)
-# make bench    compare with other renderers and proxies (needs Node) and write docs/benchmarks.md;
+# make bench    compare with other renderers and proxies (needs Node) and write docs/benchmarks.md
+#               and docs/completeness.md;
 #               make bench QUICK=1 only checks that the benchmarks run
 # make dist     build wheel and sdist into dist/
 # make lock     update requirements.lock (for the image) and requirements-dev.lock (for CI), with hashes
@@ -65,6 +66,8 @@ bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	$(PIP) install --group bench
 	.venv/bin/python benchmarks/everything.py --node-modules benchmarks/rivals/node_modules \
 		$(if $(QUICK),--quick,--write)
+	.venv/bin/python benchmarks/against_prerender.py --node-modules benchmarks/rivals/node_modules \
+		$(if $(QUICK),--only fetch-that,--write docs/completeness.md)
 
 # Without their browsers: all sides use the same one.
 benchmarks/rivals/node_modules: benchmarks/rivals/package.json

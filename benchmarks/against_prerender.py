@@ -1,13 +1,13 @@
 """Completeness and speed: this proxy and Prerender (npm), with the same pages and Chromium.
 
-    .venv/bin/python benchmarks/against_prerender.py [--prerender FOLDER] [--only TEXT] [--rounds N]
-        [--write FILE]
+    .venv/bin/python benchmarks/against_prerender.py [--node-modules FOLDER] [--only TEXT]
+        [--rounds N] [--write FILE]
 
 There are two collections of pages. Each page of tests/sites/corpus completes by one mechanism of the
 web platform; tests/sites/frameworks are applications made with frameworks. Both sides render each page
-alone, in turns, and then all pages eight at a time, without a cache. FOLDER is where `npm install
---ignore-scripts prerender@5` was run; without it, only this proxy is measured. --only selects the pages
-with TEXT in their names. --rounds also counts how many pages are complete in N rounds of this proxy:
+alone, in turns, and then all pages eight at a time, without a cache. FOLDER contains Prerender (see
+renderers.py); without it, only this proxy is measured. --only selects the pages with TEXT in their
+names. --rounds also counts how many pages are complete in N rounds of this proxy:
 alone, eight at a time, and eight at a time with four busy loops on the same CPUs. The result is
 docs/completeness.md. Requires Node.js and Chromium.
 """
@@ -226,15 +226,14 @@ def tables(collection: Collection, sides: dict[str, Measured], rounds: Rounds) -
     return [*lines, ""]
 
 
-async def main(folder: str | None, only: str, rounds: int, write: Path | None) -> None:
+async def main(modules: Path | None, only: str, rounds: int, write: Path | None) -> None:
     """Measure, print, and write the tables."""
     lines = []
     for collection in collections(only):
         async with renderers.crawler() as client, collection.origin() as url:
             first = collection.pages[0].path
             starts: dict[str, Start] = {OURS: partial(renderers.ours, client, url, first)}
-            if folder:
-                modules = Path(folder).resolve() / "node_modules"
+            if modules:
                 starts[PRERENDER] = partial(renderers.prerender, client, url, modules, first=first)
             lines += tables(collection, *await measure(collection, starts, rounds))
     print("\n".join(lines))
@@ -253,10 +252,10 @@ async def main(folder: str | None, only: str, rounds: int, write: Path | None) -
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prerender", metavar="FOLDER")
+    parser.add_argument("--node-modules", metavar="FOLDER", type=Path)
     parser.add_argument("--only", metavar="TEXT", default="")
     parser.add_argument("--rounds", metavar="N", type=int, default=0)
     parser.add_argument("--write", metavar="FILE", type=Path)
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-        loop.run(main(options.prerender, options.only, options.rounds, options.write))
+        loop.run(main(options.node_modules, options.only, options.rounds, options.write))
