@@ -193,13 +193,19 @@ def _problem(answer: Reply, case: Case) -> str:
 
 
 async def _crawl(proxy: Proxy, cases: Iterable[Case]) -> dict[Case, Reply]:
-    """The responses for all cases, as many at a time as there are pages."""
+    """The responses for all cases, as many at a time as there are pages.
+
+    A busy machine can take long to replace a page, so a crawler that finds none comes again.
+    """
     room = asyncio.Semaphore(PAGES)
 
     async def crawl(case: Case) -> tuple[Case, Reply]:
         async with room:
             kind, fault, _ = case
-            return case, await proxy.crawl(f"/page/{kind}/{fault.replace(' ', '%20')}")
+            while True:
+                answer = await proxy.crawl(f"/page/{kind}/{fault.replace(' ', '%20')}")
+                if not answer.headers["Cache-Status"].endswith("detail=busy"):
+                    return case, answer
 
     return dict(await asyncio.gather(*map(crawl, cases)))
 

@@ -375,7 +375,7 @@ async def test_wrong_purges_are_left_out(tmp_path: Path) -> None:
                 if fields
                 else server.client.rpush(name, "x")
             )
-            shelf = Shelf(RedisCache(server.url, NAMESPACE, 2.0), server)
+            shelf = Shelf(RedisCache(server.url, NAMESPACE, 20.0), server)
             await shelf.cached.snapshot(PAGE)
             assert (await shelf.cached.snapshot(PAGE)).how == "hit", fields
             assert await shelf.store.purges.purge(Purge("url", PAGE.path))
