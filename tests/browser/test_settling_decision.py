@@ -106,6 +106,15 @@ def test_the_first_slice_is_extended_if_the_document_arrived_late(
     assert extended.budget.left == 9900 - (25 if step == CONFIRMED else 0)
 
 
+def test_a_frame_that_a_late_page_wants_follows_the_extended_slice() -> None:
+    """The probe says only once that the page wants a frame, for a scroll event for example."""
+    progress, step = decide(begin(10, HEIGHT)[0], seen(elapsed=90, layout=1))
+    assert step == Slice(10)
+    progress, step = decide(progress, seen(elapsed=100, layout=0))
+    assert step == Frame(drawn=False)
+    assert next_step(progress, elapsed=116) == CONFIRMED
+
+
 LAST = 200.0
 
 

@@ -106,6 +106,7 @@ class Stage(Enum):
     """What may follow a step, before it is decided whether the page has settled."""
 
     FIRST = auto()  # the rest of the first slice
+    FRAME = auto()  # a frame, which the page wanted before the rest of the first slice
     SLICE = auto()  # a frame, if observed elements may have changed
     WORK = auto()  # frames, and turns of waiting for work
 
@@ -146,9 +147,11 @@ def decide(progress: Progress, seen: Observation) -> Decision:
         return _judge(progress, seen)
     missing_ms = FIRST_SLICE_MS - page.elapsed
     if progress.stage is Stage.FIRST and 0 < missing_ms < MOST_LATE_MS:
+        # The probe says only once that a frame is wanted.
+        stage = Stage.FRAME if page.layout else Stage.SLICE
         budget = progress.budget.add(missing_ms)
-        return replace(progress, budget=budget, stage=Stage.SLICE), Slice(missing_ms)
-    if progress.stage is not Stage.WORK and page.watched:
+        return replace(progress, budget=budget, stage=stage), Slice(missing_ms)
+    if progress.stage is Stage.FRAME or (progress.stage is not Stage.WORK and page.watched):
         return _frame(progress, page)
     if page.ready is True:
         return _judge(progress, seen)
