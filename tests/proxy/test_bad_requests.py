@@ -120,6 +120,7 @@ LINES = {
     "version with a sign": request(line=b"GET / HTTP/+1.1"),
     "long version": request(line=b"GET / HTTP/1.10"),
     "bad method": request(line=b"G{T / HTTP/1.1"),
+    "bad Host and a whole URL": b"GET http://a/ HTTP/1.1\r\nHost: b c\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(1, 200)) + b"\r\n\r\n",
 }
 CHUNKS = {
