@@ -121,6 +121,21 @@ async def test_cookies_beyond_the_quota_are_not_written(
     assert '<p id="out">written=499</p>' in (await proxy.crawl("/")).text
 
 
+async def test_fetches_beyond_the_quota_wait_for_others(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    fetches = """<p id="out"></p><script>
+      let answers = 0;
+      for (let i = 0; i < 250; i++) {
+        fetch("/data?" + i).then(() => { out.textContent = ++answers; });
+      }
+    </script>"""
+    origin = await pages(start_origin, {"/": fetches, "/data": "data"})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    assert '<p id="out">250</p>' in (await proxy.crawl("/")).text
+    assert origin.count("/data") == 250
+
+
 async def test_questions_to_the_browser_beyond_the_quota_get_no_answer(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

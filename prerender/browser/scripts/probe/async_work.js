@@ -25,10 +25,23 @@ const requested = () => {
     ended = true;
   };
 };
+// Chromium sends six at once to a host, but has all of them in a queue that other pages share.
+const MOST_FETCHES = 100;
+const waiting = newMap(); // number of a fetch -> lets it begin
+let begun = 0;
+let ended = 0;
+const turn = () => new Promise((resolve) => { waiting.set(begun++, resolve); });
+const nextTurn = () => {
+  const number = ended++ + MOST_FETCHES;
+  waiting.get(number)?.();
+  waiting.delete(number);
+};
 patch(globalThis, "fetch", (original) => function (...given) {
-  const promise = original.apply(this, given);
+  const start = () => original.apply(this, given);
   const end = requested();
-  then.call(promise, end, end);
+  const done = () => { nextTurn(); end(); };
+  const promise = begun < ended + MOST_FETCHES ? (begun++, start()) : then.call(turn(), start);
+  then.call(promise, done, done);
   return promise;
 });
 patch(prototypeOf("XMLHttpRequest"), "send", (original) => function (...given) {
