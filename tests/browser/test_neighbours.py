@@ -55,13 +55,17 @@ async def answer(request: web.Request) -> web.Response:
 
 
 async def neighbours(
-    start_origin: StartOrigin, start_proxy: StartProxy, name: str, count: int
+    start_origin: StartOrigin, start_proxy: StartProxy, name: str, count: int, timeout: int = 20
 ) -> int:
-    """Render a page repeatedly, and others at the same time. Returns the number of lost browsers."""
+    """Render a page repeatedly, and others at the same time. Returns the number of lost browsers.
+
+    ``timeout``: seconds for a render.
+    """
     application = web.Application()
     application.add_routes([web.get("/{path:.*}", answer)])
     origin = await start_origin(application)
-    proxy = await start_proxy(origin.url, {"browser": {"pages": 4}})
+    settings = {"browser": {"pages": 4}, "render": {"timeout": timeout}}
+    proxy = await start_proxy(origin.url, settings)
 
     lost = proxy.running.pool.replacements["lost"]
 
@@ -89,7 +93,8 @@ async def neighbours(
 
 @pytest.mark.parametrize("name", SHORT)
 async def test_neighbours(start_origin: StartOrigin, start_proxy: StartProxy, name: str) -> None:
-    await neighbours(start_origin, start_proxy, name, 6)
+    # The time that a busy machine takes is no matter here.
+    await neighbours(start_origin, start_proxy, name, 6, timeout=60)
 
 
 async def test_the_frames_of_a_page_load_one_by_one_after_the_first(
