@@ -53,6 +53,9 @@ _LONGEST_PAUSE_SECONDS = 0.5
 _SHORTEST_PAUSE_SECONDS = 0.01
 # Smaller pages are not the cause: a blank one takes a quarter of this.
 _LEAST_PAGE_BYTES = 64 * 1024**2
+# A browser process of this size holds data of a page, such as blobs, of which the page's own process
+# shows nothing.
+_LARGE_BROWSER_BYTES = 400 * 1024**2
 # The share of the limit that may be used while pages are being ended.
 _ENDING_SHARE = 1.08
 # The beginning of the line on standard error that reports an ended page.
@@ -243,10 +246,15 @@ class _MemoryLimit:
         return found
 
     def _end_largest(self, memory: dict[int, Memory]) -> bool:
-        """End the largest page, or leave it to its own guardian. Returns whether there is one."""
+        """End the largest page, or leave it to its own guardian. Returns whether that frees memory at
+        once: the browser process is slower to free what it holds for a page."""
         pages = [pid for pid in memory if _is_page(pid)]
         largest = max(pages, key=lambda pid: memory[pid].own_bytes, default=0)
-        if not largest or memory[largest].own_bytes < _LEAST_PAGE_BYTES:
+        if not largest:
+            return False
+        is_large = memory[largest].own_bytes >= _LEAST_PAGE_BYTES
+        rest = max((memory[pid].own_bytes for pid in memory if pid not in pages), default=0)
+        if not is_large and rest < _LARGE_BROWSER_BYTES:
             return False
         with contextlib.suppress(OSError):
             if os.getsid(largest) == os.getsid(0):
@@ -255,7 +263,7 @@ class _MemoryLimit:
                 print(f"{TOO_LARGE}: process {largest}, {size} MiB", file=sys.stderr, flush=True)
                 _end_now(largest)
                 self._ending.add(largest)
-        return True
+        return is_large
 
 
 def _end_now(pid: int) -> None:
