@@ -29,7 +29,7 @@ async def test_queued_data_is_waited_for(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     async def slow(_: web.Request) -> web.Response:
-        await asyncio.sleep(12 * PATIENCE_SECONDS)
+        await asyncio.sleep(10 * PATIENCE_SECONDS)
         return web.Response(body=b"", content_type="image/png")
 
     async def data(_: web.Request) -> web.Response:
@@ -45,7 +45,8 @@ async def test_queued_data_is_waited_for(
     application.router.add_get("/fetch", page)
     application.router.add_get("/xhr", page)
     origin = await start_origin(application)
-    proxy = await start_proxy(origin.url, {"render": {"patience": PATIENCE_SECONDS}})
-    for path in ("/fetch", "/xhr"):
-        answer = await proxy.crawl(path)
-        assert '<p id="out">shows data</p>' in answer.text, path
+    proxy = await start_proxy(
+        origin.url, {"render": {"patience": PATIENCE_SECONDS}, "browser": {"pages": 2}}
+    )
+    for answer in await asyncio.gather(proxy.crawl("/fetch"), proxy.crawl("/xhr")):
+        assert '<p id="out">shows data</p>' in answer.text

@@ -360,7 +360,6 @@ async def test_a_process_that_dies_is_replaced() -> None:
         assert b"one" in await worker.markdown_of(b"<p>one", URL)
         (process,) = _children()
         process.kill()
-        process.wait()
         with suppress(ValueError):  # it may not be known yet that it is dead
             await worker.markdown_of(b"<p>two", URL)
         assert b"three" in await worker.markdown_of(b"<p>three", URL)
