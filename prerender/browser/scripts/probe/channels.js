@@ -29,9 +29,12 @@ const subclass = (type, setUp) => {
 // load; others need a listener before.
 const { HTMLMediaElement } = globalThis;
 if (HTMLMediaElement) {
+  const preload = Object.getOwnPropertyDescriptor(HTMLMediaElement.prototype, "preload").get;
   const watchMedia = ({ target }) => {
     if (!(target instanceof HTMLMediaElement)) return;
-    untilEvent(target, "loadedmetadata", "error", "abort", "emptied", "suspend", "stalled");
+    // A file that has arrived is suspended, too, before another thread has found its metadata.
+    const untilThen = call(preload, target, []) === "none" ? ["suspend"] : [];
+    untilEvent(target, "loadedmetadata", "error", "abort", "emptied", "stalled", ...untilThen);
   };
   listen.call(globalThis, "loadstart", watchMedia, true);
   const watchLoading = (media) => {
