@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import structlog
 
-from prerender.browser.processes import stat_of
+from prerender.browser.processes import stat_of, threads_of
 
 # CPU seconds of a render, and the niceness of the page's process from then on. Chromium has 5.
 _STEPS = ((2.0, 12), (5.0, 19))
@@ -75,12 +75,12 @@ class PageProcess:
         if niceness > self._niceness:
             self._niceness = niceness
             log.info("page_gives_way", pid=self.pid, cpu_seconds=round(used, 1))
-            for thread in self._thread_ids():
+            for thread in threads_of(self.pid):
                 _lower(thread, niceness)
 
     def _slow_workers(self) -> None:
         """Give workers the lowest priority if there are many. A new one has that of its creator."""
-        others = self._thread_ids() - self._slowed
+        others = threads_of(self.pid) - self._slowed
         workers = {thread for thread in others if self._is_worker(thread)}
         if len(self._slowed) + len(workers) > _FEW_WORKERS:
             if not self._slowed:
@@ -113,11 +113,6 @@ class PageProcess:
         with suppress(OSError):
             return _cpu_seconds(stat_of(self.pid, thread=self.pid))
         return 0.0
-
-    def _thread_ids(self) -> set[int]:
-        with suppress(OSError):
-            return {int(name) for name in os.listdir(f"/proc/{self.pid}/task")}
-        return set()
 
     def _is_worker(self, thread: int) -> bool:
         """Whether it belongs to a dedicated, shared or service worker, by the name of Chromium's."""

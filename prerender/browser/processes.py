@@ -159,12 +159,18 @@ def _is_exiting(pid: int) -> bool:
 
 def is_runnable(pid: int) -> bool:
     """Whether a thread of a process uses a CPU or waits for one (proc_pid_stat(5), field 3)."""
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as stat:
-                if stat.read().rpartition(b")")[2].split()[0] == b"R":
-                    return True
+    for thread in threads_of(pid):
+        with suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as stat:
+            if stat.read().rpartition(b")")[2].split()[0] == b"R":
+                return True
     return False
+
+
+def threads_of(pid: int) -> set[int]:
+    """The threads of a process; none if it has ended."""
+    with suppress(OSError):
+        return {int(name) for name in os.listdir(f"/proc/{pid}/task")}
+    return set()
 
 
 def stat_of(pid: int, thread: int = 0) -> list[int]:
