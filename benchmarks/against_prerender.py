@@ -19,8 +19,8 @@ import platform
 import re
 import statistics
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,14 @@ from pathlib import Path
 import renderers
 import uvloop
 from aiohttp import web
+from measuring import application_runner, serving
 from renderers import Check, Outcome, Renderer, Start, together
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.sites.corpus import origin as corpus
 from tests.sites.frameworks import origin as frameworks
 from tests.sites.frameworks.routes import ROUTES
+from tests.support.processes import busy_loops
 
 AT_ONCE = 8
 BUSY_LOOPS = 4
@@ -57,17 +59,6 @@ class Collection:
     application: web.Application
     pages: Sequence[Page]
     repeats: int = 1
-
-    @asynccontextmanager
-    async def origin(self) -> AsyncIterator[str]:
-        """Serve the pages on a free port."""
-        runner = web.AppRunner(self.application, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
 
 
 @dataclass
@@ -151,23 +142,9 @@ async def _rounds(collection: Collection, start: Start, count: int) -> Rounds:
         for _ in range(count):
             await one("alone", side, 1)
             await one(f"{AT_ONCE} at once", side, AT_ONCE)
-            async with _busy_loops():
+            async with busy_loops(BUSY_LOOPS):
                 await one(f"{AT_ONCE} at once, with {BUSY_LOOPS} busy loops", side, AT_ONCE)
     return found
-
-
-@asynccontextmanager
-async def _busy_loops() -> AsyncIterator[None]:
-    running = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
-        for _ in range(BUSY_LOOPS)
-    ]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            await process.wait()
 
 
 def _checks(pages: Sequence[Page]) -> Iterable[tuple[str, Check]]:
@@ -230,7 +207,8 @@ async def main(modules: Path | None, only: str, rounds: int, write: Path | None)
     """Measure, print, and write the tables."""
     lines = []
     for collection in collections(only):
-        async with renderers.crawler() as client, collection.origin() as url:
+        origin = serving(application_runner(collection.application))
+        async with renderers.crawler() as client, origin as url:
             first = collection.pages[0].path
             starts: dict[str, Start] = {OURS: partial(renderers.ours, client, url, first)}
             if modules:

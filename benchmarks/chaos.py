@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvloop
 from aiohttp import ClientSession, DummyCookieJar, web
+from measuring import application_runner, serving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender import app
@@ -31,11 +32,7 @@ async def main(options: argparse.Namespace) -> bool:
         shop = Shop()
         application = web.Application()
         application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])
-        origin = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        await origin.setup()
-        stack.push_async_callback(origin.cleanup)
-        await web.TCPSite(origin, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{origin.addresses[0][1]}"
+        url = await stack.enter_async_context(serving(application_runner(application)))
         settings = settings_for(
             url,
             {"browser": {"pages": options.pages}, "site": {"url": "https://www.example.com"}},

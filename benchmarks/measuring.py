@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
+from aiohttp import web
 
 NGINX = """
 {user}
@@ -154,6 +156,22 @@ async def redis(folder: Path) -> AsyncIterator[str]:
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+@asynccontextmanager
+async def serving(runner: "web.BaseRunner[Any]") -> AsyncIterator[str]:
+    """Serve on a free port, in this process. Yields the URL."""
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def application_runner(application: web.Application) -> web.AppRunner:
+    """For ``serving``: without an access log, and ending at once."""
+    return web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
 
 
 def free_port() -> int:

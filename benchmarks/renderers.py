@@ -22,7 +22,7 @@ from typing import Protocol
 import psutil
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, web
 from bare_loop import BareLoop
-from measuring import free_port
+from measuring import application_runner, free_port, serving
 from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -194,14 +194,8 @@ class Site:
         application.router.add_get(STATIC, self._static)
         application.router.add_get(APPLICATION, self._application)
         application.router.add_get("/data", self._data)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
+        async with serving(application_runner(application)) as self.url:
             yield self
-        finally:
-            await runner.cleanup()
 
     async def _static(self, _: web.Request) -> web.Response:
         self.asked += 1

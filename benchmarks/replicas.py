@@ -18,6 +18,7 @@ from typing import Protocol
 
 import aiohttp
 from aiohttp import web
+from measuring import serving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support import nginx_server, raw
@@ -52,13 +53,8 @@ class Site:
             text = _PAGE.format(number=number, render=self.renders[number])
             return web.Response(text=text, content_type="text/html")
 
-        runner = web.ServerRunner(web.Server(page, access_log=None))
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+        async with serving(web.ServerRunner(web.Server(page, access_log=None))) as url:
+            yield url
 
 
 def shown_in(text: str) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import uvloop
 from aiohttp import ClientSession, DummyCookieJar, web
+from measuring import application_runner, serving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender import app
@@ -44,11 +45,7 @@ async def main(options: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         tempfile.tempdir = folder
-        origin = web.AppRunner(site, access_log=None, shutdown_timeout=0.1)
-        await origin.setup()
-        stack.push_async_callback(origin.cleanup)
-        await web.TCPSite(origin, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{origin.addresses[0][1]}"
+        url = await stack.enter_async_context(serving(application_runner(site)))
         settings = settings_for(
             url, {"browser": {"pages": options.pages}, "cache": {"max_bytes": "1MiB"}}
         )
