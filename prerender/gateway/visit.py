@@ -258,8 +258,10 @@ class Visit:
 
     @property
     def fetches(self) -> int:
-        """The number of requests by script in progress."""
-        return sum(record.destination in DATA for record in self._unfinished.values())
+        """The number of requests by script whose response has not begun."""
+        return sum(
+            record.destination in DATA and not record.status for record in self._unfinished.values()
+        )
 
     def loads_programs(self, *, parsed: bool) -> bool:
         """Whether scripts that the content depends on are loading, however slow.

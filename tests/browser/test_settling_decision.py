@@ -270,6 +270,41 @@ def test_a_page_has_all_its_time_when_its_programs_have_arrived() -> None:
     assert isinstance(step, Wait)
 
 
+LATE_SECONDS = patience.FRUITLESS_SECONDS + LITTLE
+
+
+@pytest.mark.parametrize("is_at_gateway", [True, False])
+def test_a_request_after_silence_has_all_its_time(is_at_gateway: bool) -> None:
+    request = PROMISES if is_at_gateway else {"fetching": 1, "fetches": 0, "activity": 1}
+    progress, step = decide(running(), seen(**WORKS))
+    for turn in range(50):
+        now = LATE_SECONDS + turn * TURN
+        progress, step = decide(progress, seen(**WORKS | request, seconds=now))
+    assert isinstance(step, Wait)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"requests": patience.FRUITLESS_REQUESTS}, True),
+        ({"requests": patience.FRUITLESS_REQUESTS + 1}, False),
+        ({"awaited_seconds": 0.0}, False),
+        ({"awaited_seconds": 0.0, "fetching": 1, "fetches": 0}, True),
+        ({"seconds": patience.WORK_AT_MOST_SECONDS + LITTLE}, False),
+    ],
+)
+def test_a_page_that_works_in_vain_may_still_request_its_content(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    progress, step = running(), None
+    for turn in range(int(LATE_SECONDS / TURN)):
+        talks = seen(**WORKS, activity=turn, requests=1, seconds=turn * TURN)
+        progress, step = decide(progress, talks)
+    assert isinstance(step, Wait)
+    request = {**PROMISES, "awaited_seconds": LITTLE, "activity": 1000, "seconds": LATE_SECONDS}
+    assert isinstance(next_step(progress, **request | changes), Wait) == expected
+
+
 def test_a_clock_that_waits_for_requests_delivers_them() -> None:
     assert not waits(patience.DELIVERY_SECONDS / 2, {}, answered=2)
     assert waits(patience.DELIVERY_SECONDS / 2, {}, answered=2, clock_waits=False)
@@ -394,10 +429,13 @@ def test_a_page_has_settled_only_if_a_short_slice_confirms_it() -> None:
         ({"activity": 1}, Slice(decision.FIRST_SLICE_MS)),
         ({"answered": 2}, Done("nothing pending")),
         (
-            {"requests": 2, "seconds": patience.FRUITLESS_SECONDS - LITTLE},
+            {"requests": 2, "seconds": patience.WORK_AT_MOST_SECONDS - LITTLE},
             Slice(decision.FIRST_SLICE_MS),
         ),
-        ({"requests": 2, "seconds": patience.FRUITLESS_SECONDS + LITTLE}, Done("nothing pending")),
+        (
+            {"requests": 2, "seconds": patience.WORK_AT_MOST_SECONDS + LITTLE},
+            Done("nothing pending"),
+        ),
         ({"requests": 2, "ready": True}, Done("prerenderReady")),
     ],
 )

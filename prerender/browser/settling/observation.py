@@ -12,7 +12,7 @@ class Network:
     ``requests``: how many there were. ``answered``: how many have finished. ``unfinished``: whether
     any are in progress, hanging or not. ``promising``: whether any of those are worth waiting for.
     ``programs``: whether scripts are loading that the content depends on. ``fetches``: how
-    many requests by script are in progress. ``ending``: whether any in progress is no stream.
+    many requests by script have no response yet. ``ending``: whether any in progress is no stream.
     ``awaited_seconds``: how long needed data has been loading.
     """
 

@@ -20,6 +20,9 @@ DELIVERY_SECONDS = 0.2
 # Limits of endless work: without a visible effect in the page, and in total.
 FRUITLESS_SECONDS = 2.5
 WORK_AT_MOST_SECONDS = 8.0
+# A page that works in vain, for example because it listens to a stream, may still request its content.
+# After this many requests without a visible effect, that is not expected any more.
+FRUITLESS_REQUESTS = 10
 # When an endlessly fetching page counts as working in vain. A page whose data has not arrived after
 # this time waits for a slow server, which is different.
 SLOW_DATA_SECONDS = 1.0
@@ -75,6 +78,8 @@ class Work:
     """Work in real time: when it began, and since when something of it has not changed.
 
     ``mutations``: of the page. ``activity``: of workers, databases and sockets. ``answered``: requests.
+    ``events``: everything that happens in the page's work. ``requests``: how many there were when the
+    page last changed.
     Seconds are of real time, without those when the machine was busy with other things.
     """
 
@@ -82,6 +87,8 @@ class Work:
     mutations: Unchanged = Unchanged()
     activity: Unchanged = Unchanged()
     answered: Unchanged = Unchanged()
+    events: Unchanged = Unchanged()
+    requests: int = 0
 
     def is_in_vain(self, seconds: float) -> bool:
         """Whether the page has been working for long, or for a while without a visible effect."""
@@ -94,13 +101,30 @@ class Work:
         network = seen.network
         if network.awaited_seconds > SLOW_DATA_SECONDS or network.programs:
             return self._all_its_time(seconds), True
-        mutations = self.mutations.at(seconds, page.mutations)
-        work = Work(min(self.began, seconds), mutations, self.activity, self.answered)
-        if work.is_in_vain(seconds):
+        work = self._observed(seen, page, seconds)
+        if work.is_in_vain(seconds) and not work._may_bear_fruit(seen, page, seconds):
             return work, False
         if network.promising:
             return work, True
         return work._unrequested(seen, page, seconds)
+
+    def _observed(self, seen: Observation, page: State, seconds: float) -> "Work":
+        """The work after what is seen of its effects and events."""
+        network, mutations = seen.network, self.mutations.at(seconds, page.mutations)
+        events = self.events.at(seconds, network.requests + network.answered + page.activity)
+        if events is not self.events and seconds - self.events.since > SLOW_DATA_SECONDS:
+            # Before, something hung, such as an event stream. Nothing was done in vain.
+            mutations = replace(mutations, since=seconds)
+        requests = self.requests if mutations is self.mutations else network.requests
+        began = min(self.began, seconds)
+        return replace(self, began=began, mutations=mutations, events=events, requests=requests)
+
+    def _may_bear_fruit(self, seen: Observation, page: State, seconds: float) -> bool:
+        """Whether a request of a page that works in vain may be for its content."""
+        network = seen.network
+        awaits = network.awaited_seconds > 0 or page.fetching > network.fetches
+        few = network.requests - self.requests < FRUITLESS_REQUESTS
+        return awaits and few and seconds - self.began <= WORK_AT_MOST_SECONDS
 
     def _all_its_time(self, seconds: float) -> "Work":
         """The work of a page that begins when slow data or programs have arrived."""
@@ -121,7 +145,7 @@ class Work:
             return self._all_its_time(seconds), True
         works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
         talks = page.talking > 0 and silent < TALK_PATIENCE_SECONDS
-        return Work(self.began, self.mutations, activity, answered), works or talks
+        return replace(self, activity=activity, answered=answered), works or talks
 
 
 @dataclass(frozen=True, slots=True)

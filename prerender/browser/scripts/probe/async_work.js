@@ -44,9 +44,20 @@ patch(globalThis, "fetch", (original) => function (...given) {
   then.call(promise, done, done);
   return promise;
 });
-patch(prototypeOf("XMLHttpRequest"), "send", (original) => function (...given) {
-  const end = requested();
-  listen.call(this, "readystatechange", computeStyle);
+const { HEADERS_RECEIVED, prototype: xhr } = XMLHttpRequest;
+const { getResponseHeader } = xhr;
+const readyState = Object.getOwnPropertyDescriptor(xhr, "readyState").get;
+patch(xhr, "send", (original) => function (...given) {
+  const answered = requested();
+  let received = answered;
+  const end = () => { answered(); received(); };
+  listen.call(this, "readystatechange", () => {
+    computeStyle();
+    if (call(readyState, this, []) !== HEADERS_RECEIVED) return;
+    answered();
+    const isStream = call(getResponseHeader, this, ["Content-Type"])?.startsWith("text/event-stream");
+    if (!isStream) received = begin();
+  });
   listen.call(this, "loadend", end);
   try { return original.apply(this, given); } catch (error) { end(); throw error; }
 });

@@ -69,6 +69,9 @@ subclass("WebSocket", (socket) => {
   socket.send = (...given) => { calls.asked(); return send.apply(socket, given); };
 });
 subclass("EventSource", (source) => {
+  const answered = requested();
+  listen.call(source, "open", answered);
+  listen.call(source, "error", answered);
   const calls = answering(source, source, true);
   // Events of an event stream can have any name.
   patch(source, "addEventListener", (original) => function (type, ...given) {

@@ -27,7 +27,7 @@ const timers = newMap(); // id -> when a one-shot timer is due
 const intervals = newSet();
 const open = { working: 0, layout: 0, drawn: 0, talking: 0 }; // work outside virtual time
 let activity = 0; // grows with each event of that work; constant if it hangs
-let fetching = 0; // requests by script
+let fetching = 0; // requests by script whose response has not begun
 let mutations = 0;
 
 const begin = (kind = "working") => {
