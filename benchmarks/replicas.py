@@ -130,7 +130,14 @@ class Proxy(ServerProcess):
 
 
 class Redis(RedisServer):
-    """A Redis that is empty after each start."""
+    """A Redis. ``saves``: it has its data again after ``kill``, as with a volume in production."""
+
+    def __init__(self, folder: Path, *, saves: bool = True) -> None:
+        super().__init__(folder, "--appendonly", "yes" if saves else "no")
+
+    async def empty(self) -> None:
+        """Delete all data."""
+        await self.client.flushall()
 
     def stop(self) -> None:
         """SIGSTOP."""
@@ -216,13 +223,15 @@ class Replicas:
 
 
 @asynccontextmanager
-async def replicas(folder: Path, count: int, **settings: str) -> AsyncIterator[Replicas]:
+async def replicas(
+    folder: Path, count: int, *, redis_saves: bool = True, **settings: str
+) -> AsyncIterator[Replicas]:
     """Start ``count`` proxies (at most three) with ``settings``, their stores and nginx."""
     folder.chmod(0o755)
     async with AsyncExitStack() as stack:
         site = Site()
         origin = await stack.enter_async_context(site.running())
-        redis = Redis(folder)
+        redis = Redis(folder, saves=redis_saves)
         await redis.start()
         stack.push_async_callback(redis.kill)
         bucket = Bucket()

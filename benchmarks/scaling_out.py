@@ -1,11 +1,13 @@
 """Three proxies on Redis and an object store behind nginx, crawled while parts of it fail at random.
 
     .venv/bin/python benchmarks/scaling_out.py [--urls 10000] [--seconds 600] [--proxies 3]
-                                               [--at-once 24] [--seed 1] [--all]
+                                               [--at-once 24] [--seed 1] [--redis saves] [--all]
 
 The crawlers find new URLs at an even rate, or as fast as they are rendered, and request known URLs
 again. Meanwhile, proxies and one of Redis and the bucket are killed (kill -9) and restarted, or stopped
-(SIGSTOP) for some seconds. A restarted Redis is empty; the bucket keeps its objects.
+(SIGSTOP) for some seconds. The bucket keeps its objects. Redis keeps its data, as with a volume; with
+``--redis loses`` it is empty after each restart, and pages that neither it nor a proxy has are rendered
+again while the bucket is away.
 
 Every response must be the right snapshot, or a 503 with Retry-After. At the end, all proxies must serve
 the same snapshot of each URL, and do so again after Redis was emptied. Without failures, each URL is
@@ -79,13 +81,17 @@ class Options:
     proxies: int = 3
     at_once: int = 24
     seed: int = 1
+    redis: str = "saves"
 
 
 async def run(options: Options) -> Counts:
     """Crawl until the time is over and all URLs were requested."""
     counts = Counts()
     with tempfile.TemporaryDirectory() as folder:
-        async with replicas(Path(folder), options.proxies) as stage, _client() as client:
+        async with (
+            replicas(Path(folder), options.proxies, redis_saves=options.redis == "saves") as stage,
+            _client() as client,
+        ):
             started = time.monotonic()
             chance = random.Random(options.seed)
             numbers = _order(options, chance)
@@ -181,8 +187,7 @@ async def _inspect(client: ClientSession, stage: Replicas, urls: int, counts: Co
     before = await _shown(client, stage, urls, counts)
     renders = stage.site.renders.copy()
     counts.renders = sum(renders[number] for number in before)
-    await stage.redis.kill()
-    await stage.redis.start()
+    await stage.redis.empty()
     await asyncio.sleep(_SETTLED_SECONDS)
     for number, shown in (await _shown(client, stage, urls, counts)).items():
         again = shown > renders[number]
@@ -231,8 +236,8 @@ def table(counts: Counts, options: Options) -> list[str]:
         "median, 99 % within": f"{statistics.median(times):.0f} ms, {late:.0f} ms",
     }
     title = (
-        f"{options.proxies} proxies on Redis and an object store, {options.urls:,} URLs, "
-        f"{options.at_once} requests at once"
+        f"{options.proxies} proxies on an object store and a Redis that {options.redis} its data, "
+        f"{options.urls:,} URLs, {options.at_once} requests at once"
     )
     return [
         title,
@@ -269,7 +274,9 @@ def print_others() -> bool:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     for name, value in vars(Options()).items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+        choices = ("saves", "loses") if name == "redis" else None
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=type(value), default=value, choices=choices)
     parser.add_argument("--all", action="store_true")
     arguments = vars(parser.parse_args())
     well = print_others() if arguments.pop("all") else True
