@@ -17,7 +17,7 @@ from prerender.admin.page_urls import Site
 from prerender.admin.parameters import ExplainQuery, query_of
 from prerender.browser.pool import Pool
 from prerender.http.forwarding_headers import authority
-from prerender.http.head import BadMessage, parse_request
+from prerender.http.message_head import BadMessage, parse_request
 from prerender.proxy.decision import Refuse, Render
 from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request

@@ -19,9 +19,10 @@ from prerender.gateway.egress import Ask, Egress
 from prerender.gateway.plain_response import Plain
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
-from prerender.http import caching, conditional, forwarding_headers
+from prerender.http import caching, conditional
 from prerender.http.caching import Stored, Terms
 from prerender.http.conditional import Outcome, parse_http_date
+from prerender.http.hop_by_hop import end_to_end
 
 _MOST_VARIANTS = 8
 # The maximum share of one response: a video must not evict all scripts.
@@ -178,14 +179,14 @@ class Assets:
             raise
         except (ClientError, OSError, TimeoutError) as error:
             raise OriginError(f"{ask.url}: {reason_of(error)}") from error
-        headers = forwarding_headers.end_to_end(response.headers)
+        headers = end_to_end(response.headers)
         self._egress.publish(ask, headers)
         kept = caching.stored(ask.headers, headers, b"".join(parts), on, arrived)
         self.store.put(ask.url, kept)
         return kept
 
     async def _stream(self, ask: Ask, response: ClientResponse) -> StreamResponse:
-        headers = forwarding_headers.end_to_end(response.headers)
+        headers = end_to_end(response.headers)
         self._egress.publish(ask, headers)
         caching.forbid_memory(headers)
         exchange = ask.exchange

@@ -15,6 +15,7 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
 from prerender.http import forwarding_headers
+from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -71,7 +72,7 @@ async def fetch(
         forwarding_headers.mark(headers, public)
     forwarding_headers.add_trace(headers, CURRENT.get())
     async with upstream.request("GET", target, headers) as response:
-        kept = forwarding_headers.end_to_end(response.headers)
+        kept = end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:
             kept.popall(name, None)
         forwarding_headers.publish_all(kept, upstream.base, public)

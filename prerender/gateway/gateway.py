@@ -37,6 +37,7 @@ from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
 from prerender.http import caching, forwarding_headers
+from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
 
 _HOST = "127.0.0.1"
@@ -212,7 +213,7 @@ class Gateway:
             reason = reason or self._rules.blocklist.unwanted_host(host, port)
         if reason:
             return _left_out(request, exchange, reason)
-        headers = forwarding_headers.end_to_end(request.headers)
+        headers = end_to_end(request.headers)
         headers["User-Agent"] = user_agent
         if visit.accept_language:
             # Chromium applies the language to frames, but not to their workers.

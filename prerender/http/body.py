@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from prerender.http.fields import Fields
-from prerender.http.head import BadMessage, parse_fields
+from prerender.http.message_head import BadMessage, parse_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from math import inf
 from typing import Protocol, cast
 
 from prerender.http.body import CutShort, Decoder
-from prerender.http.head import MAX_HEAD_BYTES, BadMessage
+from prerender.http.message_head import MAX_HEAD_BYTES, BadMessage
 
 # The size of reads. Reading pauses while this much is buffered.
 _READ_BYTES = 32768

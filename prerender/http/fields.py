@@ -3,23 +3,6 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-# RFC 9110 section 7.6.1, and headers that are hop-by-hop in practice.
-HOP_BY_HOP = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-# Connection cannot remove headers for framing and routing.
-NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", "cache-control"})
-
 
 class Fields:
     """Headers. ``lines``: (lower-case name, line without its end), in order.
@@ -64,18 +47,6 @@ class Fields:
             line = self.names.get(name)
             return default if line is None else value_of(line).decode("latin-1") or default
         return b", ".join(self.values(name)).decode("latin-1") or default
-
-    def end_to_end(self) -> list[tuple[str, bytes]]:
-        """The lines without hop-by-hop headers (RFC 9110 section 7.6.1)."""
-        dropped = HOP_BY_HOP
-        if "connection" in self.names:
-            dropped = hop_by_hop(self.get("connection"))
-        return [line for line in self.lines if line[0] not in dropped]
-
-
-def hop_by_hop(connection: str) -> frozenset[str]:
-    """The headers to remove from a message with this combined Connection header."""
-    return HOP_BY_HOP | (members(connection) - NOT_REMOVABLE)
 
 
 def value_of(line: bytes) -> bytes:

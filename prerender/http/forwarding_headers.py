@@ -1,7 +1,4 @@
-"""Which headers are forwarded, which are stripped, and which are added. Pure.
-
-The proxy and the gateway use the same list of hop-by-hop headers in both directions.
-"""
+"""Which headers are forwarded, rewritten or added. Pure. Hop-by-hop headers: hop_by_hop.py."""
 
 import re
 import secrets
@@ -12,7 +9,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
-from prerender.http.fields import Fields, hop_by_hop, value_of
+from prerender.http.fields import Fields, value_of
+from prerender.http.hop_by_hop import end_to_end_lines
 from prerender.http.trace_context import PARENT_FIELD, TraceContext
 
 Headers = Mapping[str, str] | CIMultiDictProxy[str] | CIMultiDict[str]
@@ -47,14 +45,6 @@ USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
 # Headers of the document that snapshots keep. Validators, lengths, cookies, codings and policies belong
 # to the origin's bytes; these describe the page itself.
 _KEPT_ON_SNAPSHOT = frozenset({"content-language", "link", "x-robots-tag"})
-
-
-def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """Strip hop-by-hop headers (RFC 9110 section 7.6.1). The others keep their order."""
-    dropped = hop_by_hop(",".join(headers.getall("Connection", ())))
-    return CIMultiDict(
-        (name, value) for name, value in headers.items() if name.lower() not in dropped
-    )
 
 
 class Forwarding:
@@ -92,7 +82,7 @@ class Forwarding:
     ) -> bytes:
         remote, trusted = peer
         kept = [b"Host: " + (host or self._origin_host).encode()] if "host" not in fields else []
-        for name, line in fields.end_to_end():
+        for name, line in end_to_end_lines(fields):
             if name == "host":
                 kept.append(b"Host: " + host.encode())
             elif name == "content-length":

@@ -21,7 +21,7 @@ from prerender.errors import BadRequest
 from prerender.http.body import Chunked, CutShort
 from prerender.http.connection import Connection, Sweeper, reset
 from prerender.http.fields import Fields
-from prerender.http.head import (
+from prerender.http.message_head import (
     MAX_FIELDS,
     MAX_HEAD_BYTES,
     MAX_TARGET_BYTES,

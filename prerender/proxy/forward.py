@@ -15,7 +15,7 @@ from prerender.gateway.visit import HTML_TYPES
 from prerender.http.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http.fields import Fields, members
 from prerender.http.forwarding_headers import Forwarding
-from prerender.http.head import BadMessage, ResponseHead, parse_response
+from prerender.http.message_head import BadMessage, ResponseHead, parse_response
 from prerender.proxy.origin_connections import OriginConnection, OriginConnections
 from prerender.proxy.request import Request
 from prerender.proxy.responses import date_line

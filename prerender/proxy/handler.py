@@ -15,7 +15,7 @@ from prerender.http import forwarding_headers
 from prerender.http.body import CutShort
 from prerender.http.client_address import Clients
 from prerender.http.fields import Fields, value_of
-from prerender.http.head import BadMessage
+from prerender.http.message_head import BadMessage
 from prerender.http.negotiation import prefers_markdown
 from prerender.http.trace_context import CURRENT, TraceContext, trace_of
 from prerender.proxy.decision import (

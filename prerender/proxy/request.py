@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import EMPTY_PAYLOAD, StreamReader
 
-from prerender.http.head import BadMessage, RequestHead
+from prerender.http.message_head import BadMessage, RequestHead
 from prerender.proxy.responses import WholeResponse
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from prerender.http import conditional
 from prerender.http.cache_status import CACHE_NAME, cache_status
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
-from prerender.http.head import status_line
+from prerender.http.message_head import status_line
 from prerender.snapshots.snapshot import UNUSABLE, SnapshotResult, Timings
 
 if TYPE_CHECKING:

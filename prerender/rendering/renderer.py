@@ -15,7 +15,8 @@ from prerender.gateway import document
 from prerender.gateway.gateway import Gateway, without_number
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Visit
-from prerender.rendering.quality import Judge, WhenMoved
+from prerender.rendering.redirects import Redirects
+from prerender.rendering.snapshot_builder import SnapshotBuilder, WhenMoved
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.request_coalescing import begun
 from prerender.snapshots.snapshot import SnapshotResult, Timings
@@ -63,7 +64,8 @@ class Renderer:
         self._gateway = gateway
         self._pool = pool
         self._settings = settings
-        self._judge = Judge(
+        self._redirects = Redirects(public, upstream.base)
+        self._builder = SnapshotBuilder(
             public,
             upstream.base,
             settings.max_bytes,
@@ -90,7 +92,7 @@ class Renderer:
             fetched = time.monotonic()
             if page.status // 100 == 3:
                 location = page.headers["Location"]
-                snapshot = self._judge.redirect(target, page.status, location, time.time())
+                snapshot = self._redirects.of_document(target, page.status, location, time.time())
                 return SnapshotResult(snapshot, timings=Timings(document=fetched - started))
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
@@ -103,11 +105,11 @@ class Renderer:
                     # A lost page may be the first sign of a lost browser.
                     await asyncio.sleep(_PAUSE_SECONDS)
         if isinstance(rendered, Departed):
-            snapshot = self._judge.departure(target, rendered, time.time())
+            snapshot = self._redirects.of_departed(target, rendered, time.time())
         else:
-            # In a thread: judging a long page takes a while.
+            # In a thread: a long page takes a while.
             snapshot = await asyncio.to_thread(
-                self._judge.snapshot, target, page, visit, rendered, time.time()
+                self._builder.build, target, page, visit, rendered, time.time()
             )
         timings = Timings(
             queue=queue,

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 from prerender.errors import Unusable
 from prerender.http.conditional import format_http_date
 from prerender.http.encodings import IDENTITY
-from prerender.http.head import status_line
+from prerender.http.message_head import status_line
 from prerender.snapshots.target import Target
 
 Header = tuple[str, str]

@@ -12,7 +12,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 import structlog
 
 from prerender.config.types import CrawlerClass
-from prerender.http.head import BadMessage
+from prerender.http.message_head import BadMessage
 from prerender.http.trace_context import TraceContext, id_of
 from prerender.snapshots.snapshot import (
     Facts,

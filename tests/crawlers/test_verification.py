@@ -24,7 +24,7 @@ from prerender.crawlers.verification import (
 )
 from prerender.errors import ConfigError
 from prerender.http.client_address import client_address
-from prerender.http.head import parse_request
+from prerender.http.message_head import parse_request
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support.dns_server import FAILS, SILENT, NameServer, name_server
 from tests.support.renders import Clock, until

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from prerender.http.body import Chunked, CutShort, Sized, UntilClose, chunk, last_chunk
 from prerender.http.fields import members
-from prerender.http.head import BadMessage, parse_fields, parse_request, parse_response
+from prerender.http.message_head import BadMessage, parse_fields, parse_request, parse_response
 
 TOKEN = st.text("!#$%&'*+-.^_`|~09azAZ", min_size=1, max_size=9).map(str.encode)
 VALUE = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]), max_size=30).map(

@@ -14,7 +14,7 @@ from yarl import URL
 
 from prerender.http.fields import Fields
 from prerender.http.forwarding_headers import Forwarding
-from prerender.http.head import parse_fields
+from prerender.http.message_head import parse_fields
 from prerender.proxy.client_connection import peer
 from tests.conftest import StartForwarding, settings_for
 from tests.support import certificates, raw

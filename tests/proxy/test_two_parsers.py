@@ -15,7 +15,7 @@ import pytest
 
 from prerender.http.body import Chunked, Sized
 from prerender.http.connection import Sweeper
-from prerender.http.head import BadMessage, parse_request
+from prerender.http.message_head import BadMessage, parse_request
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
 from prerender.proxy.responses import whole

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from prerender.http.head import parse_request
+from prerender.http.message_head import parse_request
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Variant, Vary
 from prerender.urls.ajax_crawling import PrettyURL

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import pytest
 from aiohttp import ClientError, web
 
-from prerender.http.head import parse_fields
+from prerender.http.message_head import parse_fields
 from prerender.http.trace_context import new_trace, trace_of
 from prerender.telemetry.records import Channel
 from tests.conftest import StartOrigin, StartProxy, pages

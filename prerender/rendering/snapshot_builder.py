@@ -1,7 +1,7 @@
-"""Turns a rendered page into a snapshot or a redirect, or rejects it. Pure.
+"""Builds the snapshot of a rendered page, or rejects the page. Pure.
 
-Applies the page's meta tags (``prerender-status-code``, ``prerender-header`` and Rendertron's forms of
-them), removes the internal host, and records what went wrong.
+Applies the page's meta tags (meta_tags.py) and the verdict about it (verdict.py), replaces the internal
+host (internal_host.py), and records what went wrong.
 """
 
 import re
@@ -10,14 +10,16 @@ from functools import partial
 from html import escape
 from http import HTTPStatus
 from typing import Literal
-from urllib.parse import urljoin
 
 from yarl import URL
 
-from prerender.browser.page_results import Departed, Rendered
+from prerender.browser.page_results import Rendered
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Visit
 from prerender.http import forwarding_headers
+from prerender.rendering.internal_host import replacing
+from prerender.rendering.meta_tags import status_and_headers
+from prerender.rendering.redirects import Redirects
 from prerender.rendering.verdict import (
     Judgement,
     has_moved,
@@ -30,19 +32,15 @@ from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.hosts import normalized
-from prerender.urls.references import pretty_links, pretty_reference, redirected
+from prerender.urls.references import pretty_links, pretty_reference
 
 WhenMoved = Literal["canonical", "redirect", "keep"]
-# The headers that a page may set with <meta name="prerender-header">. With any other, content injected
-# into the page could control the server's response.
-_PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robots-Tag"}
-_BODILESS = (204, 205, 206, 304)
 _CANONICAL = re.compile(r"<link\b[^>]*\brel=[\"']?canonical\b", re.IGNORECASE)
 _HEAD = re.compile(r"<head\b[^>]*>", re.IGNORECASE)
 
 
-class Judge:
-    """Judges the pages of the site at ``public``, whose origin is at ``origin``.
+class SnapshotBuilder:
+    """Builds the snapshots of the site at ``public``, whose origin is at ``origin``.
 
     ``max_bytes``: the size limit of a snapshot. ``volatile``: regular expressions for the parts that
     differ between two loads of an unchanged page. ``when_moved``: the response for a page that changed
@@ -62,25 +60,25 @@ class Judge:
     ) -> None:
         self._site = str(public.origin())
         self._public = public
-        self._origin = origin
+        self._redirects = Redirects(public, origin)
         self._hosts = (normalized(public.raw_host or ""),)
         self._max_bytes = max_bytes
         self._when_moved = when_moved
         self._soft_404 = soft_404
         self._volatile = [re.compile(pattern) for pattern in volatile]
-        self._internal = _absolute_urls_of(origin) if origin.origin() != public.origin() else None
+        self._publish = replacing(origin, public)
 
-    def snapshot(
+    def build(
         self, target: Target, document: Document, visit: Visit, rendered: Rendered, now: float
     ) -> Snapshot:
         """The snapshot of a rendered page; ``now`` in Unix seconds. Raises RenderError."""
         if self._is_elsewhere(visit, rendered):
-            return self._away(target, rendered.url, now)
+            return self._redirects.to(target, rendered.url, now)
         self._check_document(target, visit, rendered)
         moved = has_moved(target.url, rendered.url)
         judgement = judge(document, visit, rendered, moved=moved)
         if moved and judgement.verdict == "moved" and self._when_moved == "redirect":
-            return self._away(target, rendered.url, now)
+            return self._redirects.to(target, rendered.url, now)
         if not rendered.shows_anything and judgement.verdict in UNUSABLE:
             error = (
                 RenderTimeout if rendered.partial else partial(EmptyPage, verdict=judgement.verdict)
@@ -90,12 +88,13 @@ class Judge:
         html = rendered.html
         if judgement.verdict == "moved" and self._when_moved == "canonical":
             html = with_canonical(html, pretty_reference(rendered.url, target.url, self._hosts))
-        if self._internal is not None:
-            html = self._internal.sub(lambda found: _like(found[0], self._site), html)
+        html = self._publish(html)
         body = html.encode("utf-8")
         if len(body) > self._max_bytes:
             raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
-        status, headers = self._said(target, document, rendered)
+        status, own = status_and_headers(target, rendered, self._public)
+        kept = (header for header in self._kept(target, document) if header[0] not in own)
+        headers = (*kept, *own.items())
         if self._soft_404 and facts.soft_404 and status == HTTPStatus.OK:
             status = HTTPStatus.NOT_FOUND.value
         return Snapshot(
@@ -139,45 +138,6 @@ class Judge:
             html = pattern.sub("", html)
         return f"W/{etag_of(status, headers, html.encode())}"
 
-    def departure(self, target: Target, departed: Departed, now: float) -> Snapshot:
-        """The redirect for a page that navigates to another URL. Raises RenderError."""
-        if departed.url.partition("#")[0] == target.url.partition("#")[0]:
-            raise RenderError(f"{target.url}: reloads itself endlessly")
-        return self._away(target, departed.url, now)
-
-    def _away(self, target: Target, url: str, now: float) -> Snapshot:
-        """The redirect to the URL that a page navigated to. It inherits no ``#!`` state."""
-        location = forwarding_headers.publish(url, self._origin, self._public)
-        return _redirect(302, pretty_reference(location, target.url, self._hosts), now)
-
-    def redirect(self, target: Target, status: int, location: str, now: float) -> Snapshot:
-        """The origin's redirect of a target's document, with a pretty URL."""
-        return _redirect(status, redirected(target.url, location, self._hosts), now)
-
-    def _said(
-        self, target: Target, document: Document, rendered: Rendered
-    ) -> tuple[int, tuple[Header, ...]]:
-        """Status and headers: the document's, overridden by the page's meta tags."""
-        status = _status(rendered.status, rendered.status_codes)
-        location = None
-        own: dict[str, str] = {}
-        for line in rendered.headers:
-            name, _, value = line.partition(":")
-            name, value = name.strip().lower(), value.strip()
-            if not (value.isprintable() and value.isascii()):
-                continue
-            if name == "location":
-                location = location or self._own_location(target, value)
-            elif name in _PAGE_HEADERS:
-                own[_PAGE_HEADERS[name]] = value
-        if status // 100 == 3:
-            if location is None:
-                status = rendered.status
-            else:
-                own["Location"] = location
-        kept = [(name, value) for name, value in self._kept(target, document) if name not in own]
-        return status, (*kept, *own.items())
-
     def _kept(self, target: Target, document: Document) -> Iterator[Header]:
         """The document's headers that are copied to the snapshot."""
         for name, value in forwarding_headers.kept_on_snapshot(document.headers.items()):
@@ -186,18 +146,6 @@ class Judge:
                 name.title(),
                 pretty_links(value, target.url, self._hosts) if is_link else value,
             )
-
-    def _own_location(self, target: Target, value: str) -> str | None:
-        """A page's Location on the same site, or None: a page must not redirect to another site.
-
-        It inherits no ``#!`` state.
-        """
-        try:
-            location = urljoin(target.url.partition("#")[0], value)
-            own = URL(location, encoded=True).origin() == self._public.origin()
-        except ValueError:
-            return None
-        return pretty_reference(location, target.url, self._hosts) if own else None
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
         blocked = []
@@ -232,22 +180,6 @@ def with_canonical(html: str, url: str) -> str:
     return _HEAD.sub(lambda head: head[0] + link, html, count=1)
 
 
-def _redirect(status: int, location: str, now: float) -> Snapshot:
-    """A redirect is not stored: fetching it from the origin is cheap."""
-    headers: tuple[Header, ...] = (("Location", location),)
-    return Snapshot(status, headers, b"", etag_of(status, headers, b""), int(now), storable=False)
-
-
-def _status(origin: int, wanted: tuple[str, ...]) -> int:
-    """The page's status if it is valid for a page (200 to 599, with a body), else the origin's."""
-    for text in wanted:
-        if len(text) == 3 and text.isascii() and text.isdigit():
-            status = int(text)
-            if 200 <= status <= 599 and status not in _BODILESS:
-                return status
-    return origin
-
-
 def may_be_stored(document: Document) -> bool:
     """Whether the origin allows a shared cache to store its document (RFC 9111 section 5.2.2)."""
     directives = {
@@ -256,15 +188,3 @@ def may_be_stored(document: Document) -> bool:
         for directive in value.split(",")
     }
     return not directives & {"no-store", "private"}
-
-
-def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
-    """Matches the start of absolute URLs of the origin, with or without a scheme, in HTML and JSON."""
-    host = re.escape(forwarding_headers.authority(origin))
-    scheme = rf"(?:{origin.scheme}:|(?<![\w:]))"
-    return re.compile(rf"{scheme}(?://|\\/\\/){host}(?![\w.:-])", re.IGNORECASE)
-
-
-def _like(found: str, site: str) -> str:
-    """``site``, with escaped slashes if those of ``found`` are escaped."""
-    return site.replace("/", "\\/") if "\\/" in found else site

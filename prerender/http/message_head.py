@@ -12,6 +12,7 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from prerender.http.fields import Fields, members, value_of
+from prerender.http.hop_by_hop import end_to_end_lines
 
 MAX_TARGET_BYTES = 65536
 MAX_HEAD_BYTES = 131072
@@ -141,7 +142,7 @@ def _response(head: bytes, to_head: bool) -> ResponseHead:
 
 def _forwarded(status: int, reason: bytes, fields: Fields) -> bytes:
     dropped = "content-length" if status < 200 or status == 204 else ""  # RFC 9110 section 8.6
-    lines = [line for name, line in fields.end_to_end() if name != dropped]
+    lines = [line for name, line in end_to_end_lines(fields) if name != dropped]
     return b"\r\n".join((b"HTTP/1.1 %d %b" % (status, reason), *lines, b""))
 
 

@@ -1,0 +1,69 @@
+"""Status and headers that a page asks for by meta tags. Pure.
+
+They are ``prerender-status-code`` and ``prerender-header``, and Rendertron's forms of them. The page's
+serializer reads them (browser/scripts/serialize).
+"""
+
+from urllib.parse import urljoin
+
+from yarl import URL
+
+from prerender.browser.page_results import Rendered
+from prerender.snapshots.target import Target
+from prerender.urls.hosts import normalized
+from prerender.urls.references import pretty_reference
+
+# The headers that a page may set. With any other, content injected into the page could control the
+# server's response.
+_PAGE_HEADERS = {"content-language": "Content-Language", "x-robots-tag": "X-Robots-Tag"}
+_BODILESS = (204, 205, 206, 304)
+
+
+def status_and_headers(
+    target: Target, rendered: Rendered, public: URL
+) -> tuple[int, dict[str, str]]:
+    """The status of the snapshot, and the headers that the page sets.
+
+    A 3xx needs a Location on the site at ``public``.
+    """
+    status = _status(rendered.status, rendered.status_codes)
+    location = None
+    headers: dict[str, str] = {}
+    for line in rendered.headers:
+        name, _, value = line.partition(":")
+        name, value = name.strip().lower(), value.strip()
+        if not (value.isprintable() and value.isascii()):
+            continue
+        if name == "location":
+            location = location or _own_location(target, value, public)
+        elif name in _PAGE_HEADERS:
+            headers[_PAGE_HEADERS[name]] = value
+    if status // 100 == 3:
+        if location is None:
+            return rendered.status, headers
+        headers["Location"] = location
+    return status, headers
+
+
+def _status(origin: int, wanted: tuple[str, ...]) -> int:
+    """The page's status if it is valid for a page (200 to 599, with a body), else the origin's."""
+    for text in wanted:
+        if len(text) == 3 and text.isascii() and text.isdigit():
+            status = int(text)
+            if 200 <= status <= 599 and status not in _BODILESS:
+                return status
+    return origin
+
+
+def _own_location(target: Target, value: str, public: URL) -> str | None:
+    """A page's Location on the same site, or None: a page must not redirect to another site.
+
+    It inherits no ``#!`` state.
+    """
+    try:
+        location = urljoin(target.url.partition("#")[0], value)
+        own = URL(location, encoded=True).origin() == public.origin()
+    except ValueError:
+        return None
+    hosts = (normalized(public.raw_host or ""),)
+    return pretty_reference(location, target.url, hosts) if own else None
