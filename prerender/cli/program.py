@@ -23,7 +23,7 @@ _COMMANDS = {
         "prerender render www.example.com --markdown --output page.md --screenshot page.png",
     )),
     "purge": ("purge", "remove snapshots from a running proxy", (
-        "prerender purge --url https://www.example.com/#!/items/3",
+        "prerender purge --url 'https://www.example.com/#!/items/3'",
         "prerender purge --tag lamps --soft",
     )),
     "check": ("check", "audit a site as a crawler, and compare it with what visitors see", (

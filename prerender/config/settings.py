@@ -345,7 +345,9 @@ class Cache(_Section):
         2 * 1024**3, description="Maximum disk space for snapshots (file://)."
     )
     timeout: PositiveDuration = Field(
-        0.5, description="Maximum time to wait for Redis; then the page is rendered."
+        0.5,
+        description="Maximum time of an operation of Redis or of another aiocache backend; then the "
+        "page is rendered. For files and object stores it is always 2s.",
     )
 
     @field_validator("hot_url")
@@ -373,7 +375,7 @@ class Browser(_Section):
     path: str = Field(
         "",
         description="Path of the headless shell of Chromium. Empty: chromium-headless-shell or "
-        "chrome-headless-shell in PATH. A full Chrome does not serve.",
+        "chrome-headless-shell in PATH. A full Chrome is not supported.",
     )
     pages: Annotated[int | Literal["auto"], whole_number(1, 256, word="auto")] = Field(
         "auto",
@@ -420,7 +422,7 @@ class Render(_Section):
         "error",
         description="Response for a page whose own data is missing or failed, if there is no older "
         'good snapshot. "error": 503 with Retry-After; "serve": the incomplete page with '
-        "Cache-Control: no-store. Incomplete pages are never stored.",
+        "Cache-Control: no-store. Such a page is never stored.",
     )
     max_bytes: Size = Field(
         20 * 1024**2, description="Maximum size of a snapshot, and of the origin's document."

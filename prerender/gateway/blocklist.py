@@ -19,7 +19,7 @@ def trackers() -> Hosts:
 
 class Blocklist:
     """Blocks hosts in ``deny``, trackers that are not in ``allow``, and ``block_types``
-    (``destination.TYPES``)."""
+    (``resource_kind.TYPES``)."""
 
     def __init__(
         self,

@@ -30,6 +30,19 @@ from tests.support.commands import ROOT
 from tests.support.redis_server import redis_server
 
 DOCS = ROOT / "docs"
+LEVELS = {
+    "info": "info",
+    "warning": "warning",
+    "warn": "warning",
+    "error": "error",
+    "exception": "error",
+}
+# The access log and the loggers of aiohttp's servers do not use structlog.
+LOGGED_ELSEWHERE = {("request", "info"), ("malformed_request", "info")}
+NAMED_FILE = re.compile(
+    r"`((?:\w+/)*\w+\.py\b|(?:deploy|benchmarks|scripts|examples|tests)/[\w./-]*\w)"
+)
+NAMED_MODULE = re.compile(r"(?<![\w/.])((?:[a-z_]+/)+[a-z_]+\.py)\b")
 BLOCK = re.compile(r"(?:<!-- (.*?) -->\n)?```(\w+)[^\n]*\n(.*?)```", re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?:(?: {4}.*)?\n)*(?: {4}.*\n)")
 CALL = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ )?(?:curl|prerender) .*)")
@@ -126,6 +139,29 @@ def test_files_in_commands_are_there() -> None:
                 for word in shlex.split(command, comments=True):
                     if re.match(r"(deploy|benchmarks|scripts|examples)/", word):
                         assert (ROOT / word).exists(), command
+
+
+def test_named_files_are_there() -> None:
+    """Files of the repository in the documentation, and modules in comments."""
+    folders = ("prerender", "tests", "benchmarks", "deploy", "scripts", "examples")
+    there = [str(path) for folder in folders for path in (ROOT / folder).rglob("*")]
+    pages = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+    for file in [*pages, *(ROOT / "prerender").rglob("*.py")]:
+        named = (NAMED_FILE if file in pages else NAMED_MODULE).findall(file.read_text("utf-8"))
+        lost = [name for name in named if not any(path.endswith(f"/{name}") for path in there)]
+        assert not lost, file
+
+
+def test_urls_with_an_exclamation_mark_are_quoted() -> None:
+    """Unquoted, an interactive bash replaces ``!`` and what follows by a command of its history."""
+    run = [
+        command
+        for block in blocks()
+        if block.language == "console"
+        for command, _ in commands(block)
+    ]
+    for command in [*run, *itertools.chain(*CALLS.values())]:
+        assert "!" not in re.sub(r"'[^']*'", "", command), command
 
 
 def test_each_rule_of_the_scheme_has_its_place_and_its_test() -> None:
@@ -285,3 +321,27 @@ def test_the_settings_that_matter_first_stand_first() -> None:
     assert re.findall(r"^\| `(PRERENDER_\w+)`", readme, re.MULTILINE)[: len(names)] == names
     page = (DOCS / "configuration.md").read_text("utf-8")
     assert re.findall(r"^\| `\[(\w+)\] (\w+)`", page, re.MULTILINE) == list(FIRST)
+
+
+def logged_events() -> Iterator[tuple[str, str]]:
+    """The events that the code logs at level info and above, each with its level."""
+    for file in (ROOT / "prerender").rglob("*.py"):
+        text = file.read_text("utf-8")
+        for method, event in re.findall(r"\.(\w+)\(\s*\"(\w+)\"", text):
+            if level := LEVELS.get(method):
+                yield event, level
+        # Of exceptions, which the handler logs.
+        for event in re.findall(r"^    event = \"(\w+)\"", text, re.MULTILINE):
+            yield event, "warning"
+
+
+def test_each_event_of_the_log_is_described() -> None:
+    text = (DOCS / "operating.md").read_text("utf-8")
+    table = text.partition("| event | level |")[2].partition("\n\n")[0]
+    described = set()
+    for row in re.findall(r"^\| (`.*?) \| ([a-z, ]+) \|", table, re.MULTILINE):
+        events, levels = re.findall(r"`(\w+)`", row[0]), row[1].split(", ")
+        # A level for each event, or the same level or levels for all.
+        pairs = zip(events, levels, strict=True) if len(events) == len(levels) else ()
+        described |= {*pairs} or {*itertools.product(events, levels)}
+    assert described == {*logged_events()} | LOGGED_ELSEWHERE
