@@ -146,6 +146,7 @@ async def test_without_a_key_nothing_is_told_and_nothing_is_served(
 
 async def test_changes_are_told_together_and_not_too_often(engine: SearchEngine) -> None:
     async with telling(engine, interval=0.3) as told:
+        began = asyncio.get_running_loop().time()
         for state in ("a", "b", "a", "c"):
             told.kept(target(state), '"1"', '"2"')
         told.kept(target("d"), "", '"1"')
@@ -153,7 +154,7 @@ async def test_changes_are_told_together_and_not_too_often(engine: SearchEngine)
         assert await engine.urls() == [f"https://shop.example/#!{state}" for state in "abc"]
         told.kept(target("f"), '"1"', '"2"')
         assert await engine.urls() == ["https://shop.example/#!f"]
-        assert engine.times[1] - engine.times[0] >= 0.29
+        assert engine.times[1] - began >= 0.29
         assert told.waiting == 0
 
 
@@ -161,12 +162,13 @@ async def test_a_page_that_changes_all_the_time_is_told_of_now_and_then(
     engine: SearchEngine,
 ) -> None:
     async with telling(engine, same_page=0.5) as told:
+        began = asyncio.get_running_loop().time()
         told.kept(target("a"), '"1"', '"2"')
         await engine.urls()
         for number in range(20):
             told.kept(target("a"), f'"{number}"', '"x"')
         assert await engine.urls() == ["https://shop.example/#!a"]
-        assert engine.times[1] - engine.times[0] >= 0.49
+        assert engine.times[1] - began >= 0.49
         assert engine.messages.empty()
 
 
@@ -176,11 +178,12 @@ async def test_what_was_not_taken_is_told_again(
 ) -> None:
     engine.answers = [answer]
     async with telling(engine) as told:
+        began = asyncio.get_running_loop().time()
         told.kept(target("a"), '"1"', '"2"')
         await engine.urls()
         told.kept(target("b"), '"1"', '"2"')
         assert await engine.urls() == ["https://shop.example/#!a", "https://shop.example/#!b"]
-        assert engine.times[1] - engine.times[0] >= (0.99 if answer[1] else 0.09)
+        assert engine.times[1] - began >= (0.99 if answer[1] else 0.09)
 
 
 @pytest.mark.parametrize("status", [400, 403, 422])

@@ -206,9 +206,9 @@ async def test_no_more_at_once_and_no_more_a_second_than_was_said(
     listed = "".join(f"https://shop.example/#!{n}\n" for n in range(12)).encode()
     await warmed("-", "--via", proxy.url, "--concurrency", "3", stdin=listed)
     assert (most, len(times)) == (3, 12)
-    times.clear()
+    began = time.monotonic()
     await warmed("-", "--via", proxy.url, "--rate", "20", stdin=listed)
-    assert times[-1] - times[0] >= 11 / 20 - 0.05
+    assert times[-1] - began >= 11 / 20 - 0.05
 
 
 async def test_an_interruption_ends_it_and_it_goes_on(
