@@ -34,13 +34,13 @@ from prerender.browser.devtools import CommandFailed, Session
 from prerender.browser.emulation import user_agent_override
 from prerender.browser.frame_drawing import Frames
 from prerender.browser.virtual_clock import VirtualClock
-from prerender.errors import BrowserGone
+from prerender.errors import BrowserGone, ConfigError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import Document
 from prerender.snapshots.variants import Variant
-from tests.conftest import StartOrigin
+from tests.conftest import StartOrigin, proxied
 from tests.support import processes, raw
 from tests.support.commands import ROOT, in_
 from tests.support.pools import launch_browser
@@ -280,6 +280,13 @@ def test_the_sandbox_is_known_to_work_or_not() -> None:
     command = ["unshare", "--user", "--pid", "--fork", "--net", "true"]
     possible = subprocess.run(command, check=False, capture_output=True).returncode == 0
     assert (chromium.sandbox_problem() == "") == possible
+
+
+@pytest.mark.skipif(not chromium.sandbox_problem(), reason="the sandbox works here")
+async def test_a_sandbox_that_is_required_but_does_not_work() -> None:
+    with pytest.raises(ConfigError, match=r"^\[browser\] sandbox: \"on\", but it "):
+        async with proxied(web.Application(), {"browser": {"sandbox": "on"}}):
+            pass
 
 
 DEATHS = {

@@ -173,9 +173,19 @@ async def test_ended_while_a_browser_starts(
 
 
 async def test_a_line_for_each_request_with_no_secret_in_it(start_command: StartCommand) -> None:
-    command = await start_command(LOG_FORMAT="json", BROWSER_PATH="/nonexistent")
+    command = await start_command(
+        LOG_FORMAT="json",
+        LOG_LEVEL="debug",
+        BROWSER_PATH="/nonexistent",
+        ADMIN_TOKEN="s3cret-of-the-owner",
+        DROP_IN_ENABLED="true",
+        DROP_IN_TOKEN="s3cret-of-a-middleware",
+        CACHE_URL=f"redis://user:s3cret@127.0.0.1:{raw.free_port()}/0",
+    )
+    before = []
     while (line := json.loads(await command.line()))["event"] != "serving":
-        pass
+        before.append(line)
+    assert "store_unavailable" in [line["event"] for line in before]
     reader, writer = await asyncio.open_connection("127.0.0.1", URL(line["url"]).port)
     writer.write(
         b"GET /a?token=s3cret HTTP/1.1\r\nHost: a\r\nAuthorization: Basic s3cret\r\n"
@@ -187,7 +197,7 @@ async def test_a_line_for_each_request_with_no_secret_in_it(start_command: Start
     assert await command.ended() == 0
     text = await command.rest()
     lines = [json.loads(line) for line in text.splitlines()]
-    assert "s3cret" not in text
+    assert "s3cret" not in f"{before} {line} {text}"
     told = [line for line in lines if line["event"] == "request"]
     assert [(line["target"], line["status"]) for line in told] == [("/a?token=***", 502)]
     assert told[0]["user_agent"] == 'x"\\\xff'

@@ -88,6 +88,12 @@ async def test_pages_that_have_shrunk(start_origin: StartOrigin, start_proxy: St
     status = again.headers["Cache-Status"]
     assert re.fullmatch(r"prerender; hit; ttl=-\d+; detail=stale-if-error; age=\d+", status)
     assert again.headers["Cache-Control"] == "no-cache"
+    # Two more renders are refused. The next one is accepted, because the page stays short.
+    for text in (GOOD, GOOD, "<p>loading"):
+        url = f"{proxy.admin_url}/api/v1/render"
+        async with proxy.client.post(url, json={"url": "/"}) as response:
+            assert response.status == 200
+        assert text in (await proxy.crawl("/")).text
 
 
 async def test_partial_pages(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
