@@ -106,7 +106,7 @@ async def test_a_crawler_may_come_back_if_no_proxy_can(
 async def test_renders_that_cannot_finish_are_handed_over(
     start_command: StartCommand, start_origin: StartOrigin, client: ClientSession, tmp_path: Path
 ) -> None:
-    """At the end of the grace period, one of them renders, and the others wait for its page."""
+    """At the end of the grace period they get a 503, and their leases are released."""
     asked = asyncio.Event()
 
     async def never(_: web.Request) -> web.Response:
