@@ -19,7 +19,7 @@ function prerender_purge_body(WP_Post $post): array {
             $urls[] = get_term_link($term);
         }
     }
-    // The proxy serves the old snapshots until the new ones are rendered.
+    // The proxy serves the old snapshots for [cache] stale while new ones are rendered.
     return ['url' => array_values(array_unique(array_filter($urls, 'is_string'))), 'soft' => true];
 }
 

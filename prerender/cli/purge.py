@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--soft",
         action="store_true",
-        help="mark snapshots stale: they are served until they have been rendered again",
+        help="mark snapshots stale: they are served for [cache] stale while new ones are rendered",
     )
     common.add_json(parser)
     common.add_config(parser)

@@ -9,7 +9,8 @@
 | failed     | an error response for them; an exception left the page blank | ``[render] incomplete``  |
 | blank      | the page shows nothing, but its document has scripts         | 503 with ``Retry-After`` |
 
-The last three are never stored as good, and never replace a good snapshot.
+The last three are not stored and never replace a good snapshot. Exception: a page that failed only
+because the site lacks files (``Judgement.lasting``) is served, and stored for a short time.
 """
 
 import re

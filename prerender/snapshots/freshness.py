@@ -67,12 +67,12 @@ class Freshness:
         forbidden = self.obey_origin and not snapshot.storable
         if not ttl or forbidden or facts.unfinished:
             return 0.0
-        if facts.lasting:
-            return DOUBT_SECONDS
         if self.page_ttl and snapshot.ttl is not None:
             ttl = snapshot.ttl
+        if facts.lasting or (facts.failed_requests and doubt):
+            ttl = min(ttl, DOUBT_SECONDS)
         if snapshot.status == 200:
-            return min(ttl, DOUBT_SECONDS) if facts.failed_requests and doubt else ttl
+            return ttl
         if snapshot.status in (404, 410):
             # The page may appear soon, or may be missing by mistake.
             return min(ttl, self.error_ttl)

@@ -132,6 +132,7 @@ def test_a_pattern_is_quick_on_the_longest_page() -> None:
 
 RULES = (Rule("/news/*", 300.0), Rule("/news/old*", 5.0), Rule("/my/*", 0.0))
 OWNER = Freshness(3600.0, 60.0, RULES)
+LASTING = Facts("failed", lasting=True, failed_requests=("/x",))
 
 
 @pytest.mark.parametrize(
@@ -154,6 +155,9 @@ def test_the_first_rule_that_matches_counts(page: str, seconds: float) -> None:
         (Freshness(3600, obey_origin=False), snapshot(storable=False), 3600),
         (OWNER, snapshot(facts=Facts("cut-off")), 0),
         (OWNER, snapshot(facts=Facts(failed_requests=("/x",))), 30),
+        (OWNER, snapshot(facts=LASTING), 30),
+        (Freshness(10), snapshot(facts=LASTING), 10),
+        (OWNER, snapshot(503, facts=LASTING), 0),
         (OWNER, snapshot(ttl=5.0), 3600),
         (Freshness(3600, page_ttl=True), snapshot(ttl=5.0), 5),
         (Freshness(3600, page_ttl=True), snapshot(ttl=0.0), 0),
