@@ -65,7 +65,7 @@ async def main(count: int) -> None:
         server = await stack.enter_async_context(redis_server(folder))
         file = FileCache(folder / "file", NAMESPACE, 10**10)
         await file.open()
-        redis = RedisCache(server.url, NAMESPACE, 0.5)
+        redis = RedisCache(server.url, NAMESPACE, 60.0)
         memory = BoundedMemoryCache(10**10)
         stores = {"memory": Store(memory)}
         stores["file"] = Store(BoundedMemoryCache(0), file)

@@ -176,7 +176,7 @@ async def test_a_failing_origin_is_left_alone_and_the_old_snapshots_stay(site: S
 
 @asynccontextmanager
 async def replicas(redis: RedisServer, clock: Clock) -> AsyncIterator[list[Site]]:
-    caches = [RedisCache(redis.url, "test:", 5.0) for _ in range(2)]
+    caches = [RedisCache(redis.url, "test:", 20.0) for _ in range(2)]
     yield [Site(Renders(), clock, cache, most=4) for cache in caches]
     for cache in caches:
         await cache.close()

@@ -48,6 +48,7 @@ from tests.support.redis_server import RedisServer, redis_server
 from tests.support.renders import Renders, target
 
 NAMESPACE = "prerender:www.example.com:1:"
+SECONDS = 20.0
 PAGE = target("/lamps")
 OTHER = target("/chairs")
 BODY = b"<p>" + b"a lamp " * 200
@@ -234,11 +235,11 @@ async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         server, cache = None, BackingCache
         if request.param == "redis":
             server = await stack.enter_async_context(redis_server(tmp_path))
-            made: BackingCache = RedisCache(server.url, NAMESPACE, 2.0)
+            made: BackingCache = RedisCache(server.url, NAMESPACE, SECONDS)
         elif request.param == "file":
             made = FileCache(tmp_path, NAMESPACE, 10**8)
         else:
-            made = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, 2.0)
+            made = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, SECONDS)
         assert isinstance(made, cache)
         shelf = Shelf(made, server)
         await shelf.store.open()
@@ -339,7 +340,7 @@ async def test_wrong_notes_are_none(shelf: Shelf) -> None:
 
 async def test_wrong_leases_hold_up_nobody(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
-        shelf = Shelf(RedisCache(server.url, NAMESPACE, 2.0), server)
+        shelf = Shelf(RedisCache(server.url, NAMESPACE, SECONDS), server)
         name = f"{NAMESPACE}lease:{PAGE.key}"
         for plant in (
             server.client.set(name, "x"),
@@ -375,7 +376,7 @@ async def test_wrong_purges_are_left_out(tmp_path: Path) -> None:
                 if fields
                 else server.client.rpush(name, "x")
             )
-            shelf = Shelf(RedisCache(server.url, NAMESPACE, 20.0), server)
+            shelf = Shelf(RedisCache(server.url, NAMESPACE, SECONDS), server)
             await shelf.cached.snapshot(PAGE)
             assert (await shelf.cached.snapshot(PAGE)).how == "hit", fields
             assert await shelf.store.purges.purge(Purge("url", PAGE.path))
@@ -388,7 +389,7 @@ async def test_wrong_purges_are_left_out(tmp_path: Path) -> None:
 
 async def test_wrong_lines_are_left_out(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
-        shelf = Shelf(RedisCache(server.url, NAMESPACE, 2.0), server)
+        shelf = Shelf(RedisCache(server.url, NAMESPACE, SECONDS), server)
         await shelf.cached.snapshot(PAGE)
         lines = f"{NAMESPACE}lines"
         for number, line in enumerate(
@@ -507,7 +508,7 @@ async def test_a_backend_that_cannot_be_had(url: str, problem: str) -> None:
 
 
 def test_a_backend_keeps_its_own_ways() -> None:
-    cache = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, 2.0)
+    cache = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, SECONDS)
     assert isinstance(cache, SimpleMemoryCache)
     assert cache.build_key("k", NAMESPACE) == f"{NAMESPACE}k"
     assert cache.timeout == 2.0
