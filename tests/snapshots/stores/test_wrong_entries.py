@@ -508,7 +508,7 @@ async def test_a_backend_that_cannot_be_had(url: str, problem: str) -> None:
 
 
 def test_a_backend_keeps_its_own_ways() -> None:
-    cache = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, SECONDS)
+    cache = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, 2.0)
     assert isinstance(cache, SimpleMemoryCache)
     assert cache.build_key("k", NAMESPACE) == f"{NAMESPACE}k"
     assert cache.timeout == 2.0
