@@ -20,7 +20,9 @@ import structlog
 
 from prerender.browser import guardian
 from prerender.browser.devtools import DevTools
-from prerender.browser.processes import Watch, is_runnable, survey
+from prerender.browser.memory_limit import TOO_LARGE
+from prerender.browser.proc import is_runnable
+from prerender.browser.processes import Watch, survey
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.gateway import Gateway
 
@@ -341,11 +343,16 @@ async def _start(
         profile = Path(tempfile.mkdtemp(prefix=_PROFILE))
     except OSError as error:
         raise CannotStart(f"cannot create a folder for the browser's profile: {error}") from error
+    flags = _own_flags(profile, gateway, sandbox=sandbox)
+    command = guardian.command(
+        family=str(gateway.plain_port),
+        profile=str(profile),
+        max_bytes=max_memory,
+        chromium=[program, *_FLAGS, *flags, "about:blank"],
+    )
     starting = asyncio.create_task(
         asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", guardian.__file__,
-            str(profile), str(gateway.plain_port), str(max_memory),
-            program, *_FLAGS, *_own_flags(profile, gateway, sandbox=sandbox), "about:blank",
+            *command,
             stdin=its.fileno(),
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -353,7 +360,7 @@ async def _start(
             start_new_session=True,
         ),
         name="start of a guardian",
-    )  # fmt: skip
+    )
     try:
         return profile, await asyncio.shield(starting)
     except BaseException as error:
@@ -452,7 +459,7 @@ class _Tail:
     # The end of a process may be noticed before its last output is read.
     _TOLD_SECONDS = 0.1
     _RECENT_SECONDS = 2.0
-    _TOO_LARGE = re.compile(rf"{guardian.TOO_LARGE}: process (\d+)")
+    _TOO_LARGE = re.compile(rf"{TOO_LARGE}: process (\d+)")
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._text = ""
@@ -465,7 +472,7 @@ class _Tail:
         while part := await process.stderr.read(4096):
             text = part.decode(errors="replace")
             log.debug("chromium_output", text=text)
-            if guardian.TOO_LARGE in text:
+            if TOO_LARGE in text:
                 log.warning("page_too_large", reason=text.strip())
                 now = time.monotonic()
                 self._too_large |= {int(pid): now for pid in self._TOO_LARGE.findall(text)}

@@ -4,7 +4,7 @@ A page that uses much CPU time may continue until its time limit, but the priori
 lowered in steps. Each worker is a thread, with a share of the CPUs like a whole page's: if there are
 many, theirs is lowered at once, and the page itself continues. For load on the browser or the proxy,
 that is impossible: a page with far too many frames or requests is ended. Memory is limited by the
-guardian (guardian.py), requests and bytes also by the gateway (visit.py).
+guardian (memory_limit.py), requests and bytes also by the gateway (visit.py).
 """
 
 import os
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import structlog
 
-from prerender.browser.processes import stat_of, threads_of
+from prerender.browser.proc import stat_of, thread_name, threads_of
 
 # CPU seconds of a render, and the niceness of the page's process from then on. Chromium has 5.
 _STEPS = ((2.0, 12), (5.0, 19))
@@ -116,8 +116,8 @@ class PageProcess:
 
     def _is_worker(self, thread: int) -> bool:
         """Whether it belongs to a dedicated, shared or service worker, by the name of Chromium's."""
-        with suppress(OSError), open(f"/proc/{self.pid}/task/{thread}/comm", "rb") as name:
-            return b"Worker" in name.read()
+        with suppress(OSError):
+            return b"Worker" in thread_name(self.pid, thread)
         return False
 
 

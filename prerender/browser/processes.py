@@ -10,7 +10,8 @@ from pathlib import PurePath
 import structlog
 
 from prerender.browser import guardian
-from prerender.browser.guardian import Memory, total_bytes
+from prerender.browser.memory_limit import Memory, total_bytes
+from prerender.browser.proc import command_of, session_members, stat_of, status_of
 
 # Without a zygote there are no new renderers: the renders of a browser that lost it are discarded. The
 # network service is a thread of the browser process.
@@ -38,14 +39,14 @@ class Process:
 def survey(guardian_pid: int) -> list[Process]:
     """The guardian and all processes of its session. Takes a few milliseconds at most."""
     found = []
-    for pid in guardian.session_members(guardian_pid):
+    for pid in session_members(guardian_pid):
         with suppress(OSError, KeyError):
-            status = guardian.status_of(pid)
+            status = status_of(pid)
             found.append(
                 Process(
                     pid,
                     int(status["PPid"]),
-                    kind_of(guardian.command_of(pid)),
+                    kind_of(command_of(pid)),
                     status["State"][0] in "Tt",
                     Memory.of(status),
                 )
@@ -54,7 +55,7 @@ def survey(guardian_pid: int) -> list[Process]:
 
 
 def memory_of(processes: list[Process]) -> int:
-    """The approximate total memory of the processes in bytes (guardian.total_bytes)."""
+    """The approximate total memory of the processes in bytes (memory_limit.total_bytes)."""
     return total_bytes(process.memory for process in processes)
 
 
@@ -65,7 +66,7 @@ def kind_of(command: list[str]) -> str:
     """
     if not command:
         return "unknown"
-    if guardian.__file__ in command:
+    if guardian.family_of(command):
         return "guardian"
     if "sh" in PurePath(command[0]).name.split("."):
         return "wrapper"
@@ -155,32 +156,3 @@ def _is_exiting(pid: int) -> bool:
         return bool(stat_of(pid)[_FLAGS] & _PF_EXITING)
     except OSError:
         return True
-
-
-def is_runnable(pid: int) -> bool:
-    """Whether a thread of a process uses a CPU or waits for one (proc_pid_stat(5), field 3)."""
-    for thread in threads_of(pid):
-        with suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as stat:
-            if stat.read().rpartition(b")")[2].split()[0] == b"R":
-                return True
-    return False
-
-
-def threads_of(pid: int) -> set[int]:
-    """The threads of a process; none if it has ended."""
-    with suppress(OSError):
-        return {int(name) for name in os.listdir(f"/proc/{pid}/task")}
-    return set()
-
-
-def stat_of(pid: int, thread: int = 0) -> list[int]:
-    """The fields of /proc/PID/stat from the fourth on, or those of a thread. Raises
-    ProcessLookupError."""
-    task = f"/task/{thread}" if thread else ""
-    try:
-        # Unbuffered and as bytes, because this is asked several times in each render.
-        with open(f"/proc/{pid}{task}/stat", "rb", buffering=0) as stat:
-            # After the name, which can be anything, and the state, which is a letter.
-            return [int(field) for field in stat.read().rpartition(b")")[2].split()[1:]]
-    except FileNotFoundError as error:
-        raise ProcessLookupError(pid) from error

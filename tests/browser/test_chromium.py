@@ -460,6 +460,24 @@ def test_the_lock_of_a_profile_is_removed_last(tmp_path: Path) -> None:
     assert tmp_path.exists()
 
 
+_IMPORTED = """
+import sys
+sys.path.append(sys.argv[1])
+from prerender.browser import guardian
+print(*sys.modules)
+"""
+
+
+def test_the_guardian_imports_little() -> None:
+    """It starts with every browser, so each module costs time and memory."""
+    imported = set(in_(ROOT, sys.executable, "-I", "-S", "-c", _IMPORTED, str(ROOT)).split())
+    assert {name for name in imported if name.startswith("prerender.")} == {
+        "prerender.browser",
+        *(f"prerender.browser.{name}" for name in ("guardian", "memory_limit", "proc")),
+    }
+    assert not imported & {"asyncio", "dataclasses", "inspect", "pathlib", "subprocess", "typing"}
+
+
 async def test_contract_version(browser: Chromium) -> None:
     version = await browser.devtools.call("Browser.getVersion")
     number = version["product"].partition("/")[2].partition(".")[0]

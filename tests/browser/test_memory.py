@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from prerender.browser import guardian
+from prerender.browser.memory_limit import Memory
+from prerender.browser.proc import status_of
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.sites.hostile import MEMORY_BOMBS
 from tests.support import processes
@@ -48,7 +49,7 @@ def _size(pid: int) -> int:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
     with suppress(OSError, KeyError):
-        return guardian.Memory.of(guardian.status_of(pid)).own_bytes
+        return Memory.of(status_of(pid)).own_bytes
     return 0
 
 

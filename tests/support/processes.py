@@ -23,7 +23,7 @@ def sessions(parent: int | None = None) -> list[int]:
     """The sessions of all browsers that a process (by default this one) has started."""
     with suppress(psutil.NoSuchProcess):
         children = psutil.Process(parent).children()
-        return [child.pid for child in children if guardian.__file__ in _command(child)]
+        return [child.pid for child in children if guardian.family_of(_command(child))]
     return []
 
 

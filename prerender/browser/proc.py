@@ -1,0 +1,81 @@
+"""What the kernel reports about processes in /proc (proc(5)).
+
+It imports only modules of the standard library, because the guardian uses it.
+"""
+
+import contextlib
+import os
+
+
+def all_processes() -> list[int]:
+    """The ids of all processes."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def session_members(session: int) -> list[int]:
+    """The processes of a session, except the caller and zombies of other parents."""
+    own = os.getpid()
+    members = []
+    for pid in all_processes():
+        with contextlib.suppress(OSError):
+            if pid != own and os.getsid(pid) == session and not _is_zombie_of_other(pid, own):
+                members.append(pid)
+    return members
+
+
+def _is_zombie_of_other(pid: int, own: int) -> bool:
+    status = status_of(pid)
+    return status["State"][0] == "Z" and int(status["PPid"]) != own
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """The status of a process (proc_pid_status(5)). Raises OSError."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
+        fields = (line.partition(":") for line in status)
+        return {name: value.strip() for name, _, value in fields}
+
+
+def command_of(pid: int) -> list[str]:
+    """The command line of a process. Raises OSError."""
+    with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+        words = file.read().rstrip("\0").split("\0")
+    # Processes forked by a zygote have theirs in one piece.
+    return words if len(words) > 1 else words[0].split()
+
+
+def stat_of(pid: int, thread: int = 0) -> list[int]:
+    """The fields of proc_pid_stat(5) from the fourth on, of a process or a thread. Raises OSError."""
+    return [int(field) for field in _stat(pid, thread)[1:]]
+
+
+def _stat(pid: int, thread: int) -> list[bytes]:
+    task = f"/task/{thread}" if thread else ""
+    try:
+        # Unbuffered and as bytes, because this is asked several times in each render.
+        with open(f"/proc/{pid}{task}/stat", "rb", buffering=0) as stat:
+            # After the name, which can be anything. The first field is the state.
+            return stat.read().rpartition(b")")[2].split()
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
+
+
+def threads_of(pid: int) -> set[int]:
+    """The threads of a process; none if it has ended."""
+    with contextlib.suppress(OSError):
+        return {int(name) for name in os.listdir(f"/proc/{pid}/task")}
+    return set()
+
+
+def is_runnable(pid: int) -> bool:
+    """Whether a thread of a process uses a CPU or waits for one."""
+    for thread in threads_of(pid):
+        with contextlib.suppress(OSError):
+            if _stat(pid, thread)[0] == b"R":
+                return True
+    return False
+
+
+def thread_name(pid: int, thread: int) -> bytes:
+    """The name of a thread (proc_pid_comm(5)). Raises OSError."""
+    with open(f"/proc/{pid}/task/{thread}/comm", "rb") as name:
+        return name.read()
