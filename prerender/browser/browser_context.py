@@ -18,7 +18,7 @@ from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import RenderError
 
 if TYPE_CHECKING:
-    from prerender.browser.page_limits import PageProcess
+    from prerender.browser.cpu_priority import PageProcess
 
 BLANK = "about:blank"
 # A tab opened with this URL does not navigate, so its first page is the first of its history, unlike

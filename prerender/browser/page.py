@@ -25,7 +25,6 @@ from prerender.browser.devtools import (
 )
 from prerender.browser.emulation import DESKTOP, Window, become, user_agent_override, window_of
 from prerender.browser.frame_drawing import Frames
-from prerender.browser.page_limits import FLOOD, MOST_FRAMES
 from prerender.browser.page_results import (
     Departed,
     Rendered,
@@ -47,6 +46,10 @@ RENDERS = 500
 CORRECTED_LEAD_SECONDS = 1.0
 LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
+# An ordinary page has a few frames. Each costs the browser process a few milliseconds.
+_MAX_FRAMES = 200
+# Requests beyond [network] max_requests are refused; this many times as many end the page.
+_FLOOD = 3
 # The maximum height of a screenshot in CSS pixels.
 HIGHEST_PICTURE = 6000
 # Characters of a snapshot: such a page takes hundreds of megabytes until garbage is collected.
@@ -425,12 +428,15 @@ class Page:
         self.broken = True
 
     def weigh(self) -> None:
-        """Apply the limits of page_limits.py. Call this often during a render."""
+        """Lower its priority if it uses much CPU time, and end it if it makes far too many requests.
+
+        Call this often during a render.
+        """
         if self.context.process is not None:
             self.context.process.weigh()
         visit = self._visit
-        if visit is not None and visit.requests > FLOOD * visit.limits.max_requests:
-            self._end(f"more than {FLOOD} times max_requests = {visit.limits.max_requests}")
+        if visit is not None and visit.requests > _FLOOD * visit.limits.max_requests:
+            self._end(f"more than {_FLOOD} times max_requests = {visit.limits.max_requests}")
 
     def _end(self, reason: str) -> None:
         """End the page's process. Its render fails with the reason."""
@@ -446,9 +452,9 @@ class Page:
 
     def _frame_attached(self, _: dict[str, Any]) -> None:
         self._inner_frames += 1
-        if self._inner_frames > MOST_FRAMES:
+        if self._inner_frames > _MAX_FRAMES:
             # Immediately: the browser drops pending work of the page with it.
-            self._end(f"more than {MOST_FRAMES} frames")
+            self._end(f"more than {_MAX_FRAMES} frames")
 
     def _dismiss(self, params: dict[str, Any]) -> None:
         """Close a dialog at once: it blocks the page."""

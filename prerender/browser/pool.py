@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from prerender.browser.chromium import Chromium
+from prerender.browser.cpu_priority import PageProcess
 from prerender.browser.page import Page
-from prerender.browser.page_limits import PageProcess
 from prerender.browser.queue import FairQueue, Place
 from prerender.browser.supervisor import Limits, Supervisor
 from prerender.browser.warm_up import Trial
@@ -298,7 +298,7 @@ class Pool:
         return page
 
     async def _weigh(self) -> None:
-        """Apply page_limits.py to all pages in use."""
+        """Limit the pages in use."""
         while True:
             await asyncio.sleep(_WEIGH_EVERY_SECONDS)
             for page in self._busy:

@@ -1,10 +1,7 @@
-"""Limits of a page that would slow down concurrent renders: CPU time, frames, requests.
+"""The CPU priority of a page: one that uses much CPU time may continue, but gives way to the others.
 
-A page that uses much CPU time may continue until its time limit, but the priority of its process is
-lowered in steps. Each worker is a thread, with a share of the CPUs like a whole page's: if there are
-many, theirs is lowered at once, and the page itself continues. For load on the browser or the proxy,
-that is impossible: a page with far too many frames or requests is ended. Memory is limited by the
-guardian (memory_limit.py), requests and bytes also by the gateway (visit.py).
+The priority of its process is lowered in steps. Each worker is a thread, with a share of the CPUs like
+a whole page's: if there are many, theirs is lowered at once, and the page itself continues.
 """
 
 import os
@@ -23,10 +20,6 @@ _FEW_WORKERS = 4
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Indices in the result of stat_of() (proc_pid_stat(5), fields 14, 15, 20 and 22).
 _USER_TICKS, _SYSTEM_TICKS, _THREADS, _STARTED = 10, 11, 16, 18
-# An ordinary page has a few frames. Each costs the browser process a few milliseconds.
-MOST_FRAMES = 200
-# Requests beyond [network] max_requests are refused; this many times as many end the page.
-FLOOD = 3
 
 log = structlog.get_logger(__name__)
 
