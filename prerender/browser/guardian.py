@@ -48,10 +48,11 @@ _NICE = 5
 # Chromium gives its renderers 300: they are killed first, then the browser, then the proxy.
 _OOM_SCORE = 200
 # Where this package is installed; after the standard library, which nothing there may replace.
-_PATH = os.path.abspath(f"{__file__}/../../..")
+# As bytes: the locale of the guardian can have another encoding than the proxy's.
+_PATH = os.fsencode(os.path.abspath(f"{__file__}/../../.."))
 # Not the file itself, which could not import from its package and would be compiled at every start.
 _PROGRAM = (
-    f"import sys; sys.path.append({_PATH!a}); "
+    f"import os, sys; sys.path.append(os.fsdecode({_PATH!r})); "
     "from prerender.browser import guardian; sys.exit(guardian.main(sys.argv[1:]))"
 )
 
