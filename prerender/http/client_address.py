@@ -1,4 +1,4 @@
-"""The client's address behind trusted proxies. Pure."""
+"""Which proxies are trusted, and the client's address behind them. Pure."""
 
 import re
 from functools import lru_cache
@@ -78,6 +78,13 @@ class Clients:
             if value
         ]
         return str(client_address(remote, Fields(lines), self._trusted) or remote)
+
+
+def peer_address(text: str, trusted: tuple[Network, ...]) -> tuple[str, bool]:
+    """The canonical form of a peer's IP address, and whether the peer is a trusted proxy."""
+    address = _address(text)
+    assert address is not None, text
+    return str(address), is_trusted(address, trusted)
 
 
 def is_trusted(address: Address, trusted: tuple[Network, ...]) -> bool:

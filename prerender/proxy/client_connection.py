@@ -6,7 +6,6 @@ HTTP for WebSockets. tests/proxy/test_aiohttp_contracts.py tests every behaviour
 """
 
 import asyncio
-import ipaddress
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 
 from prerender.errors import BadRequest
 from prerender.http.body import Chunked, CutShort
+from prerender.http.client_address import peer_address
 from prerender.http.connection import Connection, Sweeper, reset
 from prerender.http.fields import Fields
 from prerender.http.message_head import (
@@ -163,7 +163,7 @@ class ClientConnection(web.RequestHandler):
         self._wire.set_write_buffer_limits(high=_UNSENT_BYTES)
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
-            self.remote, self.trusted = peer(str(name[0]), self.limits.trusted)
+            self.remote, self.trusted = peer_address(str(name[0]), self.limits.trusted)
         self._sweeper.connections.add(self)
         super().connection_made(transport)
 
@@ -489,11 +489,3 @@ def _too_long(head: bytes) -> BadMessage:
     if b"\r\n" in head:
         return BadMessage("a header is too long", 431)
     return BadMessage("the request target is too long", 414)
-
-
-def peer(address: str, trusted: tuple["Network", ...]) -> tuple[str, bool]:
-    """A client's address in canonical form, and whether it is in one of the networks."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    return str(ip), any(ip in network for network in trusted)
