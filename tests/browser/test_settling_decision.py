@@ -232,6 +232,12 @@ PROMISES = {"requests": 2, "unfinished": True, "promising": True}
         ),
         pytest.param({}, {"talking": 1}, patience.TALK_PATIENCE_SECONDS, id="a silent server"),
         pytest.param({}, {"clock_waits": False}, patience.DELIVERY_SECONDS, id="delivery"),
+        pytest.param(
+            {},
+            {"clock_waits": False, "parsed": False, "mutations": 1},
+            patience.WORK_PATIENCE_SECONDS,
+            id="delivery of what blocks the document",
+        ),
         pytest.param(PROMISES, PROMISES, patience.FRUITLESS_SECONDS, id="requests without effect"),
         pytest.param(
             PROMISES,

@@ -133,7 +133,9 @@ class Work:
     def _unrequested(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
         """Whether work is pending apart from requests."""
         answered = self.answered.at(seconds, seen.network.answered)
-        if not seen.clock_waits and seconds - answered.since < DELIVERY_SECONDS:
+        # The parser may wait for a program that the gateway has passed on.
+        delivery_seconds = DELIVERY_SECONDS if page.parsed else WORK_PATIENCE_SECONDS
+        if not seen.clock_waits and seconds - answered.since < delivery_seconds:
             # A response may be on its way to the page.
             return replace(self, answered=answered), True
         activity = self.activity.at(seconds, page.activity)
