@@ -1,13 +1,13 @@
 """Three proxies on Redis and an object store behind nginx, crawled while parts of it fail at random.
 
     .venv/bin/python benchmarks/scaling_out.py [--urls 10000] [--seconds 600] [--proxies 3]
-                                               [--at-once 24] [--seed 1] [--redis saves] [--all]
+                                               [--at-once 24] [--seed 1] [--redis loses] [--all]
 
 The crawlers find new URLs at an even rate, or as fast as they are rendered, and request known URLs
 again. Meanwhile, proxies and one of Redis and the bucket are killed (kill -9) and restarted, or stopped
-(SIGSTOP) for some seconds. The bucket keeps its objects. Redis keeps its data, as with a volume; with
-``--redis loses`` it is empty after each restart, and pages that neither it nor a proxy has are rendered
-again while the bucket is away.
+(SIGSTOP) for some seconds. The bucket keeps its objects. A restarted Redis is empty, and pages that
+neither it nor a proxy has are rendered again while the bucket is away. With ``--redis saves`` it has
+its data again, as with a volume.
 
 Every response must be the right snapshot, or a 503 with Retry-After. At the end, all proxies must serve
 the same snapshot of each URL, and do so again after Redis was emptied. Without failures, each URL is
@@ -81,7 +81,7 @@ class Options:
     proxies: int = 3
     at_once: int = 24
     seed: int = 1
-    redis: str = "saves"
+    redis: str = "loses"
 
 
 async def run(options: Options) -> Counts:
