@@ -126,6 +126,15 @@ async def test_cookies_beyond_the_quota_are_not_written(
     assert '<p id="out">written=499</p>' in (await proxy.crawl("/")).text
 
 
+async def test_titles_beyond_the_quota_are_not_set(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    titles = "<script>for (let i = 0; i < 1100; i++) document.title = `title ${i}`</script><p>text"
+    origin = await pages(start_origin, {"/": titles})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    assert "<title>title 999</title>" in (await proxy.crawl("/")).text
+
+
 async def test_fetches_beyond_the_quota_wait_for_others(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

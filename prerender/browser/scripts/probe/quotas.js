@@ -22,6 +22,11 @@ for (const method of ["set", "delete"]) patch(prototypeOf("CookieStore"), method
 const cookie = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
 Object.defineProperty(Document.prototype, "cookie", { ...cookie, set: cookieWritten(cookie.set) });
 
+// Each change of the title occupies the browser process.
+const titled = quota(1000);
+const title = Object.getOwnPropertyDescriptor(Document.prototype, "title");
+Object.defineProperty(Document.prototype, "title", { ...title, set: titled(title.set) });
+
 // Each of these occupies the browser process. Beyond the quota, their promises never settle.
 const asked = quota(1000, () => new Promise(() => {}));
 patch(prototypeOf("Permissions"), "query", asked);
