@@ -10,7 +10,6 @@ from yarl import URL
 
 from prerender.browser.page_results import Rendered
 from prerender.snapshots.target import Target
-from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_reference
 
 # The headers that a page may set. With any other, content injected into the page could control the
@@ -20,11 +19,11 @@ _BODILESS = (204, 205, 206, 304)
 
 
 def status_and_headers(
-    target: Target, rendered: Rendered, public: URL
+    target: Target, rendered: Rendered, public: URL, hosts: tuple[str, ...]
 ) -> tuple[int, dict[str, str]]:
     """The status of the snapshot, and the headers that the page sets.
 
-    A 3xx needs a Location on the site at ``public``.
+    A 3xx needs a Location on the site at ``public``, whose ``hosts`` get pretty URLs.
     """
     status = _status(rendered.status, rendered.status_codes)
     location = None
@@ -35,7 +34,7 @@ def status_and_headers(
         if not (value.isprintable() and value.isascii()):
             continue
         if name == "location":
-            location = location or _own_location(target, value, public)
+            location = location or _own_location(target, value, public, hosts)
         elif name in _PAGE_HEADERS:
             headers[_PAGE_HEADERS[name]] = value
     if status // 100 == 3:
@@ -55,7 +54,7 @@ def _status(origin: int, wanted: tuple[str, ...]) -> int:
     return origin
 
 
-def _own_location(target: Target, value: str, public: URL) -> str | None:
+def _own_location(target: Target, value: str, public: URL, hosts: tuple[str, ...]) -> str | None:
     """A page's Location on the same site, or None: a page must not redirect to another site.
 
     It inherits no ``#!`` state.
@@ -65,5 +64,4 @@ def _own_location(target: Target, value: str, public: URL) -> str | None:
         own = URL(location, encoded=True).origin() == public.origin()
     except ValueError:
         return None
-    hosts = (normalized(public.raw_host or ""),)
     return pretty_reference(location, target.url, hosts) if own else None

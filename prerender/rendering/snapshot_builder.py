@@ -92,7 +92,7 @@ class SnapshotBuilder:
         body = html.encode("utf-8")
         if len(body) > self._max_bytes:
             raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
-        status, own = status_and_headers(target, rendered, self._public)
+        status, own = status_and_headers(target, rendered, self._public, self._hosts)
         kept = (header for header in self._kept(target, document) if header[0] not in own)
         headers = (*kept, *own.items())
         if self._soft_404 and facts.soft_404 and status == HTTPStatus.OK:

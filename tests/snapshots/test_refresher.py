@@ -26,6 +26,7 @@ from prerender.telemetry.popularity import Popularity
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.snapshots.test_freshness import asked_for
+from tests.support import raw
 from tests.support.redis_server import RedisServer, redis_server
 from tests.support.renders import Clock, Renders, target, until
 from tests.telemetry.test_metrics import until as eventually
@@ -176,7 +177,7 @@ async def test_a_failing_origin_is_left_alone_and_the_old_snapshots_stay(site: S
 
 @asynccontextmanager
 async def replicas(redis: RedisServer, clock: Clock) -> AsyncIterator[list[Site]]:
-    caches = [RedisCache(redis.url, "test:", 20.0) for _ in range(2)]
+    caches = [RedisCache(redis.url, "test:", raw.SECONDS) for _ in range(2)]
     yield [Site(Renders(), clock, cache, most=4) for cache in caches]
     for cache in caches:
         await cache.close()

@@ -43,6 +43,11 @@ class Observation:
     clock_waits: bool
 
     @property
+    def is_request_moving(self) -> bool:
+        """Whether a request may be on its way to the gateway, or its response to the page."""
+        return self.page is not None and self.page.fetching > self.network.fetches
+
+    @property
     def activity(self) -> tuple[int, int]:
         """Values that change when the page requests something, or a request progresses."""
         return self.network.requests, self.page.activity if self.page else 0

@@ -92,8 +92,9 @@ class Work:
 
     def is_in_vain(self, seconds: float) -> bool:
         """Whether the page has been working for long, or for a while without a visible effect."""
-        if seconds - self.mutations.since > FRUITLESS_SECONDS:
-            return True
+        return seconds - self.mutations.since > FRUITLESS_SECONDS or self._is_too_long(seconds)
+
+    def _is_too_long(self, seconds: float) -> bool:
         return seconds - self.began > WORK_AT_MOST_SECONDS
 
     def after(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
@@ -102,7 +103,7 @@ class Work:
         if network.awaited_seconds > SLOW_DATA_SECONDS or network.programs:
             return self._all_its_time(seconds), True
         work = self._observed(seen, page, seconds)
-        if work.is_in_vain(seconds) and not work._may_bear_fruit(seen, page, seconds):
+        if work.is_in_vain(seconds) and not work._may_bear_fruit(seen, seconds):
             return work, False
         if network.promising:
             return work, True
@@ -119,12 +120,11 @@ class Work:
         began = min(self.began, seconds)
         return replace(self, began=began, mutations=mutations, events=events, requests=requests)
 
-    def _may_bear_fruit(self, seen: Observation, page: State, seconds: float) -> bool:
+    def _may_bear_fruit(self, seen: Observation, seconds: float) -> bool:
         """Whether a request of a page that works in vain may be for its content."""
-        network = seen.network
-        awaits = network.awaited_seconds > 0 or page.fetching > network.fetches
-        few = network.requests - self.requests < FRUITLESS_REQUESTS
-        return awaits and few and seconds - self.began <= WORK_AT_MOST_SECONDS
+        awaits = seen.network.awaited_seconds > 0 or seen.is_request_moving
+        few = seen.network.requests - self.requests < FRUITLESS_REQUESTS
+        return awaits and few and not self._is_too_long(seconds)
 
     def _all_its_time(self, seconds: float) -> "Work":
         """The work of a page that begins when slow data or programs have arrived."""
@@ -140,8 +140,7 @@ class Work:
             return replace(self, answered=answered), True
         activity = self.activity.at(seconds, page.activity)
         silent = seconds - activity.since
-        # A request may be on its way to the gateway, or its response to the page.
-        moves = page.fetching > seen.network.fetches
+        moves = seen.is_request_moving
         if moves and seen.network.ending and silent > SLOW_DATA_SECONDS:
             # Chromium queues it, because slow requests use all connections to its host.
             return self._all_its_time(seconds), True

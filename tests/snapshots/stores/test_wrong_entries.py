@@ -44,11 +44,11 @@ from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.histories import Histories
 from tests.conftest import settings_for
+from tests.support import raw
 from tests.support.redis_server import RedisServer, redis_server
 from tests.support.renders import Renders, target
 
 NAMESPACE = "prerender:www.example.com:1:"
-SECONDS = 20.0
 PAGE = target("/lamps")
 OTHER = target("/chairs")
 BODY = b"<p>" + b"a lamp " * 200
@@ -235,11 +235,11 @@ async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         server, cache = None, BackingCache
         if request.param == "redis":
             server = await stack.enter_async_context(redis_server(tmp_path))
-            made: BackingCache = RedisCache(server.url, NAMESPACE, SECONDS)
+            made: BackingCache = RedisCache(server.url, NAMESPACE, raw.SECONDS)
         elif request.param == "file":
             made = FileCache(tmp_path, NAMESPACE, 10**8)
         else:
-            made = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, SECONDS)
+            made = named("aiocache://aiocache.SimpleMemoryCache", NAMESPACE, raw.SECONDS)
         assert isinstance(made, cache)
         shelf = Shelf(made, server)
         await shelf.store.open()
@@ -340,7 +340,7 @@ async def test_wrong_notes_are_none(shelf: Shelf) -> None:
 
 async def test_wrong_leases_hold_up_nobody(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
-        shelf = Shelf(RedisCache(server.url, NAMESPACE, SECONDS), server)
+        shelf = Shelf(RedisCache(server.url, NAMESPACE, raw.SECONDS), server)
         name = f"{NAMESPACE}lease:{PAGE.key}"
         for plant in (
             server.client.set(name, "x"),
@@ -376,7 +376,7 @@ async def test_wrong_purges_are_left_out(tmp_path: Path) -> None:
                 if fields
                 else server.client.rpush(name, "x")
             )
-            shelf = Shelf(RedisCache(server.url, NAMESPACE, SECONDS), server)
+            shelf = Shelf(RedisCache(server.url, NAMESPACE, raw.SECONDS), server)
             await shelf.cached.snapshot(PAGE)
             assert (await shelf.cached.snapshot(PAGE)).how == "hit", fields
             assert await shelf.store.purges.purge(Purge("url", PAGE.path))
@@ -389,7 +389,7 @@ async def test_wrong_purges_are_left_out(tmp_path: Path) -> None:
 
 async def test_wrong_lines_are_left_out(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
-        shelf = Shelf(RedisCache(server.url, NAMESPACE, SECONDS), server)
+        shelf = Shelf(RedisCache(server.url, NAMESPACE, raw.SECONDS), server)
         await shelf.cached.snapshot(PAGE)
         lines = f"{NAMESPACE}lines"
         for number, line in enumerate(

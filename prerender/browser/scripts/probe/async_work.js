@@ -49,11 +49,10 @@ const { getResponseHeader } = xhr;
 const readyState = Object.getOwnPropertyDescriptor(xhr, "readyState").get;
 patch(xhr, "send", (original) => function (...given) {
   const answered = requested();
-  let received = answered;
+  let received = () => {};
   const end = () => { answered(); received(); };
   listen.call(this, "readystatechange", () => {
-    computeStyle();
-    if (call(readyState, this, []) !== HEADERS_RECEIVED) return;
+    if (call(readyState, this, []) !== HEADERS_RECEIVED) return computeStyle();
     answered();
     const isStream = call(getResponseHeader, this, ["Content-Type"])?.startsWith("text/event-stream");
     if (!isStream) received = begin();

@@ -10,11 +10,9 @@ const wantFrameAfter = (owner, ...methods) => {
   }
 };
 const onAccess = (owner, property, accessor, notice) => {
-  const descriptor = owner && Object.getOwnPropertyDescriptor(owner, property);
-  if (!descriptor?.[accessor]) return;
-  const original = descriptor[accessor];
-  Object.defineProperty(owner, property, {
-    ...descriptor, [accessor](...given) { notice(); return call(original, this, given); },
+  patchAccessor(owner, property, accessor, (original) => function (...given) {
+    notice();
+    return call(original, this, given);
   });
 };
 

@@ -53,3 +53,8 @@ const patch = (owner, method, make) => {
     configurable: true, writable: true, enumerable: old?.enumerable ?? true, value: replacement,
   });
 };
+const patchAccessor = (owner, property, accessor, make) => {
+  const descriptor = owner && Object.getOwnPropertyDescriptor(owner, property);
+  if (!descriptor?.[accessor]) return;
+  Object.defineProperty(owner, property, { ...descriptor, [accessor]: make(descriptor[accessor]) });
+};

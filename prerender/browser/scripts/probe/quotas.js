@@ -19,13 +19,10 @@ for (const method of ["back", "forward", "go"]) patch(prototypeOf("History"), me
 // Each write of a cookie occupies the network service.
 const cookieWritten = quota(500, () => Promise.resolve());
 for (const method of ["set", "delete"]) patch(prototypeOf("CookieStore"), method, cookieWritten);
-const cookie = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
-Object.defineProperty(Document.prototype, "cookie", { ...cookie, set: cookieWritten(cookie.set) });
+patchAccessor(Document.prototype, "cookie", "set", cookieWritten);
 
 // Each change of the title occupies the browser process.
-const titled = quota(1000);
-const title = Object.getOwnPropertyDescriptor(Document.prototype, "title");
-Object.defineProperty(Document.prototype, "title", { ...title, set: titled(title.set) });
+patchAccessor(Document.prototype, "title", "set", quota(1000));
 
 // Each of these occupies the browser process. Beyond the quota, their promises never settle.
 const asked = quota(1000, () => new Promise(() => {}));

@@ -9,11 +9,8 @@ patch(prototypeOf("Element"), "attachShadow", (original) => function (options, .
   return root;
 });
 const hide = (owner, property, replace) => {
-  const descriptor = owner && Object.getOwnPropertyDescriptor(owner, property);
-  if (!descriptor?.get) return;
-  const { get } = descriptor;
-  Object.defineProperty(owner, property, {
-    ...descriptor, get() { return replace(get.call(this), this); },
+  patchAccessor(owner, property, "get", (original) => function () {
+    return replace(original.call(this), this);
   });
 };
 hide(prototypeOf("Element"), "shadowRoot", (root) => (root && closed.has(root) ? null : root));
