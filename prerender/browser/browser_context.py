@@ -95,7 +95,7 @@ class Context:
         return session, target_id
 
     async def clear(self, *, large: bool) -> None:
-        """Clear the state that outlives a tab. Raises RenderError if something may remain.
+        """Clear the state that outlives a tab. Raises RenderError if that is impossible.
 
         ``large``: free the memory of the page before the next one.
         """
@@ -106,11 +106,23 @@ class Context:
             self._keeper.call("Storage.clearDataForOrigin", origin="*", storageTypes=STORAGE),
             self.devtools.call("Storage.clearCookies", browserContextId=self._id),
         )
-        left = await self.devtools.call("Storage.getCookies", browserContextId=self._id)
-        if left["cookies"]:
-            raise RenderError("cookies come back")
         if large or self.tabs % _COLLECT_EVERY_TABS == 0:
             await self._keeper.call("HeapProfiler.collectGarbage")
+
+    async def check_empty(self, origin: str) -> None:
+        """Raise RenderError if cookies, or storage of ``origin``, are there although they were cleared.
+
+        Chromium may handle what the last page wrote while it was left only after clearing. The later
+        this is called, the less can follow.
+        """
+        cookies, storage = await asyncio.gather(
+            self.devtools.call("Storage.getCookies", browserContextId=self._id),
+            self._keeper.call("Storage.getUsageAndQuota", origin=origin),
+        )
+        if cookies["cookies"]:
+            raise RenderError("cookies come back")
+        if storage["usage"]:
+            raise RenderError("storage comes back")
 
     async def close(self) -> None:
         """Dispose of the context with its process. Ignores errors: it may be gone already."""

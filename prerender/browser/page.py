@@ -402,7 +402,10 @@ class Page:
                 if self._visit and (reason := self._visit.remembered):
                     raise RenderError(reason)
                 await self.context.clear(large=self._length > _LARGE_LENGTH)
-                return await self._open(self.context)
+                page = await self._open(self.context)
+                if self._visit:
+                    await self.context.check_empty(str(self._visit.public.origin()))
+                return page
         except (TimeoutError, RenderError) as error:
             self.broken = True
             raise BrowserGone(f"the context cannot be used again: {error!r}") from error

@@ -281,6 +281,8 @@ def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def clear(_: Context, *, large: bool) -> None: ...
 
+    async def check(_: Context, origin: str) -> None: ...
+
     def whose(gateway: Gateway, request: web.BaseRequest) -> tuple[Visit, str]:
         visit, name = found(gateway, request)
         return visit or Visit(gateway._public, None), name
@@ -288,9 +290,30 @@ def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Gateway._whose
     monkeypatch.setattr(Page, "_leave", leave)
     monkeypatch.setattr(Context, "clear", clear)
+    monkeypatch.setattr(Context, "check_empty", check)
     monkeypatch.setattr(Visit, "end", lambda _: None)
     monkeypatch.setattr(caching, "asks_for_password", lambda *_: False)
     monkeypatch.setattr(Gateway, "_whose", whose)
+
+
+@pytest.mark.parametrize("write", ["indexedDB.open('mark')", "document.cookie = 'mark=1'"])
+async def test_what_remains_after_clearing_is_noticed(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    """The next page gets another browser context."""
+
+    async def clear(_: Context, *, large: bool) -> None: ...
+
+    monkeypatch.setattr(Context, "clear", clear)
+    written = f"<p id=out></p><script>{write}; out.textContent = 'written'</script>"
+    origin = await pages(start_origin, {"/": "<p>nothing", "/writes": written})
+    proxy = await start_proxy(origin.url, {"browser": {"pages": 1}})
+    contexts = []
+    for path in ("/", "/writes"):
+        await proxy.crawl(path)
+        contexts.append((await _idle_page(proxy)).context)
+    first, second = contexts
+    assert first is not second
 
 
 @pytest.mark.parametrize("call", ["back()", "go(-1)", "go(-2)", "forward()", "go(1)"])
@@ -320,14 +343,18 @@ async def test_nothing_accumulates_over_a_thousand_renders(start_pair: StartPair
     await _nothing_more_than(before, pair)
 
 
-async def _connection(pair: Pair) -> DevTools:
-    """The connection to the browser, when a page is idle."""
-    pool = pair.proxy.running.pool
+async def _idle_page(proxy: Proxy) -> Page:
+    """The idle page of the pool, when there is one."""
+    pool = proxy.running.pool
     async with asyncio.timeout(20):
         while not pool.state.idle:
             await asyncio.sleep(0.01)
     assert pool._stock is not None
-    return pool._stock.idle[0].devtools
+    return pool._stock.idle[0]
+
+
+async def _connection(pair: Pair) -> DevTools:
+    return (await _idle_page(pair.proxy)).devtools
 
 
 async def _contents(pair: Pair) -> tuple[int, ...]:
