@@ -135,6 +135,11 @@ class Redis(RedisServer):
     def __init__(self, folder: Path, *, saves: bool = True) -> None:
         super().__init__(folder, "--appendonly", "yes" if saves else "no")
 
+    async def unsaved(self) -> int:
+        """How many snapshots are noted because the bucket may lack them."""
+        names = [name async for name in self.client.scan_iter(match="prerender:*:unsaved")]
+        return sum([await self.client.zcard(name) for name in names])
+
     async def empty(self) -> None:
         """Delete all data."""
         await self.client.flushall()

@@ -1,8 +1,9 @@
 """Snapshots in an object store (S3, Google Cloud Storage, Azure), behind aiocache's interface.
 
-Objects, each under the prefix of the URL: one for each snapshot, and one for the purges. Nothing is
-ever listed. An object begins with the time until which it counts, because object stores know no time
-to live of single objects; a lifecycle rule deletes what is old.
+Objects, each under the prefix of the URL: one for each snapshot, one for the purges, and behind Redis
+the mark of missed_by_redis.py. Nothing is ever listed. The object of a snapshot begins with the time
+until which it counts, because object stores have no TTL for single objects; a lifecycle rule deletes
+what is old.
 
 There are no leases: a fence is the time at which a render began. A write is conditional on what was
 read before it (If-Match and If-None-Match, RFC 9110, section 13.1), so the later fence wins.
@@ -13,9 +14,11 @@ import re
 import struct
 import time
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from prerender.errors import StoreError
+from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.aiocache_backends import dump_purges, parse_purges
 from prerender.snapshots.stores.aiocache_commands import timed
@@ -32,8 +35,10 @@ _MAGIC = b"PRO1"
 _FENCE = struct.Struct(">4sQ")
 TIMEOUT_SECONDS = 2.0
 _TRIES = 5
+_PURGES = "purges"
+_MARK = "redis"
 # A fence further ahead is of a clock that was wrong.
-_CLOCK_SKEW_MICROSECONDS = 60 * 1_000_000
+CLOCK_SKEW_MICROSECONDS = 60 * 1_000_000
 _OTHER_THAN_IN_NAMES = re.compile(r"[^A-Za-z0-9:._-]", re.ASCII)
 
 
@@ -50,14 +55,15 @@ class ObjectCache(BackingCache):
     def __init__(self, bucket: "Bucket", namespace: str, timeout: float = TIMEOUT_SECONDS) -> None:
         super().__init__(namespace=namespace, timeout=timeout)
         self._bucket = bucket
-        self._known: tuple[Object, Purges] | None = None
+        # Objects that are read again and again, by name.
+        self._known: dict[str, Object] = {}
+        self._parsed: tuple[bytes | None, Purges] = (None, Purges())
 
     @timed
     async def open(self) -> None:
         """Write the list of purges if there is none, which shows whether we may read and write."""
-        before, purges = await self._read_purges()
-        if before is None:
-            await self._bucket.write(self._purges_name, dump_purges(purges), None)
+        if await self._polled(_PURGES) is None:
+            await self._bucket.write(self._small(_PURGES), dump_purges(Purges()), None)
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         found = await self._bucket.read(_name(key))
@@ -77,18 +83,35 @@ class ObjectCache(BackingCache):
         _cas_token: Any = None,
         _conn: Any = None,
     ) -> bool:
-        seconds = LONGEST_SECONDS if ttl is None else ttl
+        return await self._write(key, value, LONGEST_SECONDS if ttl is None else ttl)
+
+    @timed
+    async def add(self, key: str, value: bytes, seconds: float) -> bool:
+        """Write a snapshot, unless this one or a later one is there. Returns whether it was written."""
+        return await self._write(key, value, seconds, again=False)
+
+    async def _write(self, key: str, value: bytes, seconds: float, *, again: bool = True) -> bool:
         if seconds <= 0:
             return False
         data = _HEAD.pack(_MAGIC, time.time() + seconds) + value
+        # Without a fence, it counts as the latest.
+        fence = inf if (own := fence_of(value)) is None else own
         name = _name(key)
         for _ in range(_TRIES):
             before = await self._bucket.read(name, _HEAD.size + _FENCE.size)
-            if before is not None and _is_later(before.data, data):
+            there = None if before is None else fence_of(before.data[_HEAD.size :])
+            if there is not None and (there > fence or (there == fence and not again)):
                 return False
             if await self._bucket.write(name, data, before):
                 return True
         return False  # others write all the time, and theirs is as new
+
+    @timed
+    async def fence(self, key: str) -> int | None:
+        """The fence of a snapshot; None if there is none, or its time is over."""
+        found = await self._bucket.read(_name(key), _HEAD.size + _FENCE.size)
+        value = None if found is None else _value(found.data)
+        return None if value is None else fence_of(value)
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return await self._get(key) is not None
@@ -114,36 +137,59 @@ class ObjectCache(BackingCache):
     @timed
     async def purges(self, generation: int) -> Purges | None:
         """All purges; None if the last one has this number."""
-        _, found = await self._read_purges()
+        found = self._purges_of(await self._polled(_PURGES))
         return None if found.generation == generation else found
 
+    @timed
+    async def read_mark(self) -> bytes | None:
+        """The mark of missed_by_redis.py."""
+        return await self._polled(_MARK)
+
+    @timed
+    async def change_mark(self, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """Change the mark, also if others change it. Returns what it is then."""
+        return await self._rewrite(_MARK, change)
+
     async def _change(self, change: Callable[[Purges], Purges]) -> Purges:
-        for _ in range(_TRIES):
-            before, purges = await self._read_purges()
-            changed = change(purges)
-            if await self._bucket.write(self._purges_name, dump_purges(changed), before):
-                return changed
-        raise StoreError("others write the list of purges all the time")
+        return self._purges_of(
+            await self._rewrite(_PURGES, lambda data: dump_purges(change(self._purges_of(data))))
+        )
 
-    async def _read_purges(self) -> "tuple[Object | None, Purges]":
-        """The list of purges, which is transferred only if it has changed."""
-        known = self._known
+    def _purges_of(self, data: bytes | None) -> Purges:
+        if data is not self._parsed[0]:
+            self._parsed = data, parse_purges(data)
+        return self._parsed[1]
+
+    async def _polled(self, kind: str) -> bytes | None:
+        """A small object, which is transferred only if it has changed."""
+        name = self._small(kind)
+        known = self._known.get(name)
         if known is None:
-            found = await self._bucket.read(self._purges_name)
+            found = await self._bucket.read(name)
         else:
-            again = await self._bucket.read_unless(self._purges_name, known[0].version)
-            if again is False:
-                return known
-            found = again
+            again = await self._bucket.read_unless(name, known.version)
+            found = known if again is False else again
         if found is None:
-            self._known = None
-            return None, Purges()
-        self._known = found, parse_purges(found.data)
-        return self._known
+            self._known.pop(name, None)
+            return None
+        self._known[name] = found
+        return found.data
 
-    @property
-    def _purges_name(self) -> str:
-        return _name(f"{self.namespace}purges")
+    async def _rewrite(
+        self, kind: str, change: Callable[[bytes | None], bytes | None]
+    ) -> bytes | None:
+        name = self._small(kind)
+        for _ in range(_TRIES):
+            before = await self._polled(kind)
+            data = change(before)
+            if data is None or data == before:
+                return before
+            if await self._bucket.write(name, data, self._known.get(name)):
+                return data
+        raise StoreError(f"others write the object {kind} all the time")
+
+    def _small(self, kind: str) -> str:
+        return _name(f"{self.namespace}{kind}")
 
 
 def _name(key: str) -> str:
@@ -159,11 +205,10 @@ def _value(data: bytes) -> bytes | None:
     return data[_HEAD.size :] if magic == _MAGIC and until > time.time() else None
 
 
-def _is_later(there: bytes, new: bytes) -> bool:
-    """Whether the stored snapshot was rendered under a later lease than the new one."""
-    if min(len(there), len(new)) < _HEAD.size + _FENCE.size:
-        return False
-    kind, fence = _FENCE.unpack_from(there, _HEAD.size)
-    new_kind, new_fence = _FENCE.unpack_from(new, _HEAD.size)
-    latest = time.time() * 1_000_000 + _CLOCK_SKEW_MICROSECONDS
-    return bool(kind == new_kind and new_fence < fence <= latest)
+def fence_of(value: bytes) -> int | None:
+    """The fence of a stored snapshot; None for another value, and for a fence of a wrong clock."""
+    if len(value) < _FENCE.size:
+        return None
+    kind, fence = _FENCE.unpack_from(value)
+    latest = time.time() * 1_000_000 + CLOCK_SKEW_MICROSECONDS
+    return int(fence) if kind == FORMAT and fence <= latest else None

@@ -7,7 +7,8 @@ support TLS, and its pool fails where ours waits. Stored data is never unpickled
 
 Keys, each with the namespace as its prefix: the target's key for its snapshot, ``lease:`` and that key
 for the lease, ``purges`` for a hash of purges with their numbers, with the last number under the empty
-name. The two keys of lists, ``lines`` and ``until:{...lines}``, share a hash slot by the braces.
+name, and ``unsaved`` for notes of snapshots that the bucket behind it may lack (missed_by_bucket.py).
+The two keys of lists, ``lines`` and ``until:{...lines}``, share a hash slot by the braces.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
@@ -154,6 +156,45 @@ class RedisCache(BackingCache):
         return None if found is None else _purges_of(found)
 
     @timed
+    async def identity(self) -> str:
+        """Changes when the server restarts, and in a failover. '' if it is unknown."""
+        try:
+            told = await self._result(self._client.server_info())
+        except StoreGone:
+            raise
+        except StoreError:
+            return ""  # the user may lack the permission for INFO
+        ids = sorted(str(info["run_id"]) for info in told if "run_id" in info)
+        return blake2b(repr(ids).encode(), digest_size=8).hexdigest() if ids else ""
+
+    @timed
+    async def with_ttl(self, key: str) -> tuple[bytes, float] | None:
+        """A value, and the seconds until it expires."""
+        (value,) = await self._multi_get([key])
+        milliseconds = await self._result(self._redis.pttl(key))
+        return None if value is None or milliseconds <= 0 else (value, milliseconds / 1000)
+
+    @timed
+    async def note_unsaved(self, key: str, seconds: float) -> int:
+        """Note that the bucket may lack a snapshot; due in ``seconds``. Returns the note's number."""
+        due = round(seconds * 1_000_000)
+        name = key.removeprefix(self.namespace)
+        return int(await self._call(redis_scripts.NOTE_UNSAVED, [self._unsaved], name, due))
+
+    @timed
+    async def take_unsaved(self, seconds: float, most: int) -> tuple[int, list[str]]:
+        """Keys that are due, and the number of their notes. They are due again in ``seconds``."""
+        due = round(seconds * 1_000_000)
+        number, *names = await self._call(redis_scripts.TAKE_UNSAVED, [self._unsaved], due, most)
+        return int(number), [f"{self.namespace}{name.decode(errors='replace')}" for name in names]
+
+    @timed
+    async def forget_unsaved(self, key: str, number: int) -> None:
+        """Remove a note, unless there is one with another number."""
+        name = key.removeprefix(self.namespace)
+        await self._call(redis_scripts.FORGET_UNSAVED, [self._unsaved], name, number)
+
+    @timed
     async def acquire(self, key: str) -> int | None:
         """Acquire the lease of a key. Returns its fence, or None if another process has it."""
         fence = await self._call(redis_scripts.ACQUIRE, [self._lease(key)], _LEASE_MILLISECONDS)
@@ -171,6 +212,10 @@ class RedisCache(BackingCache):
 
     async def _close(self, *_: Any, **__: Any) -> None:
         await self._client.close()
+
+    @property
+    def _unsaved(self) -> str:
+        return f"{self.namespace}unsaved"
 
     @property
     def _lists(self) -> list[str]:

@@ -6,6 +6,7 @@ each of them.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -29,6 +30,7 @@ class Client:
 
     commands: Any
     mget: Callable[[list[str]], Awaitable[Any]]
+    server_info: Callable[[], Awaitable[list[dict[str, Any]]]]
     others: tuple[Redis, ...] = ()
 
     async def close(self) -> None:
@@ -47,7 +49,7 @@ def connect(url: str, timeout_seconds: float) -> Client:
         return _sentinel(parts, timeout_seconds)
     pool = ConnectionPool.from_url(url, **_options(timeout_seconds))
     redis = Redis.from_pool(pool)
-    return Client(redis, redis.mget)
+    return Client(redis, redis.mget, partial(_server_info, redis))
 
 
 def _cluster(parts: SplitResult, timeout_seconds: float) -> Client:
@@ -63,7 +65,7 @@ def _cluster(parts: SplitResult, timeout_seconds: float) -> Client:
         require_full_coverage=False,
         **options,
     )
-    return Client(cluster, cluster.mget_nonatomic)
+    return Client(cluster, cluster.mget_nonatomic, partial(_server_infos, cluster))
 
 
 def _sentinel(parts: SplitResult, timeout_seconds: float) -> Client:
@@ -82,7 +84,18 @@ def _sentinel(parts: SplitResult, timeout_seconds: float) -> Client:
         **options,
     )
     redis = manager.master_for(unquote(service))
-    return Client(redis, redis.mget, tuple(manager.sentinels))
+    info = partial(_server_info, redis)
+    return Client(redis, redis.mget, info, tuple(manager.sentinels))
+
+
+async def _server_info(redis: Redis) -> list[dict[str, Any]]:
+    return [await redis.info(section="server")]
+
+
+async def _server_infos(cluster: RedisCluster) -> list[dict[str, Any]]:
+    """Of all primaries."""
+    found = await cluster.info(section="server", target_nodes=RedisCluster.PRIMARIES)
+    return [found] if "run_id" in found else list(found.values())
 
 
 def _options_of(parts: SplitResult, database: str) -> dict[str, Any]:

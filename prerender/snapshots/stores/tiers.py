@@ -2,8 +2,8 @@
 
 Redis also has the leases, the lists and the histories. Purges are in both, because Redis may lose them,
 and the object store would then serve purged snapshots. If one of the two is unavailable, the other one
-is used alone, and what was written in the meantime is copied later (missed_writes.py). Snapshots that
-are read from the object store are written to Redis.
+is used alone, and what was written in the meantime is copied later (missed_by_bucket.py and
+missed_by_redis.py). Snapshots that are read from the object store are written to Redis.
 """
 
 import asyncio
@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from prerender.errors import StoreGone
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.guarded import Failed, Guarded
-from prerender.snapshots.stores.missed_writes import MissedWrites
-from prerender.snapshots.stores.object_store import ObjectCache
+from prerender.snapshots.stores.missed_by_bucket import MissedByBucket
+from prerender.snapshots.stores.missed_by_redis import MissedByRedis
+from prerender.snapshots.stores.object_store import ObjectCache, fence_of
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.serializer import UNREAD, EncodedEntry, Unread
 
@@ -26,6 +27,8 @@ from prerender.snapshots.stores.serializer import UNREAD, EncodedEntry, Unread
 _HOT_SECONDS = 3600.0
 # How often the purges of the object store are read while Redis answers.
 _PURGES_SECONDS = 10.0
+# How often each replica looks for what one of the two has missed.
+_RECONCILE_SECONDS = 10.0
 
 T = TypeVar("T")
 
@@ -43,8 +46,9 @@ class TieredCache(BackingCache):
         self._cold = Guarded(cold)
         self._redis, self._objects = hot, cold
         self._read_cold = 0.0
-        self._missed_by_hot = MissedWrites(partial(self._copied, self._cold, self._hot))
-        self._missed_by_cold = MissedWrites(partial(self._copied, self._hot, self._cold))
+        self._missed_by_redis = MissedByRedis(self._hot, self._cold, hot, cold)
+        self._missed_by_bucket = MissedByBucket(self._hot, self._cold, hot, cold)
+        self._reconciling: asyncio.Task[None] | None = None
 
     @property
     def whole(self) -> bool:
@@ -57,10 +61,23 @@ class TieredCache(BackingCache):
         return self._hot.counts + self._cold.counts
 
     async def open(self) -> None:
-        """Ask whether they are there and let us in."""
+        """Check that both are reachable and accept the credentials. From now on, reconcile them."""
         await asyncio.gather(
             self._hot.ask("open", self._redis.open), self._cold.ask("open", self._objects.open)
         )
+        await self._missed_by_redis.poll()
+        if self._reconciling is None:
+            self._reconciling = asyncio.create_task(self._reconcile(), name="reconcile stores")
+
+    async def reconcile(self) -> None:
+        """Copy to the bucket what it may lack, and see whether Redis may lack something."""
+        await self._missed_by_redis.poll()
+        await self._missed_by_bucket.copy()
+
+    async def _reconcile(self) -> None:
+        while True:
+            await asyncio.sleep(_RECONCILE_SECONDS)
+            await self.reconcile()
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         """Of what is in Redis only: histories."""
@@ -73,6 +90,7 @@ class TieredCache(BackingCache):
         hot = await self._ask(self._hot, "get", lambda: self._redis._multi_get(keys))
         values = [None] * len(keys) if isinstance(hot, Failed) else hot
         found: dict[str, bytes | Unread | None] = dict(zip(keys, values, strict=True))
+        found |= await self._compared(found)
         missing = [key for key in keys if found[key] is None]
         if missing:
             cold = await self._ask(self._cold, "get", lambda: self._objects._multi_get(missing))
@@ -88,12 +106,42 @@ class TieredCache(BackingCache):
 
     async def _warm(self, found: dict[str, bytes | None]) -> None:
         """Put what was read from the object store into Redis, if nothing newer is there."""
-        writes = (
-            self._ask(self._hot, "set", partial(self._redis._set, key, value, _HOT_SECONDS))
-            for key, value in found.items()
-            if value is not None
-        )
+        writes = (self._warmed(key, value) for key, value in found.items() if value is not None)
         await asyncio.gather(*writes)
+
+    async def _warmed(self, key: str, value: bytes) -> None:
+        write = partial(self._redis._set, key, value, _HOT_SECONDS)
+        if not isinstance(await self._ask(self._hot, "set", write), Failed):
+            self._missed_by_redis.compared(key)
+
+    async def _compared(self, found: dict[str, bytes | Unread | None]) -> dict[str, bytes]:
+        """The later snapshot of the two stores, of those that may be outdated in Redis."""
+        doubted = {
+            key: value
+            for key, value in found.items()
+            if isinstance(value, bytes) and self._missed_by_redis.doubts(key, value)
+        }
+        later = await asyncio.gather(*(self._later(*pair) for pair in doubted.items()))
+        return dict(zip(doubted, later, strict=True))
+
+    async def _later(self, key: str, value: bytes) -> bytes:
+        """The snapshot of Redis, or a later one of the bucket. The other store gets it."""
+        fence = await self._cold.ask("get", lambda: self._objects.fence(key))
+        own = fence_of(value) or 0
+        if isinstance(fence, Failed):
+            return value
+        if fence is None or fence < own:
+            noted = await self._missed_by_bucket.note(key, seconds=0)
+            if not isinstance(noted, Failed):
+                self._missed_by_redis.compared(key)
+        elif fence == own:
+            self._missed_by_redis.compared(key)
+        else:
+            cold = await self._ask(self._cold, "get", lambda: self._objects._get(key))
+            if isinstance(cold, bytes):
+                await self._warmed(key, cold)
+                return cold
+        return value
 
     async def _set(
         self,
@@ -103,33 +151,30 @@ class TieredCache(BackingCache):
         _cas_token: Any = None,
         _conn: Any = None,
     ) -> bool:
+        if not isinstance(value, EncodedEntry):
+            return (
+                await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl)) is True
+            )
+        # The notes come before the writes: this process may be killed at any moment.
+        note = await self._missed_by_bucket.note(key)
         hot = await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl))
-        if hot is False or not isinstance(value, EncodedEntry):
-            return hot is True
+        if hot is False:
+            # The note stays: it may be in place of that of the later snapshot.
+            return False
+        if isinstance(hot, Failed):
+            await self._missed_by_redis.note(value.entry.fence)
         cold = await self._ask(self._cold, "set", lambda: self._objects._set(key, value, ttl))
         if cold is False:
             # Somebody with a later fence was sooner, and Redis did not know of it.
             await self._ask(self._hot, "delete", lambda: self._redis._delete(key))
             return False
-        if isinstance(hot, Failed) and isinstance(cold, Failed):
+        if cold is True:
+            await self._missed_by_bucket.saved(key, note)
+        elif isinstance(hot, Failed):
             raise StoreGone("neither Redis nor the object store takes it")
-        if isinstance(hot, Failed):
-            self._missed_by_hot.add(key, LONGEST_SECONDS if ttl is None else ttl)
-        elif isinstance(cold, Failed):
-            self._missed_by_cold.add(key, LONGEST_SECONDS if ttl is None else ttl)
+        elif isinstance(note, Failed):
+            await self._missed_by_bucket.note(key)
         return True
-
-    async def _copied(
-        self, source: Guarded, target: Guarded, key: str, seconds: float
-    ) -> bool | Failed:
-        """Write to one of the two what the other one has. A later write stays."""
-        found = await self._ask(source, "get", lambda: source.cache._multi_get([key]))
-        if isinstance(found, Failed):
-            return found
-        value = found[0]
-        if value is None:
-            return False  # purged or evicted
-        return await self._ask(target, "set", lambda: target.cache._set(key, value, seconds))
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return isinstance((await self._multi_get([key]))[0], bytes)
@@ -196,7 +241,9 @@ class TieredCache(BackingCache):
         await self._hot.ask("release", lambda: self._redis.release(key, fence))
 
     async def _close(self, *_: Any, **__: Any) -> None:
-        await asyncio.gather(self._missed_by_hot.close(), self._missed_by_cold.close())
+        if self._reconciling is not None:
+            self._reconciling.cancel()
+            await asyncio.gather(self._reconciling, return_exceptions=True)
         await self._redis.close()
 
     async def _both(

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
@@ -25,30 +24,12 @@ from prerender.snapshots.stores.tiers import TieredCache
 from tests.conftest import StartOrigin
 from tests.snapshots.stores.test_redis import NAMESPACE, PAGE, entry
 from tests.support.raw import SECONDS
-from tests.support.redis_server import RedisServer, redis_server
+from tests.support.redis_server import RedisServer
 from tests.support.renders import Replica, target
 from tests.support.s3_server import S3Server, forwarding, s3_server, url_of
 
 # What is answered by a server that is not well, and by one that is no object store.
 BAD_ANSWERS = (403, 500, 503, 507, 200)
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-
-
-@pytest.fixture(scope="module")
-async def s3() -> AsyncIterator[S3Server]:
-    async with s3_server() as running:
-        yield running
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    async with redis_server(tmp_path) as running:
-        yield running
 
 
 def bucket(url: str, namespace: str, timeout: float = SECONDS) -> ObjectCache:
@@ -267,7 +248,7 @@ async def test_what_redis_has_lost_comes_from_the_bucket(redis: RedisServer) -> 
         assert await one.store.purges.purge(Purge("url", "/b"))
         await one.store.notes.set("k", b"note", 60)
         assert {name.rpartition(":")[2] for name in s3.names()} == {
-            target("/a").key, target("/b").key, "purges",
+            target("/a").key, target("/b").key, "purges", "redis",
         }  # fmt: skip
         await redis.client.flushall()
         async with replicas(tiers(redis, s3.url)) as (other,):
@@ -308,24 +289,6 @@ async def test_either_of_the_two_is_away(redis: RedisServer) -> None:
             while await redis.client.hlen(f"{NAMESPACE}purges") < 3:
                 await one.get("/d")
                 await asyncio.sleep(0.02)
-
-
-async def test_what_one_of_the_two_has_missed_is_copied_to_it(redis: RedisServer) -> None:
-    async with s3_server() as s3, replicas(tiers(redis, s3.url, 1.0)) as (one,):
-        key = target("/a").key
-        s3.signal(signal.SIGSTOP)
-        assert (await one.get("/a")).how == "miss"
-        s3.signal(signal.SIGCONT)
-        async with asyncio.timeout(SECONDS):
-            while not any(name.endswith(key) for name in s3.names()):
-                await asyncio.sleep(0.05)
-        redis.signal(signal.SIGSTOP)
-        assert (await one.get("/b")).how == "miss"
-        redis.signal(signal.SIGCONT)
-        async with asyncio.timeout(SECONDS):
-            while not await redis.client.exists(f"{NAMESPACE}{target('/b').key}"):
-                await asyncio.sleep(0.05)
-        assert one.renders.count == 2
 
 
 async def test_a_copy_in_memory_is_used_if_redis_is_empty_and_the_bucket_away(

@@ -86,6 +86,8 @@ async def test_a_slot_moves_and_a_primary_dies(tmp_path: Path) -> None:
             await more(answers, 2 * PAGES)
             assert min([await node.client.dbsize() for node in cluster.primaries]) > 0
             await move_a_slot(cluster, answers, "/7")
+            async with connected(cluster.url) as cache:
+                before = await cache.identity()
             # Of the three, that with the purges.
             await cluster.fail_over(cluster.place(f"{NAMESPACE}purges"))
             await more(answers, 4 * PAGES)
@@ -103,6 +105,8 @@ async def test_a_slot_moves_and_a_primary_dies(tmp_path: Path) -> None:
         assert (await other.store.lists.find(Query())).count == 1
         async with connected(cluster.url) as cache:
             await fences_and_leases(cache)
+            await notes_of_unsaved(cache)
+            assert await cache.identity() not in ("", before)
         async with connected(cluster.url, raw=True) as cache:
             await leave_in_the_middle(cache)
 
@@ -139,6 +143,17 @@ async def fences_and_leases(cache: RedisCache) -> None:
         assert not await cache.set(key, entry(fence - 1, key=key), 60)
         await cache.release(key, fence)
         assert await cache.acquire(key)
+
+
+async def notes_of_unsaved(cache: RedisCache) -> None:
+    key = f"{NAMESPACE}k"
+    number = await cache.note_unsaved(key, 0)
+    taken, keys = await cache.take_unsaved(60, 10)
+    assert keys == [key]
+    assert (await cache.take_unsaved(60, 10))[1] == []
+    await cache.forget_unsaved(key, number)
+    assert taken > number
+    await cache.forget_unsaved(key, taken)
 
 
 async def test_sentinel(tmp_path: Path) -> None:

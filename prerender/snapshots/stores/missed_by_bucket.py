@@ -1,0 +1,62 @@
+"""Snapshots that Redis has and the bucket may lack, because a write failed or its proxy was killed.
+
+Each write to the bucket is noted in Redis before it begins, and the note is removed after it. Notes
+that remain are due after a while; any replica then copies the snapshot from Redis to the bucket.
+"""
+
+import asyncio
+
+from prerender.snapshots.stores.guarded import Failed, Guarded
+from prerender.snapshots.stores.object_store import ObjectCache, fence_of
+from prerender.snapshots.stores.redis import RedisCache
+
+# Longer than a write takes: others leave its snapshot alone until then.
+_DUE_SECONDS = 30.0
+# A snapshot has about 50 kB.
+_AT_ONCE = 16
+
+
+class MissedByBucket:
+    """Notes in ``hot`` (Redis) what ``cold`` (the bucket) may lack, and copies it."""
+
+    def __init__(
+        self, hot: Guarded, cold: Guarded, redis: RedisCache, objects: ObjectCache
+    ) -> None:
+        self._hot, self._cold = hot, cold
+        self._redis, self._objects = redis, objects
+
+    async def note(self, key: str, seconds: float | None = None) -> int | Failed:
+        """Note a key, to be copied in ``seconds``. Returns the number of the note."""
+        due = _DUE_SECONDS if seconds is None else seconds
+        return await self._hot.ask("unsaved", lambda: self._redis.note_unsaved(key, due))
+
+    async def saved(self, key: str, number: int | Failed) -> None:
+        """Remove a note, unless the key was noted again."""
+        if not isinstance(number, Failed):
+            await self._hot.ask("unsaved", lambda: self._redis.forget_unsaved(key, number))
+
+    async def copy(self) -> None:
+        """Copy all snapshots that are due, until a store fails."""
+        while True:
+            taken = await self._hot.ask(
+                "unsaved", lambda: self._redis.take_unsaved(_DUE_SECONDS, _AT_ONCE)
+            )
+            if isinstance(taken, Failed):
+                return
+            number, keys = taken
+            copied = await asyncio.gather(*(self._copied(key, number) for key in keys))
+            if len(keys) < _AT_ONCE or not all(copied):
+                return
+
+    async def _copied(self, key: str, number: int) -> bool:
+        found = await self._hot.ask("get", lambda: self._redis.with_ttl(key))
+        if isinstance(found, Failed):
+            return False
+        # Otherwise it was purged or evicted, or replaced by something that is no snapshot.
+        if found is not None and fence_of(found[0]) is not None:
+            value, seconds = found
+            done = await self._cold.ask("set", lambda: self._objects.add(key, value, seconds))
+            if isinstance(done, Failed):
+                return False
+        await self.saved(key, number)
+        return True
