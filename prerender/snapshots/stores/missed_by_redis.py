@@ -17,8 +17,8 @@ from prerender.snapshots.stores.redis import RedisCache
 _AHEAD_MICROSECONDS = 10 * 1_000_000
 # Clocks of replicas may differ by this much: until then a snapshot is compared each time it is read.
 _MARGIN_MICROSECONDS = 10 * 1_000_000
-# Each takes about 150 bytes.
-_MOST_COMPARED = 50_000
+# Each takes about 60 bytes.
+_MOST_COMPARED = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,13 @@ class MissedByRedis:
         self._redis, self._objects = redis, objects
         self._mark = Mark()
         self._unwritten = False
-        self._compared: set[str] = set()
+        self._compared: set[int] = set()  # hashes of keys
 
     async def note(self, fence: int) -> None:
-        """Mark that Redis has missed a write, unless the mark covers it. To be called before the
-        write to the bucket.
+        """Mark that Redis has missed a write, unless the mark covers it.
+
+        To be called before the write to the bucket, because this process may be killed after it, and
+        after it, because it may have taken longer than the mark is ahead.
         """
         now = _now()
         at_least = max(now, min(fence, now + CLOCK_SKEW_MICROSECONDS))
@@ -73,23 +75,24 @@ class MissedByRedis:
         if mark is not None:
             self._know(mark)
         server = await self._hot.ask("identity", self._redis.identity)
-        if isinstance(server, Failed):
-            return
-        if mark is None or self._unwritten or (server and server != mark.server):
-            await self._advance(_now(), 0, server)
+        known = "" if isinstance(server, Failed) else server
+        if mark is None or self._unwritten or (known and known != mark.server):
+            await self._advance(_now(), 0, known)
 
     def doubts(self, key: str, value: object) -> bool:
         """Whether a value in Redis is a snapshot that may be outdated, and was not compared yet."""
         fence = fence_of(value) if isinstance(value, bytes) else None
-        return fence is not None and fence < self._mark.until and key not in self._compared
+        return fence is not None and fence < self._mark.until and hash(key) not in self._compared
 
-    def compared(self, key: str) -> None:
-        """Remember that a key was compared, unless Redis may still miss writes under this mark."""
-        if _now() < self._mark.until + _MARGIN_MICROSECONDS:
+    def compared(self, key: str, began: float) -> None:
+        """Remember that a key was compared, unless that ``began`` (Unix seconds) while Redis might
+        still miss writes under this mark.
+        """
+        if began * 1_000_000 < self._mark.until + _MARGIN_MICROSECONDS:
             return
         if len(self._compared) >= _MOST_COMPARED:
             self._compared.clear()
-        self._compared.add(key)
+        self._compared.add(hash(key))
 
     async def _advance(self, at_least: int, ahead: int, server: str = "") -> None:
         def change(data: bytes | None) -> bytes | None:

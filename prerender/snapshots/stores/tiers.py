@@ -87,16 +87,17 @@ class TieredCache(BackingCache):
     async def _multi_get(
         self, keys: list[str], encoding: str | None = None, _conn: Any = None
     ) -> list[bytes | Unread | None]:
+        began = time.time()
         hot = await self._ask(self._hot, "get", lambda: self._redis._multi_get(keys))
         values = [None] * len(keys) if isinstance(hot, Failed) else hot
         found: dict[str, bytes | Unread | None] = dict(zip(keys, values, strict=True))
-        found |= await self._compared(found)
+        found |= await self._compared(found, began)
         missing = [key for key in keys if found[key] is None]
         if missing:
             cold = await self._ask(self._cold, "get", lambda: self._objects._multi_get(missing))
             if not isinstance(cold, Failed):
                 found.update(zip(missing, cold, strict=True))
-                await self._warm(dict(zip(missing, cold, strict=True)))
+                await self._warm(dict(zip(missing, cold, strict=True)), began)
             elif isinstance(hot, Failed):
                 raise StoreGone("neither Redis nor the object store answers")
             else:
@@ -104,27 +105,31 @@ class TieredCache(BackingCache):
                 found.update(dict.fromkeys(missing, UNREAD))
         return [found[key] for key in keys]
 
-    async def _warm(self, found: dict[str, bytes | None]) -> None:
+    async def _warm(self, found: dict[str, bytes | None], began: float) -> None:
         """Put what was read from the object store into Redis, if nothing newer is there."""
-        writes = (self._warmed(key, value) for key, value in found.items() if value is not None)
+        writes = (
+            self._warmed(key, value, began) for key, value in found.items() if value is not None
+        )
         await asyncio.gather(*writes)
 
-    async def _warmed(self, key: str, value: bytes) -> None:
+    async def _warmed(self, key: str, value: bytes, began: float) -> None:
         write = partial(self._redis._set, key, value, _HOT_SECONDS)
         if not isinstance(await self._ask(self._hot, "set", write), Failed):
-            self._missed_by_redis.compared(key)
+            self._missed_by_redis.compared(key, began)
 
-    async def _compared(self, found: dict[str, bytes | Unread | None]) -> dict[str, bytes]:
+    async def _compared(
+        self, found: dict[str, bytes | Unread | None], began: float
+    ) -> dict[str, bytes]:
         """The later snapshot of the two stores, of those that may be outdated in Redis."""
         doubted = {
             key: value
             for key, value in found.items()
             if isinstance(value, bytes) and self._missed_by_redis.doubts(key, value)
         }
-        later = await asyncio.gather(*(self._later(*pair) for pair in doubted.items()))
+        later = await asyncio.gather(*(self._later(*pair, began) for pair in doubted.items()))
         return dict(zip(doubted, later, strict=True))
 
-    async def _later(self, key: str, value: bytes) -> bytes:
+    async def _later(self, key: str, value: bytes, began: float) -> bytes:
         """The snapshot of Redis, or a later one of the bucket. The other store gets it."""
         fence = await self._cold.ask("get", lambda: self._objects.fence(key))
         own = fence_of(value) or 0
@@ -133,13 +138,13 @@ class TieredCache(BackingCache):
         if fence is None or fence < own:
             noted = await self._missed_by_bucket.note(key, seconds=0)
             if not isinstance(noted, Failed):
-                self._missed_by_redis.compared(key)
+                self._missed_by_redis.compared(key, began)
         elif fence == own:
-            self._missed_by_redis.compared(key)
+            self._missed_by_redis.compared(key, began)
         else:
             cold = await self._ask(self._cold, "get", lambda: self._objects._get(key))
             if isinstance(cold, bytes):
-                await self._warmed(key, cold)
+                await self._warmed(key, cold, began)
                 return cold
         return value
 
@@ -170,6 +175,9 @@ class TieredCache(BackingCache):
             return False
         if cold is True:
             await self._missed_by_bucket.saved(key, note)
+            if isinstance(hot, Failed):
+                # The mark must cover the end of the write, too, which may have been long ago.
+                await self._missed_by_redis.note(value.entry.fence)
         elif isinstance(hot, Failed):
             raise StoreGone("neither Redis nor the object store takes it")
         elif isinstance(note, Failed):

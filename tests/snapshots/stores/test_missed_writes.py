@@ -12,19 +12,22 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores import missed_by_bucket, missed_by_redis
+from prerender.snapshots.stores.bucket import Bucket
 from prerender.snapshots.stores.object_store import ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.tiers import TieredCache
+from tests.conftest import StartOrigin
 from tests.snapshots.stores.test_objects import bucket, replicas
 from tests.snapshots.stores.test_redis import entry
 from tests.support import raw
 from tests.support.raw import SECONDS
 from tests.support.redis_server import RedisServer, redis_server
-from tests.support.s3_server import S3Server, url_of
+from tests.support.s3_server import S3Server, forwarding, url_of
 
 _numbers = count()
 
@@ -41,16 +44,18 @@ class Site:
         self.cold = bucket(s3.url, self.namespace)
 
     def replica(
-        self, *, redis: bool = True, bucket_there: bool = True, timeout: float = SECONDS
+        self, *, redis: bool = True, url: str = "", timeout: float = SECONDS
     ) -> TieredCache:
-        """A replica that reaches both stores, or one of them."""
-        nowhere = f"127.0.0.1:{raw.free_port()}"
-        hot = RedisCache(self.redis.url if redis else f"redis://{nowhere}", self.namespace, timeout)
-        url = self.s3.url if bucket_there else url_of(f"http://{nowhere}")
-        cold = bucket(url, self.namespace, timeout)
+        """A replica that reaches both stores, or one of them. ``url``: of another bucket."""
+        where = self.redis.url if redis else f"redis://{nowhere()}"
+        hot = RedisCache(where, self.namespace, timeout)
+        cold = bucket(url or self.s3.url, self.namespace, timeout)
         cache = TieredCache(hot, cold, self.namespace)
         self._stack.push_async_callback(cache.close)
         return cache
+
+    def without_bucket(self) -> TieredCache:
+        return self.replica(url=url_of(f"http://{nowhere()}"))
 
     async def opened(self, *, timeout: float = SECONDS) -> TieredCache:
         cache = self.replica(timeout=timeout)
@@ -65,6 +70,10 @@ class Site:
 
     async def unsaved(self) -> int:
         return int(await self.redis.client.zcard(f"{self.namespace}unsaved"))
+
+
+def nowhere() -> str:
+    return f"127.0.0.1:{raw.free_port()}"
 
 
 async def read(cache: RedisCache | ObjectCache | TieredCache, key: str = "k") -> Entry | None:
@@ -106,7 +115,7 @@ async def restarted(redis: RedisServer) -> None:
 
 @pytest.mark.usefixtures("due_at_once")
 async def test_others_copy_what_a_killed_replica_could_not_save(site: Site) -> None:
-    killed = site.replica(bucket_there=False)
+    killed = site.without_bucket()
     keys = [f"k{number}" for number in range(20)]
     for key in keys:
         assert await killed.set(key, await made(killed, "x", key), 60)
@@ -129,14 +138,18 @@ async def test_a_replica_that_is_killed_in_the_middle_of_a_write(site: Site, ste
     if steps > 1:
         assert await site.hot.set("k", new, 60)
     if steps > 2:
-        assert await site.cold.set("k", new, 60)
+        assert await site.cold.set("k", new, 3600)
+    objects = Bucket(site.s3.url, SECONDS)
+    before = await objects.read(f"{site.namespace}k")
     await other.reconcile()
+    if steps > 2:
+        assert await objects.read(f"{site.namespace}k") == before
     assert await site.in_bucket() == await site.in_redis() == (new if steps > 1 else None)
     assert not await site.unsaved()
 
 
 async def test_a_write_in_progress_is_left_alone(site: Site) -> None:
-    one, other = site.replica(bucket_there=False), site.replica()
+    one, other = site.without_bucket(), site.replica()
     old = await made(one, "old")
     assert await one.set("k", old, 60)
     await other.reconcile()
@@ -149,7 +162,7 @@ async def test_a_write_in_progress_is_left_alone(site: Site) -> None:
 
 @pytest.mark.usefixtures("due_at_once")
 async def test_a_copy_overwrites_nothing_later(site: Site) -> None:
-    killed, other = site.replica(bucket_there=False), site.replica()
+    killed, other = site.without_bucket(), site.replica()
     old, new = await made(killed, "old"), await made(killed, "new")
     assert await killed.set("k", old, 60)
     assert await site.cold.set("k", new, 60)
@@ -168,7 +181,7 @@ async def test_foreign_values(site: Site) -> None:
     name = f"{site.namespace}unsaved"
     await site.redis.client.set(name, b"foreign")
     site.s3.put(f"{site.namespace}redis", b"\xff" * 100)
-    killed, other = site.replica(bucket_there=False), await site.opened()
+    killed, other = site.without_bucket(), await site.opened()
     await other.reconcile()
     assert await killed.set("k", await made(killed, "x"), 60)
     await site.redis.client.set(f"{site.namespace}history", b"PRH1 something", px=60_000)
@@ -181,6 +194,16 @@ async def test_foreign_values(site: Site) -> None:
     assert {path.rpartition(":")[2] for path in site.s3.names() if site.namespace in path} == {
         "k", "purges", "redis",
     }  # fmt: skip
+
+
+async def test_a_note_is_removed_by_its_own_write_only(site: Site) -> None:
+    key = f"{site.namespace}k"
+    first, second = [await site.hot.note_unsaved(key, 60) for _ in range(2)]
+    assert second > first
+    await site.hot.forget_unsaved(key, first)
+    assert await site.unsaved() == 1
+    await site.hot.forget_unsaved(key, second)
+    assert await site.unsaved() == 0
 
 
 # ---- missed by Redis
@@ -280,6 +303,30 @@ async def test_a_mark_covers_the_writes_after_it(site: Site) -> None:
         assert await killed.set("k", new, 60)
         await running.reconcile()
         assert await read(running) == new
+
+
+async def test_the_mark_comes_before_the_snapshot(
+    site: Site,
+    client: ClientSession,
+    start_origin: StartOrigin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica may be killed in between. After a write that took long, the mark is renewed."""
+    origin = await start_origin(forwarding(site.s3, client))
+    without_redis = site.replica(redis=False, url=url_of(origin.url))
+
+    async def written() -> list[str]:
+        origin.requests.clear()
+        assert await without_redis.set("k", await made(without_redis, "x"), 60)
+        puts = (request.path for request in origin.requests if request.method == "PUT")
+        return [path.rpartition(":")[2] for path in puts]
+
+    assert await written() == ["redis", "k"]
+    assert await written() == ["k"]
+    monkeypatch.setattr(missed_by_redis, "_AHEAD_MICROSECONDS", 0)
+    site.s3.put(f"{site.namespace}redis", b"")
+    await without_redis.reconcile()
+    assert await written() == ["redis", "k", "redis"]
 
 
 async def test_a_user_without_info(s3: S3Server, tmp_path: Path) -> None:
