@@ -1,9 +1,9 @@
-"""A browser context and its process. Each render gets its own tab in it.
+"""A browser context and its process, for one render after another.
 
 A new context for each render would be clean by construction, but its process alone costs 60 ms of CPU
-time. A new tab costs 5 ms, and has no history, name or emulation of the last one. The rest is cleared
-between two tabs, and verified. If something cannot be cleared with certainty, the context is not used
-again: a worker, for example, may run for seconds after its page.
+time. What outlives a tab, or a document in a kept tab (tab.py), is cleared between two renders, and
+verified. If something cannot be cleared with certainty, the context is not used again: a worker, for
+example, may run for seconds after its page.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NOWHERE = "nowhere:"
 STORAGE = "all"
 # Chromium collects garbage when a page is idle, by the page's clock, which is paused then. Without
 # this, an empty page grew to 150 MiB and its renders became slower; with it, it stays at 20 MiB.
-_COLLECT_EVERY_TABS = 10
+_COLLECT_EVERY_RENDERS = 10
 _CLOSE_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class Context:
         self.devtools = devtools
         self.user_agent = user_agent
         self.clock = VirtualClock()
-        self.tabs = 0
+        self.renders = 0
         self.process: PageProcess | None = None
         self._id = context_id
         # Keeps the process alive between two tabs.
@@ -77,7 +77,6 @@ class Context:
 
     async def tab(self) -> tuple[Session, str]:
         """A new tab and its target. Raises BrowserGone or CommandFailed."""
-        self.tabs += 1
         return await self._tab(NOWHERE)
 
     async def _tab(self, url: str) -> tuple[Session, str]:
@@ -94,32 +93,40 @@ class Context:
         self._targets.pop(target_id, None)
         return session, target_id
 
-    async def clear(self, *, large: bool) -> None:
-        """Clear the state that outlives a tab. Raises RenderError if that is impossible.
-
-        ``large``: free the memory of the page before the next one.
-        """
-        if unfit := self._unfit or next(iter(self._targets.values()), ""):
+    async def clear(self) -> None:
+        """Clear the state that outlives a tab. Raises RenderError if that is impossible."""
+        try:
+            self.check_fit()
+        except RenderError:
             await self._stop_service_workers()
-            raise RenderError(f"a {unfit} may go on")
+            raise
         await asyncio.gather(
             self._keeper.call("Storage.clearDataForOrigin", origin="*", storageTypes=STORAGE),
             self.devtools.call("Storage.clearCookies", browserContextId=self._id),
         )
-        if large or self.tabs % _COLLECT_EVERY_TABS == 0:
-            await self._keeper.call("HeapProfiler.collectGarbage")
+        if self.renders % _COLLECT_EVERY_RENDERS == 0:
+            await self.collect_garbage()
 
-    async def check_empty(self, origin: str) -> None:
-        """Raise RenderError if cookies, or storage of ``origin``, are there although they were cleared.
+    def check_fit(self) -> None:
+        """Raise RenderError if something of the last page may go on."""
+        if unfit := self._unfit or next(iter(self._targets.values()), ""):
+            raise RenderError(f"a {unfit} may go on")
+
+    async def collect_garbage(self) -> None:
+        """Free the memory of pages that are gone."""
+        await self._keeper.call("HeapProfiler.collectGarbage")
+
+    async def check_empty(self, origin: str, cookies: frozenset[str] = frozenset()) -> None:
+        """Raise RenderError if there are other ``cookies``, or storage of ``origin``, after clearing.
 
         Chromium may handle what the last page wrote while it was left only after clearing. The later
         this is called, the less can follow.
         """
-        cookies, storage = await asyncio.gather(
+        jar, storage = await asyncio.gather(
             self.devtools.call("Storage.getCookies", browserContextId=self._id),
             self._keeper.call("Storage.getUsageAndQuota", origin=origin),
         )
-        if cookies["cookies"]:
+        if {cookie["name"] for cookie in jar["cookies"]} - cookies:
             raise RenderError("cookies come back")
         if storage["usage"]:
             raise RenderError("storage comes back")

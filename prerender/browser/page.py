@@ -1,7 +1,7 @@
-"""A page: a browser tab for one render, which navigates, settles and serializes.
+"""A page: it navigates, settles and serializes, one render after another.
 
-Its browser context and process are reused for the next page after all state has been cleared
-(browser_context.py), but not after a timeout or crash, or if some state may remain.
+Its browser context and process, and under load its tab (tab.py), are reused for the next render after
+all state has been cleared, but not after a timeout or crash, or if some state may remain.
 """
 
 import asyncio
@@ -15,16 +15,13 @@ import structlog
 
 from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
-from prerender.browser.browser_context import BLANK, Context
+from prerender.browser.browser_context import Context
 from prerender.browser.devtools import (
     COMMAND_SECONDS,
     CommandFailed,
     DevTools,
-    Session,
-    ignore_failure,
 )
-from prerender.browser.emulation import DESKTOP, Window, become, user_agent_override, window_of
-from prerender.browser.frame_drawing import Frames
+from prerender.browser.emulation import DESKTOP, Window, become, window_of
 from prerender.browser.page_results import (
     Departed,
     Rendered,
@@ -35,15 +32,14 @@ from prerender.browser.page_results import (
 )
 from prerender.browser.settling.decision import SHOWN_MS
 from prerender.browser.settling.settler import Settled, Settler
+from prerender.browser.tab import Tab
 from prerender.errors import BrowserGone, PageOverLimit, RenderError, RenderTimeout
 from prerender.gateway.visit import PAGE_STATUSES, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
 # A context is replaced after this many renders, so that leaks do not add up.
 RENDERS = 500
-# Virtual time runs ahead of real time and cannot be set back. Beyond the first limit, a page's Date is
-# corrected. In workers that is impossible, so beyond the second limit the context is replaced.
-CORRECTED_LEAD_SECONDS = 1.0
+# In workers, Date cannot be corrected, so if the clock is further ahead, the context is replaced.
 LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
 # An ordinary page has a few frames. Each costs the browser process a few milliseconds.
@@ -72,74 +68,71 @@ log = structlog.get_logger(__name__)
 
 
 class Page:
-    """Create it with ``await Page.open(...)``. ``number`` identifies it to the gateway."""
+    """Open it with ``await Page.open(...)``. ``number`` identifies a render to the gateway."""
 
-    def __init__(self, context: Context, session: Session, target_id: str) -> None:
+    def __init__(self, context: Context) -> None:
         self.devtools = context.devtools
         self.context = context
-        self._session = session
-        self._target_id = target_id
         self._clock = context.clock
-        self._frames = Frames(session, context)
+        self._tab: Tab
         self._departure: asyncio.Future[str] | None = None
         self._url = ""
         self._reloads = 0
         self._visit: Visit | None = None
         self._free_at = 0.0
-        self._inner_frames = 0
         self._over_limit = ""
         self._length = 0
-        self.number = next(_numbers)
+        # Whether nothing but the tab's document and its storage must be cleared.
+        self._plain = False
+        self.number = 0
         self.broken = False
 
     def __repr__(self) -> str:
         state = " broken" if self.broken else ""
-        return f"<Page {self.number}, {self.context.tabs} in its context{state}>"
+        return f"<Page {self.number}, {self.context.renders} in its context{state}>"
 
     @classmethod
     async def open(cls, devtools: DevTools) -> "Page":
         """Open a page in a new browser context. Raises BrowserGone or CommandFailed."""
         context = await Context.open(devtools)
+        page = cls(context)
         try:
-            return await cls._open(context)
+            await page._open_tab()
         except BaseException:
             await context.close()
             raise
-
-    @classmethod
-    async def _open(cls, context: Context) -> "Page":
-        page = cls(context, *await context.tab())
-        await page._prepare()
         return page
 
-    async def _prepare(self) -> None:
-        session = self._session
-        session.on("Inspector.targetCrashed", self._crashed)
-        session.on("Page.javascriptDialogOpening", self._dismiss)
-        session.on("Page.frameRequestedNavigation", self._navigation_requested)
-        session.on("Page.frameAttached", self._frame_attached)
-        self._clock.attach(session)
-        await asyncio.gather(
-            session.call("Page.enable"),
-            session.call("Page.addScriptToEvaluateOnNewDocument", source=probe.SCRIPT),
-            self._name(ORDINARY),
-        )
+    async def _open_tab(self) -> None:
+        self._next()
+        self._tab = tab = await Tab.open(self.context, self.number)
+        tab.session.on("Inspector.targetCrashed", self._crashed)
+        tab.session.on("Page.frameRequestedNavigation", self._navigation_requested)
+        tab.session.on("Page.frameAttached", self._frame_attached)
 
-    async def _name(self, variant: Variant) -> None:
-        override = user_agent_override(self.context.user_agent, self.number, variant)
-        await self._session.call("Emulation.setUserAgentOverride", **override)
+    def _next(self) -> None:
+        self.number = next(_numbers)
+        self.context.renders += 1
+        self._plain = False
 
     async def _become(self, variant: Variant) -> None:
+        # The last page keeps its number until nothing of it runs any more.
+        if self._tab.kept or variant != ORDINARY:
+            await self._tab.name(self.number, variant)
         if variant != ORDINARY:
-            await self._name(variant)
-            await become(self._session, variant)
+            await become(self._tab.session, variant)
+
+    @property
+    def used(self) -> bool:
+        """Whether its tab still shows the last page, which is cleared when the next one begins."""
+        return self._tab.kept
 
     @property
     def worn(self) -> bool:
         """Whether its context must not be used for another page."""
         process = self.context.process
         return (
-            self.context.tabs >= RENDERS
+            self.context.renders >= RENDERS
             or self._clock.lead_seconds > LEAD_SECONDS
             or (process is not None and process.gives_way)
         )
@@ -164,6 +157,7 @@ class Page:
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         self._visit = visit
         self._url, self._reloads = url.partition("#")[0], 0
+        self._plain = False
         if self.context.process is not None:
             self.context.process.begin()
         self._departure = asyncio.get_running_loop().create_future()
@@ -172,13 +166,16 @@ class Page:
         settler = self._settler(visit, budget, patience, window)
         try:
             async with asyncio.timeout(timeout):
-                await self._become(variant)
                 await self._clock.catch_up()
-                frame_id = await self._navigate(url, timeout)
+                await self._become(variant)
+                frame_id = await self._tab.navigate(url, visit, timeout, scripts=True)
                 settled = await self._settle(settler)
             if self._departure.done():
                 return Departed(self._departure.result(), settled)
         except TimeoutError:
+            if self._tab.kept:
+                self.broken = True
+                raise RenderTimeout(f"{url}: the last page does not end") from None
             partial = True
             settled = settler.cut_off("cut off")
             frame_id = await self._stop()
@@ -196,6 +193,12 @@ class Page:
         errors = await self._errors() if settler.complaints else ()
         sheets = await self._sheets() if settler.touched_sheets else []
         found = await self._serialize(frame_id, options, sheets)
+        if self._tab.follows and await self._tab.ignores_url_changes(await self._world(frame_id)):
+            self.broken = True
+            raise BrowserGone("the tab has used up its changes of the URL")
+        self._plain = not (
+            partial or variant != ORDINARY or settler.resized or self._length > _LARGE_LENGTH
+        )
         return Rendered(
             html=found["html"],
             url=found["url"],
@@ -235,23 +238,21 @@ class Page:
         Raises RenderError.
         """
         self.broken = True
-        session = self._session
+        session = self._tab.session
         window = window_of(variant)
         self._departure = asyncio.get_running_loop().create_future()
-        await self._become(variant)
         await self._clock.catch_up()
-        if not scripts:
-            await session.call("Emulation.setScriptExecutionDisabled", value=True)
-        frame_id = await self._navigate(url, COMMAND_SECONDS)
+        await self._become(variant)
+        frame_id = await self._tab.navigate(url, visit, COMMAND_SECONDS, scripts=scripts)
         await self._settle(self._settler(visit, budget, patience, window))
         metrics = await session.call("Page.getLayoutMetrics")
         height = height or int(metrics["cssContentSize"]["height"])
         height = min(max(height, window.height // 4), HIGHEST_PICTURE)
         # A window of the screenshot's height, so that lazy content loads.
         await session.call("Emulation.setDeviceMetricsOverride", **window.metrics(height))
-        await self._frames.make(drawn=True)
+        await self._tab.frames.make(drawn=True)
         await (await self._clock.start(SHOWN_MS, wait_for_network=True))
-        picture = await self._frames.picture()
+        picture = await self._tab.frames.picture()
         world = await self._world(frame_id)
         status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
         if status not in PAGE_STATUSES:
@@ -265,14 +266,13 @@ class Page:
 
         Raises RenderTimeout after ``timeout`` seconds, and RenderError.
         """
-        session = self._session
         self._visit = visit
         self._departure = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout):
                 await self._clock.catch_up()
-                await session.call("Emulation.setScriptExecutionDisabled", value=True)
-                await self._navigate(url, COMMAND_SECONDS)
+                await self._become(ORDINARY)
+                await self._tab.navigate(url, visit, COMMAND_SECONDS, scripts=False)
                 await self._settle(self._settler(visit, budget, patience, DESKTOP))
                 return await self.announced()
         except TimeoutError:
@@ -286,25 +286,14 @@ class Page:
 
     async def announced(self) -> tuple[Announcement, ...]:
         """What a screen reader announces on the current page. Raises RenderError."""
-        tree = await self._session.call("Accessibility.getFullAXTree")
+        tree = await self._tab.session.call("Accessibility.getFullAXTree")
         return announced(tree["nodes"])
-
-    async def _navigate(self, url: str, timeout: float) -> str:
-        if (lead := self._clock.lead_seconds) > CORRECTED_LEAD_SECONDS:
-            await self._session.call(
-                "Page.addScriptToEvaluateOnNewDocument", source=probe.lead(lead)
-            )
-        answer = await self._session.call("Page.navigate", timeout, url=url)
-        if error := answer.get("errorText"):
-            raise RenderError(f"{url}: {error}")
-        frame_id: str = answer["frameId"]
-        return frame_id
 
     def _settler(self, visit: Visit, budget: float, patience: float, window: Window) -> Settler:
         process = self.context.process
         return Settler(
-            self._session,
-            self._frames,
+            self._tab.session,
+            self._tab.frames,
             visit,
             budget,
             patience,
@@ -330,22 +319,22 @@ class Page:
         """Stop a page that does not settle. Raises RenderTimeout if it cannot be stopped."""
         self.broken = True
         try:
-            await self._session.call("Runtime.terminateExecution", _STOP_SECONDS)
+            await self._tab.session.call("Runtime.terminateExecution", _STOP_SECONDS)
         except RenderError:
             raise RenderTimeout("the page does not respond") from None
-        return self._target_id
+        return self._tab.target_id
 
     async def read(self) -> Seen:
         """The texts of the page after a render. Raises RenderError."""
-        found = await self._session.evaluate(
-            READ_SCRIPT, contextId=await self._world(self._target_id)
+        found = await self._tab.session.evaluate(
+            READ_SCRIPT, contextId=await self._world(self._tab.target_id)
         )
         texts = tuple((text, shown) for text, shown in found["texts"])
         return Seen(found["url"], found["title"], texts, tuple(found["links"]))
 
     async def _world(self, frame_id: str) -> int:
         """An isolated world for our scripts, whose built-ins the page cannot replace."""
-        world = await self._session.call(
+        world = await self._tab.session.call(
             "Page.createIsolatedWorld", frameId=frame_id, worldName=_WORLD
         )
         context: int = world["executionContextId"]
@@ -355,11 +344,11 @@ class Page:
         self, frame_id: str, options: SerializeOptions, sheets: list[Any] | None
     ) -> dict[str, Any]:
         context = await self._world(frame_id)
-        found: dict[str, Any] = await self._session.evaluate(
+        found: dict[str, Any] = await self._tab.session.evaluate(
             f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=context
         )
         more = [
-            await self._session.evaluate(f"moreHtml[{number}]", contextId=context)
+            await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=context)
             for number in range(found["more"])
         ]
         found["html"] = "".join([found["html"], *more])
@@ -369,7 +358,7 @@ class Page:
     async def _errors(self) -> tuple[str, ...]:
         """The errors of the page's scripts. The page can put anything here."""
         try:
-            complaints = await self._session.evaluate(probe.ERRORS)
+            complaints = await self._tab.session.evaluate(probe.ERRORS)
         except CommandFailed:
             return ()
         if not isinstance(complaints, list):
@@ -379,7 +368,7 @@ class Page:
     async def _sheets(self) -> list[Any] | None:
         """The style sheets that scripts have modified, or None if the page manipulates the result."""
         try:
-            sheets = await self._session.evaluate(probe.SHEETS)
+            sheets = await self._tab.session.evaluate(probe.SHEETS)
         except CommandFailed:
             return None
         if not isinstance(sheets, list):
@@ -391,39 +380,37 @@ class Page:
         """How long renewing may take: less after a long render, but at least a second."""
         return min(_RENEW_SECONDS, max(1.0, self._free_at - time.monotonic()))
 
-    async def renew(self) -> "Page":
-        """The next page in the same context, without any state of this one.
+    async def renew(self, *, keep_tab: bool = False) -> None:
+        """Be the next page in the same context, without any state of this one.
 
-        Raises BrowserGone if the context cannot be used again.
+        ``keep_tab``: in the same tab, if possible. Raises BrowserGone if the context cannot be used
+        again.
         """
         try:
             async with asyncio.timeout(self._renewing_seconds):
-                await self._leave()
                 if self._visit and (reason := self._visit.remembered):
                     raise RenderError(reason)
-                await self.context.clear(large=self._length > _LARGE_LENGTH)
-                page = await self._open(self.context)
-                if self._visit:
-                    await self.context.check_empty(str(self._visit.public.origin()))
-                return page
+                if keep_tab and self._plain and await self._tab.keep():
+                    self._next()
+                else:
+                    await self._renew_tab()
         except (TimeoutError, RenderError) as error:
             self.broken = True
             raise BrowserGone(f"the context cannot be used again: {error!r}") from error
 
-    async def _leave(self) -> None:
-        """Close the tab, and wait until it is gone, so that none of its scripts runs."""
-        await self._frames.finish()
-        await self._session.call("Emulation.setScriptExecutionDisabled", value=True)
-        if self._clock.has_budget:
-            await self._session.call("Page.navigate", url=BLANK)
-            await self._clock.finish()
-        await self.devtools.call("Target.closeTarget", targetId=self._target_id)
-        await self._session.ended.wait()
+    async def _renew_tab(self) -> None:
+        await self._tab.close()
+        await self.context.clear()
+        if self._length > _LARGE_LENGTH:
+            await self.context.collect_garbage()
+        await self._open_tab()
+        if self._visit:
+            await self.context.check_empty(str(self._visit.public.origin()))
 
     async def close(self) -> None:
         """Close the page with its context. Ignores errors: it may be gone already."""
         self.kill()
-        await self._frames.end()
+        await self._tab.frames.end()
         await self.context.close()
 
     def _crashed(self, _: dict[str, Any]) -> None:
@@ -454,21 +441,17 @@ class Page:
             self.context.process.kill()
 
     def _frame_attached(self, _: dict[str, Any]) -> None:
-        self._inner_frames += 1
-        if self._inner_frames > _MAX_FRAMES:
+        self._tab.inner_frames += 1
+        if self._tab.inner_frames > _MAX_FRAMES:
             # Immediately: the browser drops pending work of the page with it.
             self._end(f"more than {_MAX_FRAMES} frames")
 
-    def _dismiss(self, params: dict[str, Any]) -> None:
-        """Close a dialog at once: it blocks the page."""
-        accept = params["type"] == "beforeunload"
-        ignore_failure(self._session.send("Page.handleJavaScriptDialog", {"accept": accept}))
-
     def _navigation_requested(self, params: dict[str, Any]) -> None:
         """Handle a navigation by the page. Changes of only the fragment are not reported here."""
+        self._tab.navigations += 1
         url: str = params["url"]
         departure = self._departure
-        mine = params["frameId"] == self._target_id and params["disposition"] == "currentTab"
+        mine = params["frameId"] == self._tab.target_id and params["disposition"] == "currentTab"
         if departure is None or departure.done() or not mine or not url.startswith("http"):
             return
         if url.partition("#")[0] == self._url:

@@ -160,16 +160,21 @@ class Pool:
             self._queue.leave(place)
 
     @asynccontextmanager
-    async def page(self, place: Place, timeout: float) -> AsyncIterator[Page]:
+    async def page(
+        self, place: Place, timeout: float, *, new_tab: bool = False
+    ) -> AsyncIterator[Page]:
         """Borrow a page, waiting up to ``timeout`` seconds for it. A context may be repeated with
         another page.
 
-        Raises PoolBusy if the wait is too long, and BrowserGone if no browser can be started, or at
-        the end if the browser was lost meanwhile: then the page's content cannot be trusted.
+        ``new_tab``: not in the tab of another page. Raises PoolBusy if the wait is too long, and
+        BrowserGone if no browser can be started, or at the end if the browser was lost meanwhile: then
+        the page's content cannot be trusted.
         """
         page = await self._borrow(place, timeout)
         browser = self._browser_of(page)
         try:
+            if new_tab and page.used:
+                await page.renew()
             yield page
             browser.check()
         except BrowserGone:
@@ -193,7 +198,7 @@ class Pool:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 # The page was assigned at the moment when the caller stopped waiting.
                 page = turn.result()
-                self._put_back(page, page)
+                self._put_back(page)
             if isinstance(error, TimeoutError):
                 raise PoolBusy(f"no page became free in {timeout:.1f} s") from None
             raise
@@ -221,23 +226,32 @@ class Pool:
         stock = self._busy.get(page)
         if stock is None:
             return  # its browser is gone
-        following = None
-        if stock is self._stock and not page.broken and not page.worn:
-            try:
-                following = await page.renew()
-            except RenderError as error:
-                log.info("page_discarded", page=repr(page), reason=str(error))
-            except Exception:
-                log.exception("page_reset_failed", page=repr(page))
-        if stock is not self._stock or following is None:
-            await self._replace(page, stock)
+        renewed = stock is self._stock and await self._renewed(page)
+        if renewed and stock is self._stock:
+            self._put_back(page)
         else:
-            self._put_back(page, following)
+            await self._replace(page, stock)
 
-    def _put_back(self, page: Page, following: Page) -> None:
-        """Take back a page whose successor is ready."""
+    async def _renewed(self, page: Page) -> bool:
+        """Renew a page if it can be used again. Returns whether it can."""
+        if page.broken or page.worn:
+            return False
+        try:
+            await page.renew(keep_tab=bool(self._queue))
+            if page.used and not self._queue:
+                await page.renew()
+        except RenderError as error:
+            log.info("page_discarded", page=repr(page), reason=str(error))
+            return False
+        except Exception:
+            log.exception("page_reset_failed", page=repr(page))
+            return False
+        return True
+
+    def _put_back(self, page: Page) -> None:
+        """Take back a page that can be used again."""
         if stock := self._free(page):
-            stock.idle.append(following)
+            stock.idle.append(page)
         self._lend()
 
     async def _replace(self, page: Page, stock: _Stock) -> None:
@@ -275,7 +289,8 @@ class Pool:
             if devtools.closed.is_set():
                 return
             try:
-                page = await self._try_out(await self._make_page(stock))
+                page = await self._make_page(stock)
+                await self._try_out(page)
                 # The browser's processes must be registered before the page is used.
                 await stock.browser.look()
             except Exception as error:

@@ -17,7 +17,7 @@ from prerender.errors import RenderError
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Document
 
-Trial = Callable[[Page], Coroutine[Any, Any, Page]]
+Trial = Callable[[Page], Coroutine[Any, Any, None]]
 
 _SECONDS = 20.0
 _EXPECTED = "it works"
@@ -28,19 +28,19 @@ _PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
 
 
 def trial(gateway: Gateway, public: URL) -> Trial:
-    """A function that tests a new page and returns the next one. It raises RenderError on failure."""
+    """A function that tests a new page and renews it. It raises RenderError on failure."""
     headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
     # Use the site's host, so that the connection exists for the first crawler, unless browsers refuse
     # its port: that would be the site's fault, not the browser's.
     url = f"{public.origin() if public.is_default_port() else 'http://trial.invalid'}/"
 
-    async def run(page: Page) -> Page:
+    async def run(page: Page) -> None:
         with gateway.visit(page.number, Document(200, headers, _PAGE.encode())) as visit:
             rendered = await page.render(
                 url, visit, timeout=_SECONDS, budget=1, patience=1, options=SerializeOptions()
             )
         if not isinstance(rendered, Rendered) or _EXPECTED not in rendered.html:
             raise RenderError("the test page was not rendered")
-        return await page.renew()
+        await page.renew()
 
     return run

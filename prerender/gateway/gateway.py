@@ -31,7 +31,7 @@ from prerender.gateway.egress import Ask, Egress, host_and_port
 from prerender.gateway.listener import http_server
 from prerender.gateway.needed_requests import Needed
 from prerender.gateway.peer_user import Owner, Peers
-from prerender.gateway.plain_response import Plain
+from prerender.gateway.plain_response import Plain, PlainStream
 from prerender.gateway.resource_kind import FRAMES, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
@@ -177,8 +177,9 @@ class Gateway:
             if wanted == "document" and (document := visit.take_document(url)):
                 exchange.status = document.status
                 exchange.received_bytes = len(document.body)
-                return _handed_over(document)
+                return await _hand_over(request, visit, document)
             try:
+                await visit.released()
                 exchange.needed = self._needed(
                     request.method, url, wanted, request.headers, visit.polled
                 )
@@ -246,10 +247,18 @@ class Gateway:
         return visit, name
 
 
-def _handed_over(document: Document) -> Plain:
+async def _hand_over(request: BaseRequest, visit: Visit, document: Document) -> StreamResponse:
     headers = document.headers.copy()
     caching.forbid_memory(headers)
-    return Plain(status=document.status, headers=headers, body=document.body)
+    if not visit.held:
+        return Plain(status=document.status, headers=headers, body=document.body)
+    response = PlainStream(status=document.status, headers=headers)
+    response.content_length = len(document.body)
+    await response.prepare(request)
+    await visit.released()
+    await response.write(document.body)
+    await response.write_eof()
+    return response
 
 
 def _too_late(request: BaseRequest) -> Plain:

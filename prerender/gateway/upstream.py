@@ -34,6 +34,7 @@ from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.connector import CheckedConnector
 from prerender.gateway.listener import MAX_HEADERS
+from prerender.gateway.plain_response import PlainStream
 
 _CHUNK_BYTES = 65536
 # Limit of a header line of a response. Chromium accepts heads of 256 KiB.
@@ -41,17 +42,6 @@ _MAX_LINE_BYTES = 65536
 _AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 log = structlog.get_logger(__name__)
-
-
-class _PlainStream(StreamResponse):
-    """A streamed response without the Content-Type and Server that aiohttp would add
-    (RFC 9110 section 7.7)."""
-
-    async def _prepare_headers(self) -> None:
-        invented = [name for name in ("Content-Type", "Server") if name not in self.headers]
-        await super()._prepare_headers()
-        for name in invented:
-            self.headers.popall(name, None)
 
 
 class _Target:
@@ -190,7 +180,7 @@ async def relay(
     If the server dies in the middle, the browser's connection is aborted: otherwise the
     body would look complete, or contain a second status line.
     """
-    answer = _PlainStream(status=response.status, reason=response.reason, headers=headers)
+    answer = PlainStream(status=response.status, reason=response.reason, headers=headers)
     await answer.prepare(request)
     try:
         async for chunk in response.content.iter_any():

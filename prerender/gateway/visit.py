@@ -36,6 +36,12 @@ class Document:
     headers: CIMultiDict[str]
     body: bytes
 
+    @property
+    def cookies(self) -> frozenset[str]:
+        """The names of the cookies that it sets."""
+        lines = self.headers.getall("Set-Cookie", ())
+        return frozenset(line.partition(";")[0].partition("=")[0].strip() for line in lines)
+
 
 @dataclass(frozen=True, slots=True)
 class VisitLimits:
@@ -150,10 +156,36 @@ class Visit:
     polled: Counter[str] = field(default_factory=Counter)
     # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""
+    # Whether the tab is free of the last page (hold).
+    _free: asyncio.Event = field(default_factory=asyncio.Event)
     _unfinished: dict[int, Exchange] = field(default_factory=dict)
     _connections: set[asyncio.Transport] = field(default_factory=set)
     _frames: int = 0
     _frame_turn: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._free.set()
+
+    def hold(self) -> None:
+        """Hold back the body of the document and the responses to all other requests.
+
+        The headers of the document replace the page that the tab has shown so far, of which something
+        may remain until it has been cleared.
+        """
+        self._free.clear()
+
+    def release(self) -> None:
+        """Send what was held back."""
+        self._free.set()
+
+    @property
+    def held(self) -> bool:
+        """Whether responses are held back."""
+        return not self._free.is_set()
+
+    async def released(self) -> None:
+        """Wait until nothing is held back."""
+        await self._free.wait()
 
     def comes_by(self, connection: asyncio.Transport) -> None:
         """Add a connection of the visit, which is closed with it."""
@@ -164,6 +196,7 @@ class Visit:
         for connection in self._connections:
             connection.abort()
         self._connections.clear()
+        self.release()
 
     def take_document(self, url: str) -> Document | None:
         """The document, once: a reload or a frame with the same URL is a new request."""

@@ -96,7 +96,9 @@ class Renderer:
                 return SnapshotResult(snapshot, timings=Timings(document=fetched - started))
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
-                    rendered, visit, queue = await self._render(place, target, page, deadline)
+                    rendered, visit, queue = await self._render(
+                        place, target, page, deadline, new_tab=attempt > 1
+                    )
                     break
                 except BrowserGone as error:
                     if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
@@ -148,11 +150,18 @@ class Renderer:
             ) from None
 
     async def _render(
-        self, place: Place, target: Target, page_document: Document, deadline: float
+        self,
+        place: Place,
+        target: Target,
+        page_document: Document,
+        deadline: float,
+        *,
+        new_tab: bool,
     ) -> tuple[Rendered | Departed, Visit, float]:
         asked = time.monotonic()
         # A page that is free only at the last moment is of no use.
-        async with self._pool.page(place, self._left(deadline) * _WAITING_SHARE) as page:
+        waiting = self._left(deadline) * _WAITING_SHARE
+        async with self._pool.page(place, waiting, new_tab=new_tab) as page:
             begun()
             queue = time.monotonic() - asked
             language = target.variant.accept_language
@@ -166,8 +175,8 @@ class Renderer:
                     options=self._settings.options,
                     variant=target.variant,
                 )
-        if isinstance(rendered, Rendered) and "Chrome/" in rendered.html:
-            rendered = replace(rendered, html=without_number(rendered.html, page.number))
+            if isinstance(rendered, Rendered) and "Chrome/" in rendered.html:
+                rendered = replace(rendered, html=without_number(rendered.html, page.number))
         return rendered, visit, queue
 
     @staticmethod

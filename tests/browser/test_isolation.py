@@ -11,7 +11,8 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from aiohttp import web
 from prerender.browser.browser_context import Context
 from prerender.browser.devtools import DevTools
 from prerender.browser.page import Page
+from prerender.browser.tab import Tab
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Visit
 from prerender.http import caching
@@ -47,6 +49,10 @@ MOMENTS = (
     "late-service-worker",
     "password",
 )
+# After the others, the next page gets another tab: after workers, frames and passwords.
+_IN_THE_SAME_TAB = [
+    moment for moment in MOMENTS if "worker" not in moment and moment not in ("load", "password")
+]
 # Headers of requests by which a browser would tell that it has been here.
 _TELLING = re.compile(
     r"cookie|authorization|if-.*|referer|sec-ch-.*|available-dictionary|dpr|device-memory|upgrade.*",
@@ -179,6 +185,20 @@ class Pair:
         assert "written" in reply.text, reply.text
         self.origin.leave.set()
 
+    async def write_and_see(self, moment: str, *, waiting: bool) -> str:
+        """The observer's report after such a page. ``waiting``: it waits for the page's end."""
+        if not waiting:
+            await self.write(moment)
+            return await self.see()
+        writing = asyncio.create_task(self.write(moment))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            while not self.proxy.running.pool.state.busy:
+                await asyncio.sleep(0.001)
+        seen = await self.see()
+        await writing
+        return seen
+
 
 @pytest.fixture
 def start_pair(start_origin: StartOrigin, start_proxy: StartProxy) -> "StartPair":
@@ -204,23 +224,36 @@ def start_pair(start_origin: StartOrigin, start_proxy: StartProxy) -> "StartPair
 StartPair = Callable[..., Awaitable[Pair]]
 
 
-async def test_the_next_render_is_that_of_a_new_browser(start_pair: StartPair) -> None:
-    """The browser itself has no more tabs, contexts or sessions than before."""
+@pytest.mark.parametrize("waiting", [False, True])
+async def test_the_next_render_is_that_of_a_new_browser(
+    start_pair: StartPair, monkeypatch: pytest.MonkeyPatch, waiting: bool
+) -> None:
+    """Also if it waits for the page, and then gets the same tab. The browser itself has no more tabs,
+    contexts or sessions than before."""
+    successions = _successions(monkeypatch)
     pair = await start_pair()
     new = await pair.see()
     before = await _contents(pair)
-    leaks = await _leaks(pair, new, MOMENTS)
+    leaks = {}
+    for moment in _IN_THE_SAME_TAB if waiting else MOMENTS:
+        if (seen := await pair.write_and_see(moment, waiting=waiting)) != new:
+            leaks[moment] = _difference(new, seen)
     await _nothing_more_than(before, pair)
     assert not leaks, leaks
+    assert bool(successions) is waiting
 
 
-async def _leaks(pair: Pair, new: str, moments: Iterable[str]) -> dict[str, Any]:
-    leaks = {}
-    for moment in moments:
-        await pair.write(moment)
-        if (seen := await pair.see()) != new:
-            leaks[moment] = _difference(new, seen)
-    return leaks
+def _successions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The URLs of the pages that were rendered in the tab of another one."""
+    urls = []
+    follow = Tab._follow
+
+    async def noted(tab: Tab, url: str, *arguments: Any, **more: Any) -> Any:
+        urls.append(url)
+        return await follow(tab, url, *arguments, **more)
+
+    monkeypatch.setattr(Tab, "_follow", noted)
+    return urls
 
 
 async def test_renders_at_the_same_time_see_nothing_of_each_other(start_pair: StartPair) -> None:
@@ -275,11 +308,11 @@ async def test_without_clearing_it_would_be_seen(
 
 
 def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def leave(page: Page) -> None:
-        await page.devtools.call("Target.closeTarget", targetId=page._target_id)
-        await page._session.ended.wait()
+    async def close(tab: Tab) -> None:
+        await tab._context.devtools.call("Target.closeTarget", targetId=tab.target_id)
+        await tab.session.ended.wait()
 
-    async def clear(_: Context, *, large: bool) -> None: ...
+    async def clear(_: Context) -> None: ...
 
     async def check(_: Context, origin: str) -> None: ...
 
@@ -288,7 +321,7 @@ def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
         return visit or Visit(gateway._public, None), name
 
     found = Gateway._whose
-    monkeypatch.setattr(Page, "_leave", leave)
+    monkeypatch.setattr(Tab, "close", close)
     monkeypatch.setattr(Context, "clear", clear)
     monkeypatch.setattr(Context, "check_empty", check)
     monkeypatch.setattr(Visit, "end", lambda _: None)
@@ -296,24 +329,79 @@ def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gateway, "_whose", whose)
 
 
+@pytest.mark.parametrize("waiting", [False, True])
 @pytest.mark.parametrize("write", ["indexedDB.open('mark')", "document.cookie = 'mark=1'"])
 async def test_what_remains_after_clearing_is_noticed(
-    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch, write: str
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    write: str,
+    waiting: bool,
 ) -> None:
     """The next page gets another browser context."""
 
-    async def clear(_: Context, *, large: bool) -> None: ...
+    async def clear(_: Context) -> None: ...
 
     monkeypatch.setattr(Context, "clear", clear)
     written = f"<p id=out></p><script>{write}; out.textContent = 'written'</script>"
     origin = await pages(start_origin, {"/": "<p>nothing", "/writes": written})
     proxy = await start_proxy(origin.url, {"browser": {"pages": 1}})
-    contexts = []
-    for path in ("/", "/writes"):
-        await proxy.crawl(path)
-        contexts.append((await _idle_page(proxy)).context)
-    first, second = contexts
-    assert first is not second
+    first = (await _idle_page(proxy)).context
+    replies = [proxy.crawl("/writes"), *([proxy.crawl("/")] if waiting else [])]
+    assert {reply.status for reply in await asyncio.gather(*replies)} == {200}
+    assert (await _idle_page(proxy)).context is not first
+
+
+# What a document can bring with it, and what it finds of the last one.
+_REPORT = """<p id=out></p><script>
+  const [arrival] = performance.getEntriesByType("navigation");
+  out.textContent = JSON.stringify([
+    location.href, history.length, name, document.referrer, document.cookie, crossOriginIsolated,
+    navigation.activation.from, arrival.type, arrival.responseStatus, Math.abs(Date.now() - NOW) < 60e3,
+    sessionStorage.length, localStorage.length,
+  ]);
+  name = "left"; sessionStorage.mark = localStorage.mark = "1"; history.pushState(1, "", "#pushed");
+</script>"""
+_KINDS = {
+    "/plain": {},
+    "/isolated": {
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Embedder-Policy": "require-corp",
+    },
+    "/cookie": {"Set-Cookie": "sent=1"},
+    "/later": {"Refresh": "30; url=/elsewhere"},
+    "/missing": {},
+}
+
+
+async def test_a_page_in_the_tab_of_another_one_is_the_same(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind of document follows each kind, also with the same path."""
+
+    async def page(request: web.Request) -> web.Response:
+        text = _REPORT.replace("NOW", str(time.time() * 1000))
+        status = 404 if request.path == "/missing" else 200
+        headers = _KINDS[request.path]
+        return web.Response(text=text, status=status, headers=headers, content_type="text/html")
+
+    async def report(path: str, number: int) -> str:
+        reply = await proxy.crawl(f"{path}#!{number}")
+        return reply.text.replace(f"#!{number}", "")
+
+    application = web.Application()
+    for path in _KINDS:
+        application.router.add_get(path, page)
+    origin = await start_origin(application)
+    proxy = await start_proxy(
+        origin.url, {"browser": {"pages": 1}, "site": {"url": "https://www.example.com"}}
+    )
+    alone = {path: await report(path, 0) for path in _KINDS}
+    successions = _successions(monkeypatch)
+    follow = [path for pair in itertools.product(_KINDS, repeat=2) for path in pair]
+    found = await asyncio.gather(*(report(path, number) for number, path in enumerate(follow, 1)))
+    assert found == [alone[path] for path in follow]
+    assert len(successions) > len(follow) / 2
 
 
 @pytest.mark.parametrize("call", ["back()", "go(-1)", "go(-2)", "forward()", "go(1)"])
@@ -388,9 +476,12 @@ async def _nothing_more_than(before: tuple[int, ...], pair: Pair) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("beside", [0, 8])
-async def test_a_thousand_pairs(start_pair: StartPair, beside: int, part: int) -> None:
-    """One at a time, and eight at once with busy CPUs; at least 250 in each part."""
-    pair = await start_pair(pages=max(1, beside))
+async def test_a_thousand_pairs(
+    start_pair: StartPair, monkeypatch: pytest.MonkeyPatch, beside: int, part: int
+) -> None:
+    """One at a time, and eight at once in four pages with busy CPUs; at least 250 in each part."""
+    successions = _successions(monkeypatch)
+    pair = await start_pair(pages=max(1, beside // 2))
     new = await pair.see()
     chance = random.Random(part)
     leaks: list[dict[str, Any]] = []
@@ -405,6 +496,7 @@ async def test_a_thousand_pairs(start_pair: StartPair, beside: int, part: int) -
     async with processes.busy_loops(2 if beside else 0):
         await asyncio.gather(*(work(-(-250 // workers)) for _ in range(workers)))
     assert not leaks, (len(leaks), leaks[:3])
+    assert bool(successions) is bool(beside)
 
 
 def _difference(new: str, seen: str) -> dict[str, Any]:

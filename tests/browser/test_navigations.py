@@ -1,5 +1,7 @@
 """A page that exhausts Chromium's limit on navigations does not affect the next one."""
 
+import asyncio
+
 import pytest
 
 from tests.conftest import StartOrigin, StartProxy, pages
@@ -17,17 +19,25 @@ NEXT = """<p id="out"></p><script>
 </script>"""
 
 
+@pytest.mark.parametrize("waiting", [False, True])
 @pytest.mark.parametrize("script", GREEDY.values(), ids=GREEDY.keys())
 async def test_the_next_page_has_its_own_allowance(
-    start_origin: StartOrigin, start_proxy: StartProxy, script: str
+    start_origin: StartOrigin, start_proxy: StartProxy, script: str, waiting: bool
 ) -> None:
+    """Also if it waits for the page, and could get the same tab."""
     origin = await pages(start_origin, {"/greedy": f"<p>x<script>{script}</script>", "/": NEXT})
     proxy = await start_proxy(
         origin.url, {"browser": {"pages": 1}, "site": {"url": "https://www.example.com"}}
     )
     for attempt in range(2):
-        await proxy.crawl(f"/greedy?{attempt}")
-        assert ">/step/50<" in (await proxy.crawl(f"/?{attempt}")).text
+        greedy = proxy.crawl(f"/greedy?{attempt}")
+        following = proxy.crawl(f"/?{attempt}")
+        if waiting:
+            _, reply = await asyncio.gather(greedy, following)
+        else:
+            await greedy
+            reply = await following
+        assert ">/step/50<" in reply.text
 
 
 async def test_many_pages_with_a_few_navigations_each(
@@ -39,3 +49,5 @@ async def test_many_pages_with_a_few_navigations_each(
     )
     for number in range(12):
         assert ">/step/50<" in (await proxy.crawl(f"/?{number}")).text
+    replies = await asyncio.gather(*(proxy.crawl(f"/?waiting={number}") for number in range(12)))
+    assert all(">/step/50<" in reply.text for reply in replies)

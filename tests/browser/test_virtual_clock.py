@@ -20,7 +20,7 @@ async def _after_its_budget(page: Page) -> None:
 
 async def _before_its_budget_ends(page: Page) -> None:
     """A busy page uses up its budget while it gets a new one."""
-    await page._session.call("Runtime.evaluate", expression="setInterval(() => {}, 1)")
+    await page._tab.session.call("Runtime.evaluate", expression="setInterval(() => {}, 1)")
     budget = await page._clock.start(1000)
     await page._clock.advance()
     await budget
@@ -40,11 +40,11 @@ async def test_the_clock_never_runs_free(use: Callable[[Page], Awaitable[None]])
         pool.page(place, SECONDS) as page,
         asyncio.timeout(SECONDS),
     ):
-        await page._session.call("Page.navigate", url=PAGE)
+        await page._tab.session.call("Page.navigate", url=PAGE)
         await use(page)
         dates = []
         # A clock that runs free passes a day in the time of some messages.
         for _ in range(50):
-            dates.append(await page._session.evaluate("Date.now()"))
+            dates.append(await page._tab.session.evaluate("Date.now()"))
         assert abs(dates[-1] / 1000 - time.time()) < 2 * SECONDS
         assert len({date - dates[0] for date in dates}) == 1

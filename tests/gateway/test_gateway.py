@@ -249,6 +249,27 @@ async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> No
     assert origin.count("/") == 5
 
 
+async def test_nothing_is_sent_while_the_last_page_is_cleared(start_origin: StartOrigin) -> None:
+    origin = await pages(start_origin, {"/a.js": "code"})
+    document = Document(200, CIMultiDict({"Content-Type": "text/html"}), b"kept")
+    async with PlainClient.open(origin.url) as browser:
+        with browser.gateway.visit(1, document) as visit:
+            visit.hold()
+            navigation = {"Accept": "text/html,*/*"}
+            requests = [
+                asyncio.create_task(browser.request("www.example.com", "/", headers=navigation)),
+                asyncio.create_task(browser.request("www.example.com", "/a.js")),
+            ]
+            async with asyncio.timeout(raw.SECONDS):
+                while len(visit.exchanges) < len(requests):
+                    await asyncio.sleep(0.01)
+            assert not any(request.done() for request in requests)
+            assert not origin.requests
+            visit.release()
+            replies = await asyncio.gather(*requests)
+    assert [reply.text for reply in replies] == ["kept", "code"]
+
+
 async def test_an_internationalized_site(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/a.js": "own"})
     async with PlainClient.open(origin.url, public=URL("http://bücher.example")) as browser:

@@ -65,6 +65,7 @@ class Settler:
         self._started = time.monotonic()
         self._progress, self._step = begin(budget_seconds, window.height)
         self._clock_waits = True
+        self.resized = False
         self._page: State | None = None
 
     @property
@@ -106,6 +107,7 @@ class Settler:
     async def _show(self, step: Show) -> object:
         """The page's answer."""
         if step.height is not None:
+            self.resized = True
             metrics = self._window.metrics(step.height)
             await self._session.call("Emulation.setDeviceMetricsOverride", **metrics)
             # Without a frame in between, the window cannot be resized again.

@@ -51,7 +51,10 @@ class Person:
 
     async def _look(self, url: str) -> Look:
         limits = self._limits
-        async with self._pool.place() as place, self._pool.page(place, limits.timeout) as page:
+        async with (
+            self._pool.place() as place,
+            self._pool.page(place, limits.timeout, new_tab=True) as page,
+        ):
             with self._gateway.visit(page.number, None) as visit:
                 rendered = await page.render(
                     url,
