@@ -62,7 +62,7 @@ class Counts:
     answers: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     milliseconds: list[float] = field(default_factory=list)
-    differing: int = 0
+    differing: dict[int, str] = field(default_factory=dict)
     only_in_redis: int = 0
     unsaved: int = 0
     seconds: float = 0.0
@@ -197,7 +197,9 @@ async def _inspect(client: ClientSession, stage: Replicas, urls: int, counts: Co
     for number, shown in (await _shown(client, stage, urls, counts)).items():
         again = shown > renders[number]
         counts.only_in_redis += again
-        counts.differing += shown != before[number] and not again
+        if shown != before[number] and not again:
+            seen = f"render {shown} from the bucket, {before[number]} before Redis was emptied"
+            counts.differing.setdefault(number, seen)
 
 
 async def _unsaved(stage: Replicas) -> int:
@@ -225,7 +227,9 @@ async def _shown(
                     break
                 await asyncio.sleep(1)
             counts.answers.update(what for what, _ in found if what != "right")
-            counts.differing += len(set(found)) > 1
+            if len(set(found)) > 1:
+                seen = ", ".join(f"{what} ({render})" for what, render in found)
+                counts.differing[number] = f"from each proxy, with the render: {seen}"
             shown[number] = found[0][1]
 
     numbers = iter(range(1, urls + 1))
@@ -244,7 +248,7 @@ def table(counts: Counts, options: Options) -> list[str]:
         "right responses": f"{counts.answers['right']:,} of {asked:,}",
         "503 with Retry-After": f"{counts.answers['503 with Retry-After']:,}",
         "lost or wrong": ", ".join(counts.bad) or "none",
-        "URLs with different snapshots at the end": f"{counts.differing:,}",
+        "URLs with different snapshots at the end": f"{len(counts.differing):,}",
         "snapshots still to be copied to the bucket": f"{counts.unsaved:,}",
         "URLs that the bucket had missed": f"{counts.only_in_redis:,}",
         "renders": f"{counts.renders:,}, {counts.renders / options.urls:.3f} for each URL",
@@ -261,6 +265,7 @@ def table(counts: Counts, options: Options) -> list[str]:
         "| | |",
         "|---|---|",
         *(f"| {name} | {value} |" for name, value in rows.items()),
+        *(f"\nURL {number}: {seen}" for number, seen in counts.differing.items()),
     ]
 
 

@@ -1,7 +1,8 @@
 """Snapshots that Redis has and the bucket may lack, because a write failed or its proxy was killed.
 
-Each write to the bucket is noted in Redis before it begins, and the note is removed after it. Notes
-that remain are due after a while; any replica then copies the snapshot from Redis to the bucket.
+Each write to the bucket is noted in Redis before it begins, by key and fence, and the note is removed
+after it. Notes that remain are due after a while; any replica then copies the snapshot from Redis to
+the bucket. Of two replicas that write the same key at the same time, neither removes the other's note.
 """
 
 import asyncio
@@ -25,15 +26,14 @@ class MissedByBucket:
         self._hot, self._cold = hot, cold
         self._redis, self._objects = redis, objects
 
-    async def note(self, key: str, seconds: float | None = None) -> int | Failed:
-        """Note a key, to be copied in ``seconds``. Returns the number of the note."""
+    async def note(self, key: str, fence: int, seconds: float | None = None) -> Failed | None:
+        """Note a snapshot, to be copied in ``seconds``."""
         due = _DUE_SECONDS if seconds is None else seconds
-        return await self._hot.ask("unsaved", lambda: self._redis.note_unsaved(key, due))
+        return await self._hot.ask("unsaved", lambda: self._redis.note_unsaved(key, fence, due))
 
-    async def saved(self, key: str, number: int | Failed) -> None:
-        """Remove a note, unless the key was noted again."""
-        if not isinstance(number, Failed):
-            await self._hot.ask("unsaved", lambda: self._redis.forget_unsaved(key, number))
+    async def saved(self, key: str, fence: int) -> None:
+        """Remove the note of a snapshot: the bucket has it, or need not have it."""
+        await self._hot.ask("unsaved", lambda: self._redis.forget_unsaved(key, fence))
 
     async def copy(self) -> None:
         """Copy all snapshots that are due, until a store fails."""
@@ -43,12 +43,11 @@ class MissedByBucket:
             )
             if isinstance(taken, Failed):
                 return
-            number, keys = taken
-            copied = await asyncio.gather(*(self._copied(key, number) for key in keys))
-            if len(keys) < _AT_ONCE or not all(copied):
+            copied = await asyncio.gather(*(self._copied(*note) for note in taken))
+            if len(taken) < _AT_ONCE or not all(copied):
                 return
 
-    async def _copied(self, key: str, number: int) -> bool:
+    async def _copied(self, key: str, fence: int) -> bool:
         found = await self._hot.ask("get", lambda: self._redis.with_ttl(key))
         if isinstance(found, Failed):
             return False
@@ -58,5 +57,5 @@ class MissedByBucket:
             done = await self._cold.ask("set", lambda: self._objects.add(key, value, seconds))
             if isinstance(done, Failed):
                 return False
-        await self.saved(key, number)
+        await self.saved(key, fence)
         return True

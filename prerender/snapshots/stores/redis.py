@@ -175,24 +175,23 @@ class RedisCache(BackingCache):
         return None if value is None or milliseconds <= 0 else (value, milliseconds / 1000)
 
     @timed
-    async def note_unsaved(self, key: str, seconds: float) -> int:
-        """Note that the bucket may lack a snapshot; due in ``seconds``. Returns the note's number."""
+    async def note_unsaved(self, key: str, fence: int, seconds: float) -> None:
+        """Note that the bucket may lack a snapshot; due in ``seconds``."""
         due = round(seconds * 1_000_000)
-        name = key.removeprefix(self.namespace)
-        return int(await self._call(redis_scripts.NOTE_UNSAVED, [self._unsaved], name, due))
+        note = self._note(key, fence)
+        await self._call(redis_scripts.NOTE_UNSAVED, [self._unsaved], note, due)
 
     @timed
-    async def take_unsaved(self, seconds: float, most: int) -> tuple[int, list[str]]:
-        """Keys that are due, and the number of their notes. They are due again in ``seconds``."""
+    async def take_unsaved(self, seconds: float, most: int) -> list[tuple[str, int]]:
+        """The keys and fences of snapshots that are due. They are due again in ``seconds``."""
         due = round(seconds * 1_000_000)
-        number, *names = await self._call(redis_scripts.TAKE_UNSAVED, [self._unsaved], due, most)
-        return int(number), [f"{self.namespace}{name.decode(errors='replace')}" for name in names]
+        notes = await self._call(redis_scripts.TAKE_UNSAVED, [self._unsaved], due, most)
+        return [(self.namespace + key.decode(errors="replace"), int(fence)) for fence, key in notes]
 
     @timed
-    async def forget_unsaved(self, key: str, number: int) -> None:
-        """Remove a note, unless there is one with another number."""
-        name = key.removeprefix(self.namespace)
-        await self._call(redis_scripts.FORGET_UNSAVED, [self._unsaved], name, number)
+    async def forget_unsaved(self, key: str, fence: int) -> None:
+        """Remove a note."""
+        await self._result(self._redis.zrem(self._unsaved, self._note(key, fence)))
 
     @timed
     async def acquire(self, key: str) -> int | None:
@@ -216,6 +215,9 @@ class RedisCache(BackingCache):
     @property
     def _unsaved(self) -> str:
         return f"{self.namespace}unsaved"
+
+    def _note(self, key: str, fence: int) -> str:
+        return f"{fence} {key.removeprefix(self.namespace)}"
 
     @property
     def _lists(self) -> list[str]:

@@ -93,7 +93,8 @@ if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {} end
 if redis.call('HGET', KEYS[1], '') == ARGV[1] then return false end
 return redis.call('HGETALL', KEYS[1])
 """
-# The keys of snapshots that the bucket may lack (missed_by_bucket.py), by the time when they are due.
+# The fences and keys of snapshots that the bucket may lack (missed_by_bucket.py), by the time when they
+# are due.
 NOTE_UNSAVED: Final = f"""{_NOW}
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
 local due = string.format('%.0f', tonumber(now) + tonumber(ARGV[2]))
@@ -101,21 +102,23 @@ redis.call('ZADD', KEYS[1], due, ARGV[1])
 local above = redis.call('ZCARD', KEYS[1]) - 200000
 if above > 0 then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, above - 1) end
 redis.call('EXPIRE', KEYS[1], 31536000)
-return due
 """
-# Those that are due, for one replica: for the others they are due later.
+# Those that are due, for one replica: for the others they are due later. What is no note is removed.
 TAKE_UNSAVED: Final = f"""{_NOW}
 local due = string.format('%.0f', tonumber(now) + tonumber(ARGV[1]))
-if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then return {{due}} end
+local notes = {{}}
+if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then return notes end
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])
-for _, name in ipairs(found) do redis.call('ZADD', KEYS[1], due, name) end
-return {{due, unpack(found)}}
-"""
-FORGET_UNSAVED: Final = """
-local due = redis.pcall('ZSCORE', KEYS[1], ARGV[1])
-if type(due) == 'string' and tonumber(due) == tonumber(ARGV[2]) then
-    redis.call('ZREM', KEYS[1], ARGV[1])
+for _, note in ipairs(found) do
+    local fence, key = note:match('^(%d+) (.*)$')
+    if fence then
+        redis.call('ZADD', KEYS[1], due, note)
+        notes[#notes + 1] = {{fence, key}}
+    else
+        redis.call('ZREM', KEYS[1], note)
+    end
 end
+return notes
 """
 
 

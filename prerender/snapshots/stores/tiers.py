@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -136,7 +137,7 @@ class TieredCache(BackingCache):
         if isinstance(fence, Failed):
             return value
         if fence is None or fence < own:
-            noted = await self._missed_by_bucket.note(key, seconds=0)
+            noted = await self._missed_by_bucket.note(key, own, seconds=0)
             if not isinstance(noted, Failed):
                 self._missed_by_redis.compared(key, began)
         elif fence == own:
@@ -160,29 +161,42 @@ class TieredCache(BackingCache):
             return (
                 await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl)) is True
             )
+        value = self._with_fence(value)
+        fence = value.entry.fence
         # The notes come before the writes: this process may be killed at any moment.
-        note = await self._missed_by_bucket.note(key)
+        note = await self._missed_by_bucket.note(key, fence)
         hot = await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl))
         if hot is False:
-            # The note stays: it may be in place of that of the later snapshot.
+            await self._missed_by_bucket.saved(key, fence)
             return False
         if isinstance(hot, Failed):
-            await self._missed_by_redis.note(value.entry.fence)
-        cold = await self._ask(self._cold, "set", lambda: self._objects._set(key, value, ttl))
-        if cold is False:
-            # Somebody with a later fence was sooner, and Redis did not know of it.
-            await self._ask(self._hot, "delete", lambda: self._redis._delete(key))
-            return False
-        if cold is True:
-            await self._missed_by_bucket.saved(key, note)
-            if isinstance(hot, Failed):
-                # The mark must cover the end of the write, too, which may have been long ago.
-                await self._missed_by_redis.note(value.entry.fence)
-        elif isinstance(hot, Failed):
-            raise StoreGone("neither Redis nor the object store takes it")
+            await self._missed_by_redis.note(fence)
         elif isinstance(note, Failed):
-            await self._missed_by_bucket.note(key)
-        return True
+            await self._missed_by_bucket.note(key, fence)
+        cold = await self._ask(self._cold, "set", lambda: self._objects._set(key, value, ttl))
+        if isinstance(cold, Failed):
+            if isinstance(hot, Failed):
+                raise StoreGone("neither Redis nor the object store takes it")
+            return True
+        if not cold:
+            # Another replica with a later fence was sooner, and Redis did not know of it.
+            await self._ask(self._hot, "delete", lambda: self._redis._delete(key))
+        elif isinstance(hot, Failed):
+            # The mark must cover the end of the write, too, which may have been long ago.
+            await self._missed_by_redis.note(fence)
+        await self._missed_by_bucket.saved(key, fence)
+        return cold
+
+    def _with_fence(self, value: EncodedEntry) -> EncodedEntry:
+        """A render without a lease gets its time in milliseconds: that is before all leases, which
+        have microseconds. With equal fences, the stores could not find out which one is later.
+        """
+        entry = value.entry
+        if entry.fence:
+            return value
+        entry = replace(entry, fence=round(entry.stored * 1000))
+        with_fence: EncodedEntry = self.serializer.dumps(entry)
+        return with_fence
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return isinstance((await self._multi_get([key]))[0], bytes)
