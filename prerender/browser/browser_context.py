@@ -95,11 +95,7 @@ class Context:
 
     async def clear(self) -> None:
         """Clear the state that outlives a tab. Raises RenderError if that is impossible."""
-        try:
-            self.check_fit()
-        except RenderError:
-            await self._stop_service_workers()
-            raise
+        await self.check_fit()
         await asyncio.gather(
             self._keeper.call("Storage.clearDataForOrigin", origin="*", storageTypes=STORAGE),
             self.devtools.call("Storage.clearCookies", browserContextId=self._id),
@@ -107,9 +103,10 @@ class Context:
         if self.renders % _COLLECT_EVERY_RENDERS == 0:
             await self.collect_garbage()
 
-    def check_fit(self) -> None:
+    async def check_fit(self) -> None:
         """Raise RenderError if something of the last page may go on."""
         if unfit := self._unfit or next(iter(self._targets.values()), ""):
+            await self._stop_service_workers()
             raise RenderError(f"a {unfit} may go on")
 
     async def collect_garbage(self) -> None:

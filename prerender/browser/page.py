@@ -16,11 +16,7 @@ import structlog
 from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.browser_context import Context
-from prerender.browser.devtools import (
-    COMMAND_SECONDS,
-    CommandFailed,
-    DevTools,
-)
+from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools
 from prerender.browser.emulation import DESKTOP, Window, become, window_of
 from prerender.browser.page_results import (
     Departed,
@@ -157,7 +153,6 @@ class Page:
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         self._visit = visit
         self._url, self._reloads = url.partition("#")[0], 0
-        self._plain = False
         if self.context.process is not None:
             self.context.process.begin()
         self._departure = asyncio.get_running_loop().create_future()
@@ -192,8 +187,9 @@ class Page:
         started = time.monotonic()
         errors = await self._errors() if settler.complaints else ()
         sheets = await self._sheets() if settler.touched_sheets else []
-        found = await self._serialize(frame_id, options, sheets)
-        if self._tab.follows and await self._tab.ignores_url_changes(await self._world(frame_id)):
+        world = await self._world(frame_id)
+        found = await self._serialize(world, options, sheets)
+        if self._tab.follows and await self._tab.ignores_url_changes(world):
             self.broken = True
             raise BrowserGone("the tab has used up its changes of the URL")
         self._plain = not (
@@ -341,14 +337,13 @@ class Page:
         return context
 
     async def _serialize(
-        self, frame_id: str, options: SerializeOptions, sheets: list[Any] | None
+        self, world: int, options: SerializeOptions, sheets: list[Any] | None
     ) -> dict[str, Any]:
-        context = await self._world(frame_id)
         found: dict[str, Any] = await self._tab.session.evaluate(
-            f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=context
+            f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=world
         )
         more = [
-            await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=context)
+            await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=world)
             for number in range(found["more"])
         ]
         found["html"] = "".join([found["html"], *more])

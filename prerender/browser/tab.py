@@ -186,7 +186,7 @@ class Tab:
         await self.run_scripts(False)
         # A script may have begun a navigation.
         await self.session.call("Page.stopLoading")
-        self._context.check_fit()
+        await self._context.check_fit()
         self.kept = self.follows = not (
             self.inner_frames
             or self.navigations
