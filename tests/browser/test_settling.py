@@ -339,36 +339,30 @@ async def _date_of(proxy: Proxy, pretty: str) -> float:
     return int(found[1]) / 1000
 
 
-async def test_endless_scripts_before_content(
-    start_origin: StartOrigin, start_proxy: StartProxy
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("script", "microtasks"), pytest.param("microtasks", "script", marks=pytest.mark.long)],
+)
+async def test_endless_scripts(
+    start_origin: StartOrigin, start_proxy: StartProxy, before: str, after: str
 ) -> None:
-    """The page never showed anything, so there is no snapshot, and the crawler has to retry."""
+    """Before a page has shown anything, there is no snapshot, and the crawler has to retry. After
+    that, the content is served but not stored."""
     content = "<script>document.body.append('content')</script>"
     endless = {
-        f"/{name}": f"<!DOCTYPE html><title>Endless</title><script>{loop}</script>{content}"
-        for name, loop in ENDLESS_LOOPS.items()
+        "/before": f"<!DOCTYPE html><title>Endless</title><script>{ENDLESS_LOOPS[before]}</script>"
+        + content,
+        "/after": "<p>the content</p>"
+        f"<script>setTimeout(() => {{ {ENDLESS_LOOPS[after]} }}, 100);</script>",
     }
     origin = await pages(start_origin, endless | NEXT_PAGE)
     proxy = await start_proxy(origin.url, ENDLESS)
-    for answer in await _crawl_between_others(proxy, endless):
-        assert answer.status == 503, answer.text
-        assert int(answer.headers["Retry-After"]) > 0
-
-
-async def test_endless_scripts_after_content(
-    start_origin: StartOrigin, start_proxy: StartProxy
-) -> None:
-    """The content is served but not stored."""
-    endless = {
-        f"/{name}": f"<p>the content</p><script>setTimeout(() => {{ {loop} }}, 100);</script>"
-        for name, loop in ENDLESS_LOOPS.items()
-    }
-    origin = await pages(start_origin, endless | NEXT_PAGE)
-    proxy = await start_proxy(origin.url, ENDLESS)
-    for answer in await _crawl_between_others(proxy, endless):
-        assert answer.status == 200, answer.text
-        assert "the content" in answer.text
-        assert answer.headers["Cache-Status"] == "prerender; fwd=miss; detail=cut-off"
+    empty, served = await _crawl_between_others(proxy, endless)
+    assert empty.status == 503, empty.text
+    assert int(empty.headers["Retry-After"]) > 0
+    assert served.status == 200, served.text
+    assert "the content" in served.text
+    assert served.headers["Cache-Status"] == "prerender; fwd=miss; detail=cut-off"
 
 
 async def _crawl_between_others(proxy: Proxy, paths: Iterable[str]) -> list[Reply]:
