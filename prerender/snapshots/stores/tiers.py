@@ -162,7 +162,7 @@ class TieredCache(BackingCache):
                 await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl)) is True
             )
         value = self._with_fence(value)
-        fence = value.entry.fence
+        fence, began = value.entry.fence, time.time()
         # The notes come before the writes: this process may be killed at any moment.
         note = await self._missed_by_bucket.note(key, fence)
         hot = await self._ask(self._hot, "set", lambda: self._redis._set(key, value, ttl))
@@ -180,7 +180,9 @@ class TieredCache(BackingCache):
             return True
         if not cold:
             # Another replica with a later fence was sooner, and Redis did not know of it.
-            await self._ask(self._hot, "delete", lambda: self._redis._delete(key))
+            later = await self._ask(self._cold, "get", lambda: self._objects._get(key))
+            if isinstance(later, bytes):
+                await self._warmed(key, later, began)
         elif isinstance(hot, Failed):
             # The mark must cover the end of the write, too, which may have been long ago.
             await self._missed_by_redis.note(fence)

@@ -171,6 +171,7 @@ async def test_a_copy_overwrites_nothing_later(site: Site) -> None:
     assert not await site.unsaved()
     # A slow render that nobody wants: its note is removed as well.
     assert not await other.set("k", old, 60)
+    assert await site.in_redis() == new
     await other.reconcile()
     assert await site.in_bucket() == new
     assert not await site.unsaved()

@@ -324,7 +324,8 @@ async def test_a_render_without_redis_is_not_overwritten_by_an_earlier_one(
         newer = entry(fence + 1, "newer")
         assert await late.set(PAGE.key, newer, 60)
         assert not await cache.set(PAGE.key, entry(fence, "older"), 60)
-        assert not await redis.client.exists(f"{NAMESPACE}{PAGE.key}")
+        in_redis = await redis.client.get(f"{NAMESPACE}{PAGE.key}")
+        assert in_redis == late.serializer.dumps(newer)
         found = await one.store.get(PAGE.key)
         assert found is not None
         assert found.snapshot.body == newer.snapshot.body
