@@ -47,7 +47,8 @@ def _size(pid: int) -> int:
     """
     with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        sizes = (int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        return next(sizes, 0)
     with suppress(OSError, KeyError):
         return Memory.of(status_of(pid)).own_bytes
     return 0

@@ -17,6 +17,7 @@ from prerender.snapshots.markdown import worker as worker_program
 from prerender.snapshots.markdown.convert import markdown_of
 from prerender.snapshots.markdown.worker import MarkdownWorker
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.support import processes
 from tests.support.redis_server import redis_server
 
 URL = "https://www.example.com/shop/?a=1#!/lamps"
@@ -325,7 +326,9 @@ async def test_markdown_is_kept_in_stores(
 
 def _children() -> list[psutil.Process]:
     return [
-        child for child in psutil.Process().children() if worker_program.__name__ in child.cmdline()
+        child
+        for child in psutil.Process().children()
+        if worker_program.__name__ in processes.command(child)
     ]
 
 

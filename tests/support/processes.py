@@ -23,7 +23,7 @@ def sessions(parent: int | None = None) -> list[int]:
     """The sessions of all browsers that a process (by default this one) has started."""
     with suppress(psutil.NoSuchProcess):
         children = psutil.Process(parent).children()
-        return [child.pid for child in children if guardian.family_of(_command(child))]
+        return [child.pid for child in children if guardian.family_of(command(child))]
     return []
 
 
@@ -39,7 +39,7 @@ def members(session: int) -> list[psutil.Process]:
 
 def kind(process: psutil.Process) -> str:
     """The role of a process in a browser's session."""
-    return kind_of(_command(process))
+    return kind_of(command(process))
 
 
 def of_kind(session: int, wanted: str) -> list[psutil.Process]:
@@ -78,9 +78,10 @@ def _run_delays() -> dict[Path, int]:
     delays = {}
     browsers = [process for session in sessions() for process in members(session)]
     for process in [psutil.Process(), *browsers]:
-        for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
-            with suppress(OSError):
-                delays[file] = int(file.read_text("ascii").split()[1])
+        with suppress(OSError):  # it has ended since
+            for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+                with suppress(OSError):
+                    delays[file] = int(file.read_text("ascii").split()[1])
     return delays
 
 
@@ -134,7 +135,8 @@ async def all_gone(ended: Iterable[int], *folders: Path, seconds: float = SECOND
         raise AssertionError(f"still there: {left}") from None
 
 
-def _command(process: psutil.Process) -> list[str]:
+def command(process: psutil.Process) -> list[str]:
+    """The command line of a process; empty if it has ended."""
     with suppress(psutil.Error):
         return process.cmdline()
     return []
