@@ -32,12 +32,22 @@ _LEFT = """(() => {
 })()"""
 _NOTHING = [1, "", 0]
 _FORGET_ATTEMPTS = 3
-# Whether Chromium ignores changes of the URL. In a world without scripts of the page.
+# Whether Chromium ignores changes of the URL: then there is no event. The change itself is cancelled,
+# and scripts of the page do not learn of it. A sandboxed page has no events.
 _IGNORES_CHANGES = """(() => {
   const before = location.href;
-  const changed = before.split("#")[0] + "#" + Math.random();
-  try { history.replaceState(history.state, "", changed); } catch { return false; }
-  return location.href !== changed;
+  let ignored = true;
+  const cancel = (event) => {
+    ignored = false;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+  };
+  navigation.addEventListener("navigate", cancel, { capture: true });
+  try {
+    history.replaceState(history.state, "", before.split("#")[0] + "#" + Math.random());
+  } catch { ignored = false; }
+  navigation.removeEventListener("navigate", cancel, { capture: true });
+  return ignored && location.href === before;
 })()"""
 
 
@@ -173,10 +183,11 @@ class Tab:
         return left
 
     async def ignores_url_changes(self, world: int) -> bool:
-        """Whether Chromium ignores changes of the URL, because there were too many. Changes the URL.
+        """Whether Chromium ignores changes of the URL, because there were too many.
 
         ``world``: the id of an isolated world.
         """
+        self._url_changes += 1  # Chromium counts this one, too
         ignored: bool = await self.session.evaluate(_IGNORES_CHANGES, contextId=world)
         return ignored
 
