@@ -53,7 +53,7 @@ _STATUS_AND_TEXT = """[
 _WORLD = "prerender"
 # The time to serialize the page and clear the context after the time limit of a render.
 _LAST_SECONDS = 2.0
-_STOP_SECONDS = 0.5
+_STOP_SECONDS = 1.0
 _RENEW_SECONDS = 5.0
 # Unique in all pools: late requests of an old page must not count as a new one's.
 _numbers = itertools.count(1)
