@@ -124,6 +124,11 @@ class Page:
         return self._tab.kept
 
     @property
+    def aged(self) -> bool:
+        """Whether its tab has been open for some seconds."""
+        return self._tab.aged
+
+    @property
     def worn(self) -> bool:
         """Whether its context must not be used for another page."""
         process = self.context.process
@@ -189,9 +194,9 @@ class Page:
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         found = await self._serialize(world, options, sheets)
-        if self._tab.follows and await self._tab.ignores_url_changes(world):
+        if await self._tab.url_changes_differ(world):
             self.broken = True
-            raise BrowserGone("the tab has used up its changes of the URL")
+            raise BrowserGone("a new tab allows another number of changes of the URL")
         self._plain = not (
             partial or variant != ORDINARY or settler.resized or self._length > _LARGE_LENGTH
         )

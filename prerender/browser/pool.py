@@ -166,14 +166,14 @@ class Pool:
         """Borrow a page, waiting up to ``timeout`` seconds for it. A context may be repeated with
         another page.
 
-        ``new_tab``: not in the tab of another page. Raises PoolBusy if the wait is too long, and
+        ``new_tab``: in a tab that was just opened. Raises PoolBusy if the wait is too long, and
         BrowserGone if no browser can be started, or at the end if the browser was lost meanwhile: then
         the page's content cannot be trusted.
         """
         page = await self._borrow(place, timeout)
         browser = self._browser_of(page)
         try:
-            if new_tab and page.used:
+            if new_tab and (page.used or page.aged):
                 await page.renew()
             yield page
             browser.check()

@@ -7,6 +7,7 @@ anything to it that cannot be cleared with certainty: frames, navigations, anoth
 """
 
 import asyncio
+import time
 from typing import Any
 
 from prerender.browser import probe
@@ -20,8 +21,11 @@ from prerender.snapshots.variants import ORDINARY, Variant
 
 # Virtual time runs ahead of real time and cannot be set back. Beyond this, a page's Date is corrected.
 CORRECTED_LEAD_SECONDS = 1.0
-# Chromium allows a tab 200 changes of its URL or history in ten seconds, and ignores further ones.
-# After this many, it is not kept.
+# Chromium allows a tab 200 changes of its URL or history, and ignores further ones. More than ten
+# seconds after the tab was opened, it begins to count again after these 200.
+_ALLOWED_URL_CHANGES = 200
+_AGED_SECONDS = 9.0
+# After this many, a tab is not kept.
 _MOST_URL_CHANGES = 40
 # What belongs to the tab, before any script of its next page runs. A sandboxed page has no storage.
 _LEFT = """(() => {
@@ -67,7 +71,10 @@ class Tab:
         self.inner_frames = 0
         self.navigations = 0
         self._url_changes = 0
+        # When its page began: how many changes there had been, and whether the tab was aged.
+        self._began = (0, False)
         self._context = context
+        self._opened = (time.monotonic(), context.clock.granted_seconds)
         # The script by which documents correct their Date.
         self._correction = ""
 
@@ -101,6 +108,7 @@ class Tab:
         ``timeout``: seconds. Raises RenderError if it cannot be opened, and BrowserGone if something of
         the last page remains.
         """
+        self._began = (self._url_changes, self.aged)
         await self._correct_date()
         if self.kept:
             answer = await self._follow(url, visit, timeout, scripts=scripts)
@@ -182,11 +190,23 @@ class Tab:
                 break
         return left
 
-    async def ignores_url_changes(self, world: int) -> bool:
-        """Whether Chromium ignores changes of the URL, because there were too many.
+    @property
+    def aged(self) -> bool:
+        """Whether it may be so old that Chromium allows its page more changes of the URL."""
+        opened, granted = self._opened
+        real_seconds = time.monotonic() - opened
+        return max(real_seconds, self._context.clock.granted_seconds - granted) > _AGED_SECONDS
+
+    async def url_changes_differ(self, world: int) -> bool:
+        """Whether the page made more or fewer changes of its URL than a new tab would have allowed.
 
         ``world``: the id of an isolated world.
         """
+        changes, aged = self._began
+        if aged and self._url_changes - changes > _ALLOWED_URL_CHANGES:
+            return True
+        if not self.follows:
+            return False
         self._url_changes += 1  # Chromium counts this one, too
         ignored: bool = await self.session.evaluate(_IGNORES_CHANGES, contextId=world)
         return ignored

@@ -24,14 +24,17 @@ _LEAST_LEAD_SECONDS = 0.02
 
 
 class VirtualClock:
-    """Runs for budgets (``start``). The caller sets a deadline, because a page can block its clock."""
+    """Runs for budgets (``start``). The caller sets a deadline, because a page can block its clock.
+
+    ``granted_seconds``: the sum of all budgets.
+    """
 
     def __init__(self) -> None:
         self._session: Session
         self._budget: asyncio.Future[None] | None = None
         self._first_start = 0.0
         self._base_ms = 0.0
-        self._granted_seconds = 0.0
+        self.granted_seconds = 0.0
 
     def attach(self, session: Session) -> None:
         """Control the clock through this page from now on."""
@@ -43,12 +46,12 @@ class VirtualClock:
         """Seconds by which the page's clock is ahead of real time; negative if it is behind."""
         if not self._first_start:
             return 0.0
-        return self._granted_seconds - (time.monotonic() - self._first_start)
+        return self.granted_seconds - (time.monotonic() - self._first_start)
 
     @property
     def ticks(self) -> float:
         """The page's time as used by frames, in milliseconds since the machine started."""
-        return self._base_ms + self._granted_seconds * 1000
+        return self._base_ms + self.granted_seconds * 1000
 
     async def start(
         self, milliseconds: float, *, wait_for_network: bool = False
@@ -60,7 +63,7 @@ class VirtualClock:
         assert self._budget is None or self._budget.done()
         assert milliseconds >= 0, "a budget below 0 never ends"
         self._first_start = self._first_start or time.monotonic()
-        self._granted_seconds += milliseconds / 1000
+        self.granted_seconds += milliseconds / 1000
         self._budget = self._session.future("a budget of virtual time")
         policy = "pauseIfNetworkFetchesPending" if wait_for_network else "advance"
         self._base_ms = await self._set_policy(policy, budget=milliseconds)

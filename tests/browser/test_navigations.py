@@ -51,3 +51,21 @@ async def test_many_pages_with_a_few_navigations_each(
         assert ">/step/50<" in (await proxy.crawl(f"/?{number}")).text
     replies = await asyncio.gather(*(proxy.crawl(f"/?waiting={number}") for number in range(12)))
     assert all(">/step/50<" in reply.text for reply in replies)
+
+
+async def test_a_page_in_an_old_tab_has_the_same_allowance(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """In a tab that has been open for ten seconds, Chromium allows more changes than in a new one."""
+    slow = "<p id=out></p><script>setTimeout(() => { out.textContent = 'slow' }, 12000)</script>"
+    origin = await pages(start_origin, {"/slow": slow, "/": NEXT.replace("50", "300")})
+    settings: dict[str, dict[str, object]] = {
+        "browser": {"pages": 1},
+        "site": {"url": "https://www.example.com"},
+        "render": {"budget": "20s"},
+    }
+    proxy = await start_proxy(origin.url, settings)
+    assert ">/step/200<" in (await proxy.crawl("/?alone")).text
+    first, second = await asyncio.gather(proxy.crawl("/slow"), proxy.crawl("/?waiting"))
+    assert ">slow<" in first.text
+    assert ">/step/200<" in second.text
