@@ -210,7 +210,11 @@ async def main(modules: Path | None, only: str, rounds: int, write: Path | None)
         origin = serving(application_runner(collection.application))
         async with renderers.crawler() as client, origin as url:
             first = collection.pages[0].path
-            starts: dict[str, Start] = {OURS: partial(renderers.ours, client, url, first)}
+            # Pages that show an error in the place of a part whose data fails.
+            ours = partial(
+                renderers.ours, client, url, first, PRERENDER_RENDER_OPTIONAL="/api/broken"
+            )
+            starts: dict[str, Start] = {OURS: ours}
             if modules:
                 starts[PRERENDER] = partial(renderers.prerender, client, url, modules, first=first)
             lines += tables(collection, *await measure(collection, starts, rounds))
