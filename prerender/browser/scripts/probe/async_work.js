@@ -92,9 +92,17 @@ if (ready) {
   // Without a registration it never resolves, so it is not waited for before.
   let asked = false;
   let registered = false;
+  const active = Object.getOwnPropertyDescriptor(ServiceWorkerRegistration.prototype, "active").get;
+  const state = Object.getOwnPropertyDescriptor(ServiceWorker.prototype, "state").get;
+  // It resolves when the worker is being activated, which the page may wait for, too.
   const untilReady = (container) => {
     const end = begin();
-    then.call(ready.get.call(container), end, end);
+    then.call(ready.get.call(container), (registration) => {
+      const worker = call(active, registration, []);
+      const look = () => { if (!worker || call(state, worker, []) !== "activating") end(); };
+      if (worker) listen.call(worker, "statechange", look);
+      look();
+    }, end);
   };
   Object.defineProperty(workers, "ready", {
     ...ready,
