@@ -780,7 +780,8 @@ async def test_contract_tabs(page: Opened) -> None:
     await page.session.call("Emulation.setUserAgentOverride", **override)
     await page.show("")
     assert await page.session.evaluate("[history.length, name]") == [1, ""]
-    assert await _renderers(page) == processes_before
+    # Another one may just have ended.
+    assert set(await _renderers(page)) <= set(processes_before)
     await devtools.call("Target.closeTarget", targetId=page.target_id)
     await asyncio.wait_for(page.session.ended.wait(), 10)
     assert not keeper.gone
