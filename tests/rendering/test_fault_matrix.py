@@ -190,7 +190,7 @@ def _problem(answer: Reply, case: Case) -> str:
         return "" if answer.status == 200 and short else f"{answer.status} {status}"
     good = answer.status == 503 and int(answer.headers["Retry-After"]) > 0
     # On a busy machine, a page may not respond in time when it has reached the limit.
-    details = [verdict, *(["cut-off"] if fault == "hang" else [])]
+    details = {verdict, "cut-off"} if fault == "hang" else {verdict}
     told = status.rpartition("detail=")[2] in details
     return "" if good and told else f"{answer.status} {status}"
 

@@ -142,12 +142,17 @@ class TieredCache(BackingCache):
                 self._missed_by_redis.compared(key, began)
         elif fence == own:
             self._missed_by_redis.compared(key, began)
-        else:
-            cold = await self._ask(self._cold, "get", lambda: self._objects._get(key))
-            if isinstance(cold, bytes):
-                await self._warmed(key, cold, began)
-                return cold
+        elif (later := await self._replaced(key, began)) is not None:
+            return later
         return value
+
+    async def _replaced(self, key: str, began: float) -> bytes | None:
+        """The snapshot of the bucket, which Redis gets instead of an older one."""
+        later = await self._ask(self._cold, "get", lambda: self._objects._get(key))
+        if not isinstance(later, bytes):
+            return None
+        await self._warmed(key, later, began)
+        return later
 
     async def _set(
         self,
@@ -180,9 +185,7 @@ class TieredCache(BackingCache):
             return True
         if not cold:
             # Another replica with a later fence was sooner, and Redis did not know of it.
-            later = await self._ask(self._cold, "get", lambda: self._objects._get(key))
-            if isinstance(later, bytes):
-                await self._warmed(key, later, began)
+            await self._replaced(key, began)
         elif isinstance(hot, Failed):
             # The mark must cover the end of the write, too, which may have been long ago.
             await self._missed_by_redis.note(fence)

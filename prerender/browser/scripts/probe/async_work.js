@@ -99,8 +99,9 @@ if (ready) {
     const end = begin();
     then.call(ready.get.call(container), (registration) => {
       const worker = call(active, registration, []);
-      const look = () => { if (!worker || call(state, worker, []) !== "activating") end(); };
-      if (worker) listen.call(worker, "statechange", look);
+      if (!worker) return end();
+      const look = () => { if (call(state, worker, []) !== "activating") end(); };
+      listen.call(worker, "statechange", look);
       look();
     }, end);
   };
