@@ -24,8 +24,8 @@ def session_members(session: int) -> list[int]:
 
 
 def _is_zombie_of_other(pid: int, own: int) -> bool:
-    status = status_of(pid)
-    return status["State"][0] == "Z" and int(status["PPid"]) != own
+    state, parent, *_ = _stat(pid, 0)
+    return state == b"Z" and int(parent) != own
 
 
 def status_of(pid: int) -> dict[str, str]:

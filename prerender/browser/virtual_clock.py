@@ -32,6 +32,7 @@ class VirtualClock:
     def __init__(self) -> None:
         self._session: Session
         self._budget: asyncio.Future[None] | None = None
+        self._advancing = asyncio.Lock()
         self._first_start = 0.0
         self._base_ms = 0.0
         self.granted_seconds = 0.0
@@ -75,9 +76,10 @@ class VirtualClock:
         The clock is stopped first. If the budget has just been used up, nothing would stop a clock that
         advances: it ran ahead by days in milliseconds, for all later pages of the process.
         """
-        await self._set_policy("pause")
-        if self.has_budget:
-            await self._set_policy("advance")
+        async with self._advancing:
+            await self._set_policy("pause")
+            if self.has_budget:
+                await self._set_policy("advance")
 
     @property
     def has_budget(self) -> bool:

@@ -213,7 +213,7 @@ def start_pair(start_origin: StartOrigin, start_proxy: StartProxy) -> "StartPair
                 "site": {"url": "https://www.example.com"},
                 "network": {"allow": [site.url]},
                 # What is answered only after the render need not be waited for.
-                "render": {"patience": "0.5s", "optional": ["/late*"]},
+                "render": {"patience": "0.5s", "budget": "2s", "optional": ["/late*"]},
             },
         )
         return Pair(proxy, origin)

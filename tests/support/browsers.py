@@ -1,7 +1,7 @@
 """Browsers that tests share, one after the other: a start takes a second, a snapshot 30 ms.
 
 A browser is lent with its gateway, so only to a proxy with the same [origin], [site], [browser] and
-[network] settings. It is lent again only if nothing of the last test is left in it.
+[network] settings. If fetched data is left in it, its pages are replaced before it is lent again.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
+from prerender.browser.page import Page
 from prerender.config import Settings
+from prerender.gateway.assets import AssetStore
 from prerender.rendering.from_settings import Browsing, Rendering, browsing, rendering_with
 
 # Most tests need one of a few kinds.
@@ -31,7 +33,7 @@ class Browsers:
         try:
             yield rendering_with(browser.parts, settings)
         finally:
-            if await browser.is_as_new():
+            if await browser.become_as_new():
                 self._idle[kind] = browser
                 await self.close(keep=_KEPT)
             else:
@@ -45,25 +47,50 @@ class Browsers:
 
 
 class _Browser:
-    def __init__(self, parts: Browsing, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: Settings, parts: Browsing, stack: AsyncExitStack) -> None:
         self.parts = parts
+        self._settings = settings
         self._stack = stack
 
     @classmethod
     async def start(cls, settings: Settings) -> "_Browser":
         async with AsyncExitStack() as stack:
             parts = await stack.enter_async_context(browsing(settings))
-            return cls(parts, stack.pop_all())
+            return cls(settings, parts, stack.pop_all())
 
-    async def is_as_new(self) -> bool:
-        """Whether all pages return, and no fetched data is left for the next render."""
-        pool, assets = self.parts.pool, self.parts.gateway.assets
+    async def become_as_new(self) -> bool:
+        """Forget what was fetched. Returns whether all pages are idle then."""
+        gateway = self.parts.gateway
+        if not await self._is_calm():
+            return False
+        if gateway.assets.store.size_bytes:
+            gateway.assets.store = AssetStore(self._settings.network.cache_bytes)
+            # Chromium's own caches end with its processes.
+            async with self._all_pages() as pages:
+                for page in pages:
+                    page.broken = True
+            return await self._is_calm()
+        return True
+
+    async def _is_calm(self) -> bool:
+        pool = self.parts.pool
         with suppress(TimeoutError):
             async with asyncio.timeout(_CALM_SECONDS):
                 while (pool.state.idle, pool.state.waiting) != (pool.state.size, 0):
                     await asyncio.sleep(0.002)
-                return assets.store.size_bytes == 0
+                return True
         return False
+
+    @asynccontextmanager
+    async def _all_pages(self) -> AsyncIterator[list[Page]]:
+        pool = self.parts.pool
+        async with AsyncExitStack() as stack:
+            yield [
+                await stack.enter_async_context(
+                    pool.page(await stack.enter_async_context(pool.place()), _CALM_SECONDS)
+                )
+                for _ in range(pool.state.size)
+            ]
 
     async def close(self) -> None:
         await self._stack.aclose()

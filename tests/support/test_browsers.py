@@ -18,14 +18,13 @@ async def test_one_after_the_other(start_origin: StartOrigin, browsers: Browsers
         assert beside.pool is not first.pool
 
 
-async def test_what_keeps_something_is_not_lent_again(
-    start_origin: StartOrigin, browsers: Browsers
-) -> None:
+async def test_what_was_fetched_is_forgotten(start_origin: StartOrigin, browsers: Browsers) -> None:
     kept = web.Response(
         text="", content_type="text/javascript", headers={"Cache-Control": "max-age=60"}
     )
     origin = await pages(start_origin, {"/": "<script src=/kept.js></script>a", "/kept.js": kept})
-    async with browsers.lend(settings_for(origin.url, SITE)) as first:
-        assert (await first.renderer.snapshot(target())).snapshot.status == 200
-    async with browsers.lend(settings_for(origin.url, SITE)) as other:
-        assert other.pool is not first.pool
+    for number in range(1, 3):
+        async with browsers.lend(settings_for(origin.url, SITE)) as rendering:
+            assert (await rendering.renderer.snapshot(target())).snapshot.status == 200
+        assert origin.count("/kept.js") == number
+        assert rendering.pool.browsers_started == 1
