@@ -140,7 +140,7 @@ class Context:
             log.debug("context_not_closed", error=str(error))
 
     async def _stop_service_workers(self) -> None:
-        """Chromium 156 lists one for ever whose script arrives while its context is disposed of."""
+        """Chromium 156 keeps listing one whose script arrives while its context is disposed of."""
         if self._unfit:
             with suppress(RenderError):
                 await self._keeper.call("ServiceWorker.stopAllWorkers", _CLOSE_SECONDS)

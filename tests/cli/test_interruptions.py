@@ -36,7 +36,7 @@ async def test_an_interruption(
     async def answer(request: web.Request) -> web.Response:
         nonlocal asked
         asked += 1
-        # The first answers let a command begin; what it does then takes for ever.
+        # The first answers let a command begin; what it does then never ends.
         if asked > 1 or command[0] in ("doctor", "render"):
             hangs.set()
             await never.wait()

@@ -19,7 +19,7 @@ from tests.support.commands import ROOT
 
 EXAMPLE = ROOT / "config.example.toml"
 ORIGIN = {"PRERENDER_ORIGIN_URL": "http://app:3000"}
-# Whoever lists them here says that empty means something.
+# If a setting is listed here, an empty value has a meaning.
 MAY_BE_EMPTY = {
     ("site", "url"),
     ("cache", "hot_url"),

@@ -139,7 +139,7 @@ async def test_a_nameserver_that_is_away_helps_nobody(server: NameServer) -> Non
     clock.now += RETRY_SECONDS
     assert await verifier.is_genuine(GOOGLEBOT, known)
     assert len(server.questions) > asked
-    # But not for ever.
+    # But not forever.
     clock.now += STALE_SECONDS
     assert not await verifier.is_genuine(GOOGLEBOT, known)
 

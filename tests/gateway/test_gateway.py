@@ -220,7 +220,7 @@ async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFix
 
 def test_pages_that_leave_are_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("prerender.gateway.listener")
-    for error in (ClientConnectionResetError("closing"), ValueError("a mistake of ours")):
+    for error in (ClientConnectionResetError("closing"), ValueError("an internal error")):
         log.error("Error handling request from %s", "127.0.0.1", exc_info=error)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert caplog.records[0].exc_info

@@ -566,7 +566,7 @@ def test_remembered_lines_are_those_of_the_request() -> None:
     assert len(seen) == 32
 
 
-ANEW = [
+REPLACED = [
     "X-Forwarded-For: 9.9.9.9",
     "X-Forwarded-Host: s:1",
     "X-Forwarded-Proto: http",
@@ -581,9 +581,9 @@ SPOOFED = (
 @pytest.mark.parametrize(
     ("block", "trusted", "expected"),
     [
-        ("", False, ANEW),
-        ("", True, ANEW),
-        (SPOOFED, False, ANEW),
+        ("", False, REPLACED),
+        ("", True, REPLACED),
+        (SPOOFED, False, REPLACED),
         (
             "X-Forwarded-For: 1.1.1.1, 2.2.2.2\r\nX-Forwarded-For: 3.3.3.3\r\n"
             "X-Forwarded-Proto: https\r\nX-Real-IP: 1.1.1.1",
@@ -643,7 +643,7 @@ async def test_trusted_proxies(start_forwarding: StartForwarding) -> None:
 
 
 def test_an_old_client_expects_nothing() -> None:
-    assert told("Expect: 100-continue", trusted=False) == ANEW
+    assert told("Expect: 100-continue", trusted=False) == REPLACED
 
 
 @given(
@@ -653,7 +653,7 @@ def test_an_old_client_expects_nothing() -> None:
 )
 def test_what_is_ours_is_always_there(lines: list[str]) -> None:
     got = told("\r\n".join(lines), trusted=False)
-    assert got[-4:] == ANEW
+    assert got[-4:] == REPLACED
     named = any(line.startswith("Connection") for line in lines)
     kept = [n for n in lines if n in ("Via: a", "X-B: 2") or (n == "X-A: 1" and not named)]
     assert got[:-4] == kept

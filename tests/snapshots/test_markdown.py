@@ -370,7 +370,7 @@ async def test_a_process_that_dies_is_replaced() -> None:
             await worker.markdown_of(b"", URL)
         assert b"four" in await worker.markdown_of(b"<p>four", URL)
         assert len(_children()) == 1
-        # Whoever gives up in the middle leaves nothing behind for the next one.
+        # A caller that gives up in the middle leaves nothing behind for the next one.
         (process,) = _children()
         process.suspend()
         waiting = asyncio.create_task(worker.markdown_of(b"<p>five" * 100_000, URL))

@@ -209,7 +209,7 @@ async def test_no_more_pages_than_were_asked_for(start_origin: StartOrigin) -> N
 
 
 async def test_people_who_get_more_than_crawlers(start_origin: StartOrigin) -> None:
-    more = "There is one more thing that only people are told about."
+    more = "There is one more thing that only people see."
     application = web.Application()
 
     async def answer(request: web.Request) -> web.Response:

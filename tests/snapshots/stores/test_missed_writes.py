@@ -1,4 +1,4 @@
-"""Redis and the bucket behind it agree again after one of them missed a write, whoever was killed.
+"""Redis and the bucket behind it agree again after one of them missed a write, whatever was killed.
 
 A replica that cannot reach one of the two stands for one whose store is down. It is never opened, so
 nothing of it remains: as if it was killed after its last write.

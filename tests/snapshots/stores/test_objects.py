@@ -123,7 +123,7 @@ async def test_the_later_fence_wins(s3: S3Server) -> None:
     assert await cache.set("k", later, 60)
     assert not await cache.set("k", entry(first, "earlier", key="k"), 60)
     assert (await cache.multi_get(["k"]))[0] == later
-    # A clock that was wrong does not win for ever.
+    # A clock that was wrong does not win forever.
     ahead = int((time.time() + 86400) * 1_000_000)
     assert await cache.set("k", entry(ahead, "ahead", key="k"), 60)
     assert await cache.set("k", later, 60)
