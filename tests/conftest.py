@@ -95,18 +95,18 @@ StartOrigin = Callable[[web.Application], Awaitable[Site]]
 
 
 @pytest.fixture(scope="session")
-def shared_port() -> int:
-    """The port of the first origin of each test, so that the tests can share a browser."""
-    return raw.free_port()
+def shared_ports() -> list[int]:
+    """The ports of the first origins of each test, so that the tests can share browsers."""
+    return raw.free_ports(2)
 
 
 @pytest.fixture
-def start_origin(aiohttp_server: AiohttpServer, shared_port: int) -> StartOrigin:
+def start_origin(aiohttp_server: AiohttpServer, shared_ports: list[int]) -> StartOrigin:
     """Starts an application with pytest-aiohttp's ``aiohttp_server``, and records its requests.
 
     It accepts long request lines and headers: limits are the proxy's.
     """
-    ports = itertools.chain([shared_port], itertools.repeat(None))
+    ports = itertools.chain(shared_ports, itertools.repeat(None))
 
     async def start(application: web.Application) -> Site:
         requests: list[web.BaseRequest] = []
@@ -241,7 +241,7 @@ async def client() -> AsyncIterator[ClientSession]:
 
 @pytest.fixture
 async def start_proxy(
-    client: ClientSession, browsers: Browsers, shared_port: int
+    client: ClientSession, browsers: Browsers, shared_ports: list[int]
 ) -> AsyncIterator[StartProxy]:
     """Starts a proxy in front of an origin URL, with the test's settings.
 
@@ -251,7 +251,7 @@ async def start_proxy(
 
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
             settings = settings_for(origin_url, overrides)
-            if settings.origin_url.port != shared_port or settings.browser.path:
+            if settings.origin_url.port not in shared_ports or settings.browser.path:
                 return await _start(stack, app.serving(settings), client)
             parts = await stack.enter_async_context(browsers.lend(settings))
             return await _start(stack, app.proxying(settings, parts), client)

@@ -85,7 +85,7 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
 
 @asynccontextmanager
 async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[Browsing]:
-    """Open a browser. Reads [origin], [site], [browser] and [network] of the settings."""
+    """Open a browser. Reads [origin], [site], [browser], [network] and [render] optional."""
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(

@@ -1,7 +1,8 @@
 """Browsers that tests share, one after the other: a start takes a second, a snapshot 30 ms.
 
-A browser is lent with its gateway, so only to a proxy with the same [origin], [site], [browser] and
-[network] settings. If fetched data is left in it, its pages are replaced before it is lent again.
+A browser is lent with its gateway, so only to a proxy with the same settings in [origin], [site],
+[browser], [network] and [render] optional. If fetched data is left in it, its pages are replaced
+before it is lent again.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ class Browsers:
     @asynccontextmanager
     async def lend(self, settings: Settings) -> AsyncIterator[Rendering]:
         """Lend a browser; start it if there is none."""
-        kind = repr((settings.origin, settings.public_url, settings.browser, settings.network))
+        site = (settings.origin, settings.public_url)
+        kind = repr((*site, settings.browser, settings.network, settings.render.optional))
         browser = self._idle.pop(kind, None) or await _Browser.start(settings)
         try:
             yield rendering_with(browser.parts, settings)
