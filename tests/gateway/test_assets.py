@@ -91,7 +91,8 @@ async def test_what_is_fresh_is_asked_for_once(start_origin: StartOrigin) -> Non
     assert first.body == second.body == b"code"
     assert (second.status, second.headers["X-Mine"]) == (200, "1")
     assert second.headers["Cache-Control"] == "max-age=600, no-store"
-    assert (second.headers["Age"], second.headers["Content-Length"]) == ("0", "4")
+    assert 0 <= int(second.headers["Age"]) < 60
+    assert second.headers["Content-Length"] == "4"
 
 
 async def test_what_is_not_fresh_is_asked_about(start_origin: StartOrigin) -> None:

@@ -1,6 +1,7 @@
 """The main job, end to end, with a real Chromium: crawl, cache, revalidate, forward, fail."""
 
 import asyncio
+import re
 
 from aiohttp import web
 
@@ -47,8 +48,7 @@ async def test_snapshot_then_cache_then_304(
 
     second = await proxy.crawl("/#!/3")
     assert second.body == first.body
-    assert second.headers["Cache-Status"].startswith("prerender; hit; ttl=")
-    assert second.headers["Cache-Status"].endswith("; age=0")
+    assert re.fullmatch(r"prerender; hit; ttl=\d+; age=\d+", second.headers["Cache-Status"])
     assert "Age" not in second.headers
     assert origin.count("/") == 1
 
