@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import cast
 
 import structlog
 from aiohttp import ClientSession
@@ -28,7 +29,7 @@ from prerender.gateway.assets import Assets
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.certificate import Certificate
 from prerender.gateway.egress import Ask, Egress, host_and_port
-from prerender.gateway.listener import http_server
+from prerender.gateway.listener import Connection, http_server
 from prerender.gateway.needed_requests import Needed
 from prerender.gateway.peer_user import Owner, Peers
 from prerender.gateway.plain_response import Plain, PlainStream
@@ -237,13 +238,15 @@ class Gateway:
         None: the visit is over. Shared and service workers have no number: their requests get a
         separate visit, and their browser context is not reused.
         """
+        connection = cast("Connection", request.protocol)
+        connection.reusable = False
         user_agent = request.headers.get("User-Agent", "")
         name = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
         if (match := _PAGE_NUMBER.search(user_agent)) is None:
             return Visit(self._public, None, self._rules.limits, traffic=self.traffic), name
         visit = self._visits.get(int(match[2]))
-        if visit is not None and request.transport is not None:
-            visit.comes_by(request.transport)
+        if visit is not None:
+            visit.comes_by(connection)
         return visit, name
 
 

@@ -20,8 +20,22 @@ MAX_HEADERS = 1000
 _log = server_log(__name__)
 
 
-class _Connection(RequestHandler):
-    """Refuses malformed requests with an empty body, which a page cannot mistake for its document."""
+class Connection(RequestHandler):
+    """Refuses malformed requests with an empty body, which a page cannot mistake for its document.
+
+    ``reusable``: no request is under way, and the last response has not set a cookie, so that the
+    browser may use it for another page.
+    """
+
+    reusable = False
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send what is left of the response."""
+        answer, lost = await super().finish_response(request, resp, start_time)
+        self.reusable = not lost and bool(answer.keep_alive) and "Set-Cookie" not in answer.headers
+        return answer, lost
 
     def handle_error(
         self,
@@ -41,7 +55,7 @@ class _Connection(RequestHandler):
 
 class _Server(web.Server):
     def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
+        return Connection(self, loop=self._loop, **self._kwargs)
 
 
 def http_server(

@@ -270,6 +270,67 @@ async def test_nothing_is_sent_while_the_last_page_is_cleared(start_origin: Star
     assert [reply.text for reply in replies] == ["kept", "code"]
 
 
+def _request(path: str, page: int) -> bytes:
+    agent = USER_AGENT.format(page)
+    return f"GET {path} HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: {agent}\r\n\r\n".encode()
+
+
+async def _ask(client: raw.Client, page: int) -> bytes:
+    await client.send(_request("/plain", page))
+    return await client.answer()
+
+
+@pytest.mark.parametrize(
+    ("paths", "kept"),
+    [
+        (["/plain"], True),
+        (["/plain", "/plain"], True),
+        (["/cookie"], False),
+        (["/cookie", "/plain"], True),
+        (["/hang"], False),
+        (["/plain", "/hang"], False),
+    ],
+)
+async def test_a_connection_is_used_again_if_nothing_can_come_by_it(
+    start_origin: StartOrigin, paths: list[str], kept: bool
+) -> None:
+    """After an unfinished response and after a cookie, the browser needs another connection."""
+    hanging = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/hang":
+            hanging.set()
+            await asyncio.Event().wait()
+        headers = {"Set-Cookie": "a=1"} if request.path == "/cookie" else {}
+        return web.Response(text="x", headers=headers)
+
+    application = web.Application()
+    application.router.add_get("/{path}", answer)
+    site = await start_origin(application)
+    async with (
+        PlainClient.open(site.url) as browser,
+        raw.client(browser.gateway.plain_port) as client,
+    ):
+        with browser.gateway.visit(1, None):
+            for path in paths:
+                await client.send(_request(path, 1))
+                if path == "/hang":
+                    await asyncio.wait_for(hanging.wait(), raw.SECONDS)
+                else:
+                    assert (await client.answer()).endswith(b"\r\n\r\nx")
+        with browser.gateway.visit(2, None):
+            asked = asyncio.create_task(_ask(client, 2))
+            if not kept:
+                with pytest.raises((ConnectionError, EOFError)):
+                    await asked
+                return
+            assert (await asked).endswith(b"\r\n\r\nx")
+            # The first page is over.
+            await client.send(_request("/plain", 1))
+            assert (await client.rest()).startswith(b"HTTP/1.1 403 ")
+    assert site.count("/plain") == paths.count("/plain") + 1
+
+
 async def test_an_internationalized_site(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/a.js": "own"})
     async with PlainClient.open(origin.url, public=URL("http://bücher.example")) as browser:

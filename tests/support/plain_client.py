@@ -63,7 +63,7 @@ class PlainClient:
             open_session(rules.addresses, 1, 5, resolver) as third_parties,
             Gateway.open(public, Upstream(own, URL(origin)), third_parties, rules) as gateway,
             ClientSession(
-                connector=TCPConnector(force_close=True),  # connections end with their visit
+                connector=TCPConnector(force_close=True),  # some connections end with their visit
                 cookie_jar=DummyCookieJar(),
                 auto_decompress=False,
                 max_headers=2000,
