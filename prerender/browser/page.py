@@ -194,7 +194,7 @@ class Page:
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         found = await self._serialize(world, options, sheets)
-        if await self._tab.url_changes_differ(world):
+        if self._tab.url_changes_differ(ignored=found["urlChangesIgnored"]):
             self.broken = True
             raise BrowserGone("a new tab allows another number of changes of the URL")
         self._plain = not (
@@ -344,8 +344,10 @@ class Page:
     async def _serialize(
         self, world: int, options: SerializeOptions, sheets: list[Any] | None
     ) -> dict[str, Any]:
+        serialized = f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})"
+        # In one call: each takes 0.7 ms of CPU time.
         found: dict[str, Any] = await self._tab.session.evaluate(
-            f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=world
+            f"({{...{serialized}, urlChangesIgnored: {self._tab.url_change_test}}})", contextId=world
         )
         more = [
             await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=world)
