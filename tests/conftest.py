@@ -97,7 +97,7 @@ StartOrigin = Callable[[web.Application], Awaitable[Site]]
 @pytest.fixture(scope="session")
 def shared_ports() -> list[int]:
     """The ports of the first origins of each test, so that the tests can share browsers."""
-    return raw.free_ports(2)
+    return raw.reserved_ports()
 
 
 @pytest.fixture

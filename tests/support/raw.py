@@ -16,6 +16,7 @@ SECONDS = 20.0
 
 _HOST = "127.0.0.1"
 _RANGES = range(20000, 32000, 50)
+_RESERVED = 2
 
 Reader = asyncio.StreamReader
 Writer = asyncio.StreamWriter
@@ -204,9 +205,21 @@ def free_port() -> int:
     return next(_ports())
 
 
+def reserved_ports() -> list[int]:
+    """Two ports that only their users in this process take: free_port() never returns them."""
+    _, ports = _owned()
+    return list(ports[-_RESERVED:])
+
+
 @cache
 def _ports() -> Iterator[int]:
-    """The free ports of a range that belongs to this process as long as it lives.
+    _, ports = _owned()
+    return _free(ports[:-_RESERVED])
+
+
+@cache
+def _owned() -> tuple[socket.socket, range]:
+    """A range of ports that belongs to this process as long as it lives, and the socket that shows it.
 
     The range is below the kernel's ephemeral ports: between finding a port free and using it, any
     other process could get one of those.
@@ -214,13 +227,12 @@ def _ports() -> Iterator[int]:
     for start in random.sample(_RANGES, len(_RANGES)):
         with suppress(OSError):
             owner = socket.create_server((_HOST, start))
-            return _free(owner, range(start + 1, start + _RANGES.step))
+            return owner, range(start + 1, start + _RANGES.step)
     raise OSError("all ranges of ports are taken")
 
 
-def _free(owner: socket.socket, ports: Iterable[int]) -> Iterator[int]:
-    with owner:
-        for port in itertools.cycle(ports):
-            with suppress(OSError):
-                socket.create_server((_HOST, port)).close()
-                yield port
+def _free(ports: Iterable[int]) -> Iterator[int]:
+    for port in itertools.cycle(ports):
+        with suppress(OSError):
+            socket.create_server((_HOST, port)).close()
+            yield port
