@@ -44,6 +44,8 @@ async def opened(
     folder: Path, max_bytes: int = 10**8, namespace: str = "a:", *, raw: bool = False
 ) -> AsyncIterator[FileCache]:
     file = FileCache(folder, namespace, max_bytes)
+    # The disk of a busy machine can take seconds for a write.
+    file.timeout = 20.0
     if raw:
         file.serializer = NullSerializer(encoding=None)
     await file.open()
