@@ -24,13 +24,14 @@ from prerender.errors import BrowserGone, ConfigError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
-from tests.conftest import StartOrigin, proxied
+from tests.conftest import proxied
 from tests.support import processes, raw
 from tests.support.commands import ROOT, in_
 from tests.support.pools import launch_browser
 
 SITE = URL("https://www.example.com")
-NUMBER = 7
+# No test needs a response of it.
+ORIGIN = URL("http://127.0.0.1:9")
 
 
 @pytest.fixture
@@ -41,11 +42,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-async def gateway(no_shared_browser: None, start_origin: StartOrigin) -> AsyncIterator[Gateway]:
-    origin = await start_origin(web.Application())
+async def gateway(no_shared_browser: None) -> AsyncIterator[Gateway]:
     async with (
-        open_session(AddressPolicy.only(URL(origin.url)), 1, 60) as session,
-        Gateway.open(SITE, Upstream(session, URL(origin.url)), session) as gateway,
+        open_session(AddressPolicy.only(ORIGIN), 1, 60) as session,
+        Gateway.open(SITE, Upstream(session, ORIGIN), session) as gateway,
     ):
         yield gateway
 
