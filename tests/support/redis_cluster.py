@@ -80,6 +80,8 @@ async def redis_cluster(folder: Path, *options: str) -> AsyncIterator[Cluster]:
         await _introduce(nodes)
         await asyncio.gather(*(_give_slots(cluster, place) for place in range(3)))
         await _until_all(nodes, "cluster_state", "ok")
+        # A node that imports a slot does not learn any more whose it is.
+        await _until_all(nodes, "cluster_slots_assigned", str(_SLOTS))
         yield cluster
 
 
