@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 
-from prerender.browser.proc import all_processes, command_of, status_of
+from prerender.browser.proc import all_processes, command_of, memory_of
 
 # The beginning of the line on standard error that reports an ended page.
 TOO_LARGE = "the largest page was ended"
@@ -42,10 +42,10 @@ class Memory:
         self.file_bytes = file_bytes
 
     @classmethod
-    def of(cls, status: dict[str, str]) -> "Memory":
-        """Read it from /proc. Raises KeyError if the process has ended."""
-        sizes = (status[name] for name in ("RssAnon", "RssShmem", "RssFile"))
-        return cls(*(int(size.split()[0]) * 1024 for size in sizes))
+    def of(cls, pid: int) -> "Memory":
+        """That of a process. Raises OSError, and ValueError if it has ended."""
+        private_bytes, file_bytes, shared_bytes = memory_of(pid)
+        return cls(private_bytes, shared_bytes, file_bytes)
 
     @property
     def own_bytes(self) -> int:
@@ -101,8 +101,8 @@ class MemoryLimit:
     def _look(self) -> dict[int, Memory]:
         found = {}
         for pid in self._family.members():
-            with contextlib.suppress(OSError, KeyError):
-                found[pid] = Memory.of(status_of(pid))
+            with contextlib.suppress(OSError, ValueError):
+                found[pid] = Memory.of(pid)
         return found
 
     def _end_largest(self, memory: dict[int, Memory]) -> bool:

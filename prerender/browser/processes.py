@@ -11,7 +11,7 @@ import structlog
 
 from prerender.browser import guardian
 from prerender.browser.memory_limit import Memory, total_bytes
-from prerender.browser.proc import command_of, session_members, stat_of, status_of
+from prerender.browser.proc import command_of, session_members, stat_of, state_of
 
 # Without a zygote there are no new renderers: the renders of a browser that lost it are discarded. The
 # network service is a thread of the browser process.
@@ -40,16 +40,10 @@ def survey(guardian_pid: int) -> list[Process]:
     """The guardian and all processes of its session. Takes a few milliseconds at most."""
     found = []
     for pid in session_members(guardian_pid):
-        with suppress(OSError, KeyError):
-            status = status_of(pid)
+        with suppress(OSError, ValueError):
+            state, parent = state_of(pid)
             found.append(
-                Process(
-                    pid,
-                    int(status["PPid"]),
-                    kind_of(command_of(pid)),
-                    status["State"][0] in "Tt",
-                    Memory.of(status),
-                )
+                Process(pid, parent, kind_of(command_of(pid)), state in "Tt", Memory.of(pid))
             )
     return found
 

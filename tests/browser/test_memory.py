@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from prerender.browser.memory_limit import Memory
-from prerender.browser.proc import status_of
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.sites.hostile import MEMORY_BOMBS
 from tests.support import processes
@@ -49,8 +48,8 @@ def _size(pid: int) -> int:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         sizes = (int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
         return next(sizes, 0)
-    with suppress(OSError, KeyError):
-        return Memory.of(status_of(pid)).own_bytes
+    with suppress(OSError, ValueError):
+        return Memory.of(pid).own_bytes
     return 0
 
 
