@@ -187,15 +187,15 @@ StartForwarding = Callable[..., Awaitable[int]]
 
 
 def settings_for(origin_url: str, overrides: Overrides | None = None) -> Settings:
-    """Settings for a test: free ports, two pages, and ``overrides``.
+    """Settings for a test: free ports, one page, and ``overrides``.
 
-    The render timeout is long, for busy machines.
+    The render timeout is long, for busy machines. With much memory, a guardian checks it less often.
     """
     values: dict[str, dict[str, object]] = {
         "origin": {"url": origin_url},
         "server": {"port": 0, "grace": 2},
         "admin": {"port": 0},
-        "browser": {"pages": 2},
+        "browser": {"pages": 1, "max_memory": "4 GiB"},
         "render": {"timeout": 60},
         "log": {"level": "warning", "access": "none"},
     }

@@ -450,7 +450,7 @@ async def test_the_image_of_a_link_preview(
 async def test_pictures_are_made_one_at_a_time_and_leave_the_pool_as_it_was(
     shop: Site, start_proxy: StartProxy
 ) -> None:
-    proxy = await start_proxy(shop.url, {"site": {"url": SITE}})
+    proxy = await start_proxy(shop.url, {"site": {"url": SITE}, "browser": {"pages": 2}})
     api = Api(proxy)
     keys = [(await api.post("/render", {"url": f"/#!/items/{n}"}))["id"] for n in (1, 2, 3)]
     looks = [

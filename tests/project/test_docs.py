@@ -246,6 +246,7 @@ async def reader(
             "PRERENDER_ORIGIN_URL": shop.url,
             # Those of the proxy are taken.
             "PRERENDER_SERVER_PORT": "0",
+            "PRERENDER_BROWSER_PAGES": "2",
             # The machine may be slow.
             "PRERENDER_RENDER_TIMEOUT": "60",
         }

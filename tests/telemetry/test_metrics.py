@@ -103,7 +103,7 @@ async def test_what_pages_ask_for(start_origin: StartOrigin, start_proxy: StartP
         "<script src=http://www.google-analytics.com/analytics.js></script>"
     )
     origin = await pages(start_origin, {"/": page, "/b": page, "/a.js": kept})
-    proxy = await start_proxy(origin.url)
+    proxy = await start_proxy(origin.url, {"browser": {"pages": 2}})
     await until(proxy, "prerender_pool_pages", 2, state="idle")
     # At once, in two pages: each has a cache of its own before the one that they share.
     await asyncio.gather(proxy.crawl("/"), proxy.crawl("/b"))
@@ -119,7 +119,7 @@ async def test_what_pages_ask_for(start_origin: StartOrigin, start_proxy: StartP
 
 async def test_the_state_of_the_parts(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
     origin = await pages(start_origin, {"/": PAGE, "/a.js": ""})
-    proxy = await start_proxy(origin.url, {"browser": {"queue": 7, "max_renders": 2}})
+    proxy = await start_proxy(origin.url, {"browser": {"pages": 2, "queue": 7, "max_renders": 2}})
     found = await until(proxy, "prerender_pool_pages", 2, state="idle")
     assert found.value("prerender_pool_size") == 2
     assert found.value("prerender_queue_limit") == 7

@@ -154,7 +154,7 @@ async def test_a_proxy_leaves_before_its_queue_is_full_and_returns_when_it_is_sh
     application.router.add_get("/{path:.*}", page)
     site = await start_origin(application)
     # Renders that wait for their document are in the queue, too: full are two pages and eight places.
-    proxy = await start_proxy(site.url, {"browser": {"queue": 8}})
+    proxy = await start_proxy(site.url, {"browser": {"pages": 2, "queue": 8}})
     await proxy.crawl("/stored")
     await until_under_way(proxy, 0)
     asking = []
