@@ -9,19 +9,15 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from yarl import URL
 
 from prerender.browser import chromium
 from prerender.browser.chromium import Chromium
-from prerender.gateway.address_policy import AddressPolicy
-from prerender.gateway.gateway import Gateway
-from prerender.gateway.upstream import Upstream, open_session
 from prerender.rendering import from_settings
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import StartOrigin, settings_for
 from tests.support import processes
-from tests.support.pools import SECONDS, Shop, state
+from tests.support.pools import SECONDS, Shop, gateway_of, state
 
 pytestmark = pytest.mark.usefixtures("no_shared_browser")
 
@@ -96,19 +92,15 @@ async def test_a_render(start_origin: StartOrigin) -> None:
 
 async def test_a_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
 
     async def launch() -> None:
         browser = await Chromium.launch(chromium.find(), gateway, sandbox=False)
         await browser.close()
 
-    async with (
-        open_session(AddressPolicy.only(origin), 1, 1) as session,
-        Gateway.open(public, Upstream(session, origin), session) as gateway,
-    ):
+    async with gateway_of() as gateway:
         before = asyncio.all_tasks()
         points = 1
-        # In steps: it looks for the browser's port again and again.
+        # Later in larger steps: a launch waits many times.
         while await cancelled_at(points, launch()):
             assert processes.sessions() == []
             await processes.all_gone((), tmp_path)

@@ -16,22 +16,15 @@ from pathlib import Path
 import psutil
 import pytest
 from aiohttp import web
-from yarl import URL
 
 from prerender.browser import chromium, guardian
 from prerender.browser.chromium import CannotStart, Chromium
 from prerender.errors import BrowserGone, ConfigError
-from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
-from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import proxied
 from tests.support import processes, raw
 from tests.support.commands import ROOT, in_
-from tests.support.pools import launch_browser
-
-SITE = URL("https://www.example.com")
-# No test needs a response of it.
-ORIGIN = URL("http://127.0.0.1:9")
+from tests.support.pools import gateway_of, launch_browser
 
 
 @pytest.fixture
@@ -43,10 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 async def gateway(no_shared_browser: None) -> AsyncIterator[Gateway]:
-    async with (
-        open_session(AddressPolicy.only(ORIGIN), 1, 60) as session,
-        Gateway.open(SITE, Upstream(session, ORIGIN), session) as gateway,
-    ):
+    async with gateway_of() as gateway:
         yield gateway
 
 

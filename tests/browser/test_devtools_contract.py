@@ -17,7 +17,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from multidict import CIMultiDict
-from yarl import URL
 
 from prerender.browser import frame_drawing
 from prerender.browser.browser_context import BLANK, NOWHERE, STORAGE, Context
@@ -27,16 +26,13 @@ from prerender.browser.emulation import user_agent_override
 from prerender.browser.frame_drawing import Frames
 from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import BrowserGone
-from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
-from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import Document
 from prerender.snapshots.variants import Variant
 from tests.support import raw
 from tests.support.commands import ROOT
-from tests.support.pools import launch_browser
+from tests.support.pools import SITE, gateway_of, launch_browser
 
-SITE = URL("https://www.example.com")
 NUMBER = 7
 
 
@@ -78,13 +74,11 @@ def origin() -> Origin:
 
 @pytest.fixture(scope="module")
 async def gateway(origin: Origin) -> AsyncIterator[Gateway]:
-    async with TestServer(origin.application(), port=raw.free_port()) as server:
-        url = server.make_url("/")
-        async with (
-            open_session(AddressPolicy.only(url), 1, 60) as session,
-            Gateway.open(SITE, Upstream(session, url), session) as gateway,
-        ):
-            yield gateway
+    async with (
+        TestServer(origin.application(), port=raw.free_port()) as server,
+        gateway_of(server.make_url("/")) as gateway,
+    ):
+        yield gateway
 
 
 @pytest.fixture(scope="module")

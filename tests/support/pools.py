@@ -23,8 +23,21 @@ if TYPE_CHECKING:
     from prerender.browser.page import Page
 
 SECONDS = 20.0
+SITE = URL("https://www.example.com")
+# Nothing listens there.
+NO_ORIGIN = URL("http://127.0.0.1:9")
 # As a shell tells of it: 128 and the signal's number.
 _SEGMENTATION_FAULT = 139
+
+
+@asynccontextmanager
+async def gateway_of(origin: URL = NO_ORIGIN) -> AsyncIterator[Gateway]:
+    """The gateway between browsers and this origin, which they know as SITE."""
+    async with (
+        open_session(AddressPolicy.only(origin), 1, 60) as session,
+        Gateway.open(SITE, Upstream(session, origin), session) as gateway,
+    ):
+        yield gateway
 
 
 async def launch_browser(gateway: Gateway) -> Chromium:
@@ -50,12 +63,8 @@ async def pool_of(
     program: str = "",
 ) -> AsyncIterator[Pool]:
     """A pool of pages of a real browser. ``failing``: the numbers of launches that fail, from 1."""
-    public, origin = URL("https://www.example.com"), URL("http://127.0.0.1:9")
     launches = 0
-    async with (
-        open_session(AddressPolicy.only(origin), 1, 1) as session,
-        Gateway.open(public, Upstream(session, origin), session) as gateway,
-    ):
+    async with gateway_of() as gateway:
 
         async def launch() -> Chromium:
             nonlocal launches
@@ -66,7 +75,7 @@ async def pool_of(
             return await Chromium.launch(path, gateway, sandbox=False)
 
         async with Pool(
-            launch, size=size, queue=queue, limits=limits, try_out=trial(gateway, public)
+            launch, size=size, queue=queue, limits=limits, try_out=trial(gateway, SITE)
         ) as pool:
             yield pool
 
