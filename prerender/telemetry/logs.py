@@ -22,6 +22,8 @@ from prerender.telemetry.redaction import Redaction
 _STANDARD_ERROR = 2
 _QUEUED_BYTES = 16 * 1024**2
 _LAST_LINES_SECONDS = 1.0
+# Characters of a value, such as a URL of 64 KiB in a line of each request for it.
+_LONGEST_VALUE = 2000
 
 
 class _StandardError(logging.Handler):
@@ -116,6 +118,13 @@ def _without_secrets(redaction: Redaction) -> Processor:
     return processor
 
 
+def _shortened(_: object, __: str, event: EventDict) -> EventDict:
+    for name, value in event.items():
+        if name != "exception" and isinstance(value, str) and len(value) > _LONGEST_VALUE:
+            event[name] = f"{value[:_LONGEST_VALUE]}... ({len(value)} characters)"
+    return event
+
+
 def configure(settings: Log) -> None:
     """Set up structlog, and route the logging of libraries through it."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
@@ -144,6 +153,7 @@ def configure(settings: Log) -> None:
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
                 _without_secrets(Redaction(settings.secrets)),
+                _shortened,
                 renderer,
             ],
         )

@@ -52,6 +52,26 @@ def standard_error(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(writable)
 
 
+@pytest.mark.parametrize("length", [2000, 2001, 65_536])
+def test_long_values_are_shortened(standard_error: int, length: int) -> None:
+    logs.configure(Log(format="json"))
+    structlog.get_logger().info("rendered", url="x" * length, bytes=length)
+    logs.flush()
+    line = json.loads(os.read(standard_error, 100_000))
+    shown = "x" * 2000 + ("" if length == 2000 else f"... ({length} characters)")
+    assert (line["url"], line["bytes"]) == (shown, length)
+
+
+def test_exceptions_are_whole(standard_error: int) -> None:
+    logs.configure(Log(format="json"))
+    try:
+        raise ValueError("x" * 3000)
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    logs.flush()
+    assert f"ValueError: {'x' * 3000}" in json.loads(os.read(standard_error, 100_000))["exception"]
+
+
 def test_what_was_collected_comes_before_the_next_line(standard_error: int) -> None:
     logs.configure(Log(format="json"))
     collected = ["first\n"]
