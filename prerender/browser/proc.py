@@ -65,11 +65,11 @@ def _stat(pid: int, thread: int) -> list[bytes]:
 
 
 def _read(path: str) -> bytes:
-    """The first 4 KiB of a file. A file object takes twice the time, and renders and guardians read
-    several of these files."""
+    """The first 32 KiB of a file: memory follows the list of groups, which can be long. A file object
+    takes twice the time, and renders and guardians read several of these files."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return os.read(descriptor, 4096)
+        return os.read(descriptor, 32 * 1024)
     finally:
         os.close(descriptor)
 
