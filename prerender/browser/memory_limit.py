@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 
-from prerender.browser.proc import all_processes, command_of, memory_of
+from prerender.browser.proc import all_processes, command_of, resident_bytes
 
 # The beginning of the line on standard error that reports an ended page.
 TOO_LARGE = "the largest page was ended"
@@ -44,8 +44,7 @@ class Memory:
     @classmethod
     def of(cls, pid: int) -> "Memory":
         """That of a process. Raises OSError, and ValueError if it has ended."""
-        private_bytes, file_bytes, shared_bytes = memory_of(pid)
-        return cls(private_bytes, shared_bytes, file_bytes)
+        return cls(*resident_bytes(pid))
 
     @property
     def own_bytes(self) -> int:

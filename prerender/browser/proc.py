@@ -12,34 +12,26 @@ def all_processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def session_members(session: int) -> list[int]:
-    """The processes of a session, except the caller and zombies of other parents."""
+def session_members(session: int) -> dict[int, tuple[str, int]]:
+    """The processes of a session, except the caller and zombies of other parents, each with its state
+    (proc_pid_stat(5), such as "S") and its parent."""
     own = os.getpid()
-    members = []
+    members = {}
     for pid in all_processes():
         with contextlib.suppress(OSError):
-            if pid != own and os.getsid(pid) == session and not _is_zombie_of_other(pid, own):
-                members.append(pid)
+            if pid != own and os.getsid(pid) == session:
+                state, parent, *_ = _stat(pid, 0)
+                if state != b"Z" or int(parent) == own:
+                    members[pid] = state.decode(), int(parent)
     return members
 
 
-def _is_zombie_of_other(pid: int, own: int) -> bool:
-    state, parent = state_of(pid)
-    return state == "Z" and parent != own
-
-
-def memory_of(pid: int) -> tuple[int, int, int]:
-    """The memory of a process in bytes: private, of files, and shared (RssAnon, RssFile and RssShmem in
+def resident_bytes(pid: int) -> tuple[int, int, int]:
+    """The resident memory of a process: private, shared, and of files (RssAnon, RssShmem and RssFile in
     proc_pid_status(5)). Raises OSError, and ValueError if it has ended."""
     lines = _read(f"/proc/{pid}/status")
     private, files, shared = lines[lines.index(b"\nRssAnon:") :].split(None, 9)[1:9:3]
-    return int(private) * 1024, int(files) * 1024, int(shared) * 1024
-
-
-def state_of(pid: int) -> tuple[str, int]:
-    """The state of a process as in proc_pid_stat(5), such as "Z", and its parent. Raises OSError."""
-    state, parent, *_ = _stat(pid, 0)
-    return state.decode(), int(parent)
+    return int(private) * 1024, int(shared) * 1024, int(files) * 1024
 
 
 def command_of(pid: int) -> list[str]:
@@ -92,5 +84,4 @@ def is_runnable(pid: int) -> bool:
 
 def thread_name(pid: int, thread: int) -> bytes:
     """The name of a thread (proc_pid_comm(5)). Raises OSError."""
-    with open(f"/proc/{pid}/task/{thread}/comm", "rb") as name:
-        return name.read()
+    return _read(f"/proc/{pid}/task/{thread}/comm")

@@ -11,7 +11,7 @@ import structlog
 
 from prerender.browser import guardian
 from prerender.browser.memory_limit import Memory, total_bytes
-from prerender.browser.proc import command_of, session_members, stat_of, state_of
+from prerender.browser.proc import command_of, session_members, stat_of
 
 # Without a zygote there are no new renderers: the renders of a browser that lost it are discarded. The
 # network service is a thread of the browser process.
@@ -39,9 +39,8 @@ class Process:
 def survey(guardian_pid: int) -> list[Process]:
     """The guardian and all processes of its session. Takes a few milliseconds at most."""
     found = []
-    for pid in session_members(guardian_pid):
+    for pid, (state, parent) in session_members(guardian_pid).items():
         with suppress(OSError, ValueError):
-            state, parent = state_of(pid)
             found.append(
                 Process(pid, parent, kind_of(command_of(pid)), state in "Tt", Memory.of(pid))
             )
