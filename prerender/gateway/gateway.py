@@ -238,15 +238,13 @@ class Gateway:
         None: the visit is over. Shared and service workers have no number: their requests get a
         separate visit, and their browser context is not reused.
         """
-        connection = cast("Connection", request.protocol)
-        connection.reusable = False
         user_agent = request.headers.get("User-Agent", "")
         name = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
         if (match := _PAGE_NUMBER.search(user_agent)) is None:
             return Visit(self._public, None, self._rules.limits, traffic=self.traffic), name
         visit = self._visits.get(int(match[2]))
         if visit is not None:
-            visit.comes_by(connection)
+            visit.comes_by(cast("Connection", request.protocol))
         return visit, name
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from typing import cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
@@ -62,8 +63,14 @@ def http_server(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], keepalive_seconds: float
 ) -> web.Server:
     """A server that passes raw requests, and cancels ``handler`` when the client disconnects."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast("Connection", request.protocol)
+        connection.reusable = False
+        return await handler(request)
+
     return _Server(
-        handler,
+        answer,
         handler_cancellation=True,
         access_log=None,
         logger=_log,
