@@ -20,6 +20,7 @@ import structlog
 
 from prerender.browser import guardian
 from prerender.browser.devtools import DevTools
+from prerender.browser.emulation import DESKTOP
 from prerender.browser.memory_limit import TOO_LARGE
 from prerender.browser.proc import is_runnable
 from prerender.browser.processes import Watch, survey
@@ -72,6 +73,8 @@ FRAME_FLAGS = (
 )
 _FLAGS = (
     "--headless",
+    # The size of the screen, too. Its default is 800 by 600, less than the windows of pages.
+    f"--window-size={DESKTOP.width},{DESKTOP.height}",
     # Not a port: anybody who reaches it controls the browser. Chromium exits when the pipe closes.
     "--remote-debugging-pipe",
     "--disable-site-isolation-trials",

@@ -19,6 +19,7 @@ _PARTS = (
     "async_work",
     "channels",
     "dialogs",
+    "window",
     "arrival",
     "quotas",
     "layout",

@@ -70,6 +70,7 @@ class Tab:
         self.follows = False
         self.inner_frames = 0
         self.navigations = 0
+        self._shares_agent_cluster = False
         self._url_changes = 0
         # When its page began: how many changes there had been, and whether the tab was aged.
         self._began = (0, False)
@@ -110,6 +111,8 @@ class Tab:
         """
         self._began = (self._url_changes, self.aged)
         await self._correct_date()
+        document = visit.document
+        self._shares_agent_cluster = document is not None and document.shares_agent_cluster
         if self.kept:
             answer = await self._follow(url, visit, timeout, scripts=scripts)
         else:
@@ -143,6 +146,8 @@ class Tab:
     ) -> dict[str, Any]:
         """Navigate, and clear the state of the last page before the next document begins."""
         assert visit.document is not None, "the body of a response of the site is not held back"
+        if self._shares_agent_cluster:
+            raise BrowserGone("the agent cluster of the last page has one origin")
         cookies = visit.document.cookies
         visit.hold()
         try:
@@ -220,6 +225,7 @@ class Tab:
         self.kept = self.follows = not (
             self.inner_frames
             or self.navigations
+            or self._shares_agent_cluster
             or self._url_changes > _MOST_URL_CHANGES
             or self._context.clock.has_budget
         )

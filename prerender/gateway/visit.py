@@ -43,6 +43,12 @@ class Document:
         lines = self.headers.getall("Set-Cookie", ())
         return frozenset(line.partition(";")[0].partition("=")[0].strip() for line in lines)
 
+    @property
+    def shares_agent_cluster(self) -> bool:
+        """Whether its origin shares an agent cluster with other origins of its site (HTML, section
+        7.1.2). For all documents of a tab, the first one decides."""
+        return self.headers.get("Origin-Agent-Cluster", "").strip().startswith("?0")
+
 
 @dataclass(frozen=True, slots=True)
 class VisitLimits:

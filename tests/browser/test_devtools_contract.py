@@ -498,7 +498,8 @@ async def test_downloads_are_denied(page: Opened) -> None:
 
 async def test_the_window_grows(page: Opened) -> None:
     await page.show("")
-    assert await page.session.evaluate("[innerWidth, innerHeight]") == [1280, 1024]
+    sizes = await page.session.evaluate("[innerWidth, innerHeight, screen.width, screen.height]")
+    assert sizes == [1280, 1024, 1280, 1024]
     await page.session.call(
         "Emulation.setDeviceMetricsOverride",
         width=1280,

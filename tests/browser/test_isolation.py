@@ -358,8 +358,9 @@ _REPORT = """<p id=out></p><script>
   out.textContent = JSON.stringify([
     location.href, history.length, name, document.referrer, document.cookie, crossOriginIsolated,
     navigation.activation.from, arrival.type, arrival.responseStatus, Math.abs(Date.now() - NOW) < 60e3,
-    sessionStorage.length, localStorage.length,
+    sessionStorage.length, localStorage.length, originAgentCluster,
   ]);
+  addEventListener("storage", () => { out.textContent += "storage has changed"; });
   name = "left"; sessionStorage.mark = localStorage.mark = "1"; history.pushState(1, "", "#pushed");
 </script>"""
 _KINDS = {
@@ -368,6 +369,8 @@ _KINDS = {
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Embedder-Policy": "require-corp",
     },
+    "/shared-cluster": {"Origin-Agent-Cluster": "?0"},
+    "/own-cluster": {"Origin-Agent-Cluster": "?1"},
     "/cookie": {"Set-Cookie": "sent=1"},
     "/later": {"Refresh": "30; url=/elsewhere"},
     "/missing": {},
@@ -500,5 +503,16 @@ async def test_a_thousand_pairs(
 
 
 def _difference(new: str, seen: str) -> dict[str, Any]:
-    one, other = json.loads(new), json.loads(seen)
-    return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
+    one, other = _sights(new), _sights(seen)
+    return {
+        name: (one.get(name), other.get(name))
+        for name in one | other
+        if one.get(name) != other.get(name)
+    }
+
+
+def _sights(report: str) -> dict[str, Any]:
+    """What was seen, by name; properties by their path."""
+    found: dict[str, Any] = json.loads(report)
+    properties: dict[str, str] = found.pop("everything")
+    return found | properties

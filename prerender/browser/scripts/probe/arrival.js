@@ -12,3 +12,9 @@ if (globalThis === top && arrival?.type === "navigate") {
     });
   }
 }
+// The browser tells the page when it has cleared the last one's storage. Events caused by scripts have a URL.
+const { get: changedBy } = Object.getOwnPropertyDescriptor(prototypeOf("StorageEvent"), "url");
+const { stopImmediatePropagation } = Event.prototype;
+listen.call(globalThis, "storage", (event) => {
+  if (event.isTrusted && !changedBy.call(event)) stopImmediatePropagation.call(event);
+}, true);

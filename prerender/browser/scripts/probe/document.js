@@ -34,6 +34,3 @@ const forEachFrame = (visit) => {
     }
   }
 };
-
-// A window with one history entry may close itself. Here it must not.
-if (globalThis === top) patch(globalThis, "close", () => () => {});

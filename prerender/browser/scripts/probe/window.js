@@ -1,0 +1,9 @@
+// ---- The window stays as it is. Browsers let scripts change only windows that scripts have opened, and Chromium on a
+// desktop cannot lock its orientation. Headless Chromium can: it would turn the screen of all pages.
+for (const method of ["moveBy", "moveTo", "resizeBy", "resizeTo"]) patch(globalThis, method, () => () => {});
+// A window with one history entry may close itself. Here it must not.
+if (globalThis === top) patch(globalThis, "close", () => () => {});
+const { DOMException } = globalThis;
+const reject = Promise.reject.bind(Promise);
+patch(prototypeOf("ScreenOrientation"), "lock", () => () =>
+  reject(new DOMException("screen.orientation.lock() is not available on this device.", "NotSupportedError")));
