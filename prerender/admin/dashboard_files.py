@@ -47,7 +47,7 @@ class DashboardFiles:
         """A file."""
         name = request.match_info["name"]
         if name not in self._files:
-            raise web.HTTPNotFound(text="no such file")
+            raise web.HTTPNotFound(text="file not found")
         return self._answer(name)
 
     def _answer(self, name: str) -> web.Response:

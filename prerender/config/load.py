@@ -128,7 +128,7 @@ def _read_environment(
             and name not in _OF_MIDDLEWARES
             and not _is_from_kubernetes(name, environ[name])
         ):
-            problems.append(f"{name}: there is no such setting{_like_variable(name, names)}")
+            problems.append(f"{name}: unknown setting{_like_variable(name, names)}")
 
 
 def _is_from_kubernetes(name: str, value: str) -> bool:
@@ -171,7 +171,7 @@ def _explain(detail: ErrorDetails, sources: Sources) -> str:
     source = f" (from {where})" if where else ""
     if detail["type"] == "extra_forbidden":
         like = _like_key(section, key) if key else _like(section, list(Settings.model_fields))
-        return f"{name}{source}: there is no such setting{like}"
+        return f"{name}{source}: unknown setting{like}"
     if detail["type"] == "missing":
         return f"{name}: is required; set it in the file or as {_variable(section, key)}"
     message = detail["msg"].removeprefix("Value error, ")

@@ -391,23 +391,23 @@ def test_what_is_required() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[cach]\nttl = 1", "[cach] (from FILE): there is no such setting; did you mean cache?"),
+        ("[cach]\nttl = 1", "[cach] (from FILE): unknown setting; did you mean cache?"),
         (
             "[cache]\ntll = 1",
-            "[cache] tll (from FILE): there is no such setting; did you mean ttl?",
+            "[cache] tll (from FILE): unknown setting; did you mean ttl?",
         ),
         (
             "[server]\nttl = 1",
-            "[server] ttl (from FILE): there is no such setting; did you mean [cache] ttl?",
+            "[server] ttl (from FILE): unknown setting; did you mean [cache] ttl?",
         ),
         (
             "[server]\nzzz = 1",
-            "[server] zzz (from FILE): there is no such setting; known: "
+            "[server] zzz (from FILE): unknown setting; known: "
             + ", ".join(Server.model_fields),
         ),
         (
             '["a\\nb"]\nc = 1',
-            r"[a\nb] (from FILE): there is no such setting; known: "
+            r"[a\nb] (from FILE): unknown setting; known: "
             + ", ".join(Settings.model_fields),
         ),
         ("port = 80", "FILE: port: settings belong in a [section]"),
@@ -430,13 +430,13 @@ def test_an_unknown_setting_in_the_file(tmp_path: Path, text: str, said: str) ->
 )
 def test_an_unknown_variable(name: str, meant: str) -> None:
     said = problem(None, ORIGIN | {name: "80"})
-    assert said == f"{name}: there is no such setting; did you mean {meant}?"
+    assert said == f"{name}: unknown setting; did you mean {meant}?"
 
 
 def test_an_unknown_variable_that_is_like_none() -> None:
     said = problem(None, ORIGIN | {"PRERENDER_X": "1"})
     everything = "prerender config --example prints all settings"
-    assert said == f"PRERENDER_X: there is no such setting; {everything}"
+    assert said == f"PRERENDER_X: unknown setting; {everything}"
 
 
 def test_variables_of_a_middleware_in_the_same_file_are_not_ours() -> None:

@@ -134,7 +134,7 @@ async def test_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert (await looked(origin, NO_BROWSER | {"cache": both}))["store"].state == "ok"
         elsewhere = {"url": s3.url.replace("//snapshots", "//another")}
         line = (await looked(origin, NO_BROWSER | {"cache": elsewhere}))["store"]
-        assert (line.state, line.text) == ("problem", "s3: there is no such bucket")
+        assert (line.state, line.text) == ("problem", "s3: the bucket does not exist")
 
 
 async def test_a_folder(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Bucket:
         except FileNotFoundError as error:
             if before is not None:
                 return False  # it was deleted meanwhile
-            raise StoreGone("there is no such bucket") from error
+            raise StoreGone("the bucket does not exist") from error
         except BaseError as error:
             raise _gone(error) from error
         return True
