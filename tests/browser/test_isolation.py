@@ -423,6 +423,42 @@ async def test_the_history_leads_nowhere(
         assert (reply.status, '<p id="out">1</p>' in reply.text) == (200, True), reply.text
 
 
+_FORGED = """<p id=out></p><script>
+  const headers = {"User-Agent": "forged"};
+  const echo = async (options) => (await fetch("/echo", {headers, ...options})).text();
+  const code = `fetch("${location.origin}/echo", {headers: {"User-Agent": "forged"}})
+    .then((answer) => answer.text()).then(postMessage)`;
+  const request = new XMLHttpRequest();
+  request.open("GET", "/echo");
+  request.setRequestHeader("User-Agent", "forged");
+  request.send();
+  Promise.all([
+    echo(), echo({method: "POST", keepalive: true}),
+    new Promise((done) => { request.onload = () => done(request.responseText); }),
+    new Promise((done) => {
+      new Worker(URL.createObjectURL(new Blob([code]))).onmessage = ({data}) => done(data);
+    }),
+  ]).then((agents) => { out.textContent = agents.join(); });
+</script>"""
+
+
+async def test_a_page_cannot_change_its_number(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """The gateway knows a page by its user agent."""
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(text=str("forged" in request.headers["User-Agent"]))
+
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text=_FORGED, content_type="text/html")
+
+    application = web.Application()
+    application.add_routes([web.get("/", page), web.route("*", "/echo", echo)])
+    proxy = await start_proxy((await start_origin(application)).url, {})
+    assert '<p id="out">False,False,False,False</p>' in (await proxy.crawl("/")).text
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_nothing_accumulates_over_a_thousand_renders(start_pair: StartPair) -> None:

@@ -402,13 +402,11 @@ def test_what_is_required() -> None:
         ),
         (
             "[server]\nzzz = 1",
-            "[server] zzz (from FILE): unknown setting; known: "
-            + ", ".join(Server.model_fields),
+            "[server] zzz (from FILE): unknown setting; known: " + ", ".join(Server.model_fields),
         ),
         (
             '["a\\nb"]\nc = 1',
-            r"[a\nb] (from FILE): unknown setting; known: "
-            + ", ".join(Settings.model_fields),
+            r"[a\nb] (from FILE): unknown setting; known: " + ", ".join(Settings.model_fields),
         ),
         ("port = 80", "FILE: port: settings belong in a [section]"),
         ("[[server]]\nport = 80", "FILE: server: settings belong in a [section]"),

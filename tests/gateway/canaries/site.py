@@ -75,9 +75,11 @@ _XML = {
         <xsl:template match="/"><p><xsl:copy-of select="document('URL')"/></p></xsl:template>
         </xsl:stylesheet>""",
 }
-# Breaks its policies, and goes on when it is looked at again.
+# Breaks its policies, and goes on when it is looked at again. The synchronous request has a URL of its
+# own: it would wait for another one with the same URL, which waits for a connection, while all
+# connections wait for this script to follow redirects. Browsers end that after 20 s.
 _FRAME = """<img src="/x.png"><script>
-const xhr = new XMLHttpRequest(); xhr.open("GET", "/x", false);
+const xhr = new XMLHttpRequest(); xhr.open("GET", `/sync?${Math.random()}`, false);
 try { xhr.send(); } catch {}
 fetch("/x");</script>"""
 _SERVICE_WORKER = """const [kind, url] = [KIND, URL];
