@@ -107,12 +107,15 @@ class Supervisor:
             except Exception as error:
                 # A bug here must not leave the proxy without a browser forever, either.
                 problem = str(error) or repr(error)
-                # Log a repeated reason only once: attempts follow each other quickly at first.
-                if problem != told or time.monotonic() - failing_since > _PATIENCE_SECONDS:
-                    log.error("browser_start_failed", error=problem)
-                told = problem
-                self.replacements["not started"] += 1
                 unlucky = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
+                if unlucky and not failures:
+                    # Chromium sometimes crashes at its start, and not at the next one.
+                    log.warning("browser_start_failed", error=problem)
+                # Log a repeated reason only once: attempts follow each other quickly at first.
+                elif problem != told or time.monotonic() - failing_since > _PATIENCE_SECONDS:
+                    log.error("browser_start_failed", error=problem)
+                    told = problem
+                self.replacements["not started"] += 1
                 if not unlucky or time.monotonic() - works_at > _PATIENCE_SECONDS:
                     longest = _LONGEST_DELAY_SECONDS
                     if self._current is None:
