@@ -31,7 +31,7 @@ COOKIES = """<p id="out"></p><script>
 QUESTIONS = """<p id="out"></p><script>
   let answers = 0;
   for (let i = 0; i < 1100; i++) {
-    navigator.permissions.query({ name: "geolocation" }).then(() => { out.textContent = ++answers; });
+    CALL.finally(() => { out.textContent = ++answers; }).catch(() => {});
   }
 </script>"""
 
@@ -150,12 +150,24 @@ async def test_fetches_beyond_the_quota_wait_for_others(
     assert origin.count("/data") == 250
 
 
+@pytest.mark.parametrize(
+    ("call", "answered"),
+    [
+        ('navigator.permissions.query({ name: "geolocation" })', 1000),
+        ('navigator.clipboard.writeText("text")', 50),
+        ("document.body.requestFullscreen()", 50),
+        ("navigator.mediaDevices.enumerateDevices()", 50),
+        ("Notification.requestPermission()", 50),
+        ("new Promise((done) => navigator.geolocation.getCurrentPosition(done, done))", 50),
+        ('navigator.serviceWorker.register("/missing")', 5),
+    ],
+)
 async def test_questions_to_the_browser_beyond_the_quota_get_no_answer(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_proxy: StartProxy, call: str, answered: int
 ) -> None:
-    origin = await pages(start_origin, {"/": QUESTIONS})
+    origin = await pages(start_origin, {"/": QUESTIONS.replace("CALL", call)})
     proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
-    assert '<p id="out">1000</p>' in (await proxy.crawl("/")).text
+    assert f'<p id="out">{answered}</p>' in (await proxy.crawl("/")).text
 
 
 def page_with_workers(count: int) -> tuple[int, list[int]]:

@@ -58,6 +58,19 @@ GREEDY = {
         " navigator.permissions.query({ name: 'geolocation' }); navigator.storage.getDirectory();"
         " navigator.locks.request('x', () => 1) } })"
     ),
+    "permissions": _page(
+        "setInterval(() => { for (let i = 0; i < 1000; i++) { Notification.requestPermission();"
+        " navigator.geolocation.watchPosition(() => {}); navigator.mediaDevices.enumerateDevices();"
+        " navigator.clipboard.writeText('x').catch(() => {}) } })"
+    ),
+    "fullscreen": _page(
+        "setInterval(() => { for (let i = 0; i < 1000; i++) { document.body.requestPointerLock();"
+        " document.body.requestFullscreen().catch(() => {}) } })"
+    ),
+    "service-workers": _page(
+        "let i = 0; setInterval(() => { for (let k = 0; k < 20; k++) {"
+        " navigator.serviceWorker.register(`/x.js?${i}`, { scope: `/${i++}` }).catch(() => {}) } })"
+    ),
     "titles": _page("for (let i = 0;; i++) document.title = i"),
     # The network, and the proxy.
     "requests-10000": _page("for (let i = 0; i < 10000; i++) fetch('/data?' + i).catch(() => {})"),

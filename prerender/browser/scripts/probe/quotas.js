@@ -25,7 +25,24 @@ patchAccessor(Document.prototype, "cookie", "set", cookieWritten);
 patchAccessor(Document.prototype, "title", "set", quota(1000));
 
 // Each of these occupies the browser process. Beyond the quota, their promises never settle.
-const asked = quota(1000, () => new Promise(() => {}));
+const never = () => new Promise(() => {});
+const asked = quota(1000, never);
 patch(prototypeOf("Permissions"), "query", asked);
 for (const method of ["estimate", "getDirectory"]) patch(prototypeOf("StorageManager"), method, asked);
 for (const method of ["query", "request"]) patch(prototypeOf("LockManager"), method, asked);
+
+// These occupy it longer, and visitors are asked about them.
+const consented = quota(50, never);
+for (const [owner, ...methods] of [
+  [prototypeOf("Clipboard"), "read", "readText", "write", "writeText"],
+  [prototypeOf("Element"), "requestFullscreen", "requestPointerLock"],
+  [prototypeOf("MediaDevices"), "enumerateDevices", "getUserMedia"],
+  [globalThis.Notification, "requestPermission"],
+]) {
+  for (const method of methods) patch(owner, method, consented);
+}
+const located = quota(50);
+for (const method of ["getCurrentPosition", "watchPosition"]) patch(prototypeOf("Geolocation"), method, located);
+
+// Each loads a script and starts a worker.
+patch(prototypeOf("ServiceWorkerContainer"), "register", quota(5, never));
