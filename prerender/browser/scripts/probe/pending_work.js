@@ -53,6 +53,9 @@ const patch = (owner, method, make) => {
     configurable: true, writable: true, enumerable: old?.enumerable ?? true, value: replacement,
   });
 };
+const patchEach = (owner, methods, make) => {
+  for (const method of methods) patch(owner, method, make);
+};
 const patchAccessor = (owner, property, accessor, make) => {
   const descriptor = owner && Object.getOwnPropertyDescriptor(owner, property);
   if (!descriptor?.[accessor]) return;

@@ -1,6 +1,6 @@
 // ---- The window stays as it is. Browsers let scripts change only windows that scripts have opened, and Chromium on a
 // desktop cannot lock its orientation. Headless Chromium can: it would turn the screen of all pages.
-for (const method of ["moveBy", "moveTo", "resizeBy", "resizeTo"]) patch(globalThis, method, () => () => {});
+patchEach(globalThis, ["moveBy", "moveTo", "resizeBy", "resizeTo"], () => () => {});
 // A window with one history entry may close itself. Here it must not.
 if (globalThis === top) patch(globalThis, "close", () => () => {});
 const { DOMException } = globalThis;
