@@ -46,6 +46,8 @@ _NO_URL = "ws://pipe"
 # The end of a page's message. A match elsewhere is impossible: quotes in strings follow a backslash.
 _SESSION_ID = re.compile(r'"sessionId": ?"([^"]+)"\}\Z')
 _LONGEST_SESSION_ID = 100
+# The beginning of an event.
+_EVENT = re.compile(r'\{"method": ?"([^"\\]+)"')
 
 log = structlog.get_logger(__name__)
 
@@ -75,13 +77,16 @@ class _Client(EventEmitter):  # type: ignore[misc]
             future.add_done_callback(partial(_forget, self._callbacks, self._lastId))
         return future
 
-    async def call(self, method: str, timeout: float = COMMAND_SECONDS, /, **params: Any) -> Params:
-        """Send a command and wait up to ``timeout`` seconds for its response."""
-        try:
-            async with asyncio.timeout(timeout):
-                return await self.send(method, params)
-        except TimeoutError:
-            raise BrowserGone(f"{method}: no answer in {timeout:g} s") from None
+    def call(
+        self, method: str, timeout: float = COMMAND_SECONDS, /, **params: Any
+    ) -> asyncio.Future[Params]:
+        """Send a command, at once. Its response may take up to ``timeout`` seconds."""
+        future = self.send(method, params)
+        expired = self._loop.call_later(
+            timeout, _fail, future, f"{method}: no answer in {timeout:g} s"
+        )
+        future.add_done_callback(lambda _: expired.cancel())
+        return future
 
     def future(self, what: str) -> asyncio.Future[Any]:
         """A future that the caller completes. It fails with BrowserGone at the connection's end."""
@@ -167,7 +172,10 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
         try:
             if flat := _SESSION_ID.search(message, max(0, len(message) - _LONGEST_SESSION_ID)):
                 if session := self._sessions.get(flat[1]):
-                    session._on_message(message)
+                    event = _EVENT.match(message)
+                    # Most events of a page have no listener, and need not be parsed.
+                    if event is None or event[1] in session._events:
+                        session._on_message(message)
             else:
                 await super()._on_message(message)
         except Exception as error:  # no later message can be trusted

@@ -12,7 +12,7 @@ from typing import Any
 
 from prerender.browser import probe
 from prerender.browser.browser_context import BLANK, Context
-from prerender.browser.devtools import Session, ignore_failure
+from prerender.browser.devtools import Params, Session, ignore_failure
 from prerender.browser.emulation import user_agent_override
 from prerender.browser.frame_drawing import Frames
 from prerender.errors import BrowserGone, RenderError
@@ -99,9 +99,9 @@ class Tab:
         override = user_agent_override(self._context.user_agent, number, variant)
         await self.session.call("Emulation.setUserAgentOverride", **override)
 
-    async def run_scripts(self, run: bool) -> None:
-        """Whether scripts of pages run."""
-        await self.session.call("Emulation.setScriptExecutionDisabled", value=not run)
+    def run_scripts(self, run: bool) -> asyncio.Future[Params]:
+        """Whether scripts of pages run. Await the response."""
+        return self.session.call("Emulation.setScriptExecutionDisabled", value=not run)
 
     async def navigate(self, url: str, visit: Visit, timeout: float, *, scripts: bool) -> str:
         """Open a page. Returns the id of its frame.
@@ -156,10 +156,8 @@ class Tab:
                 await self._commit(BLANK, timeout)
                 await self._context.clear()
             answer = await self._commit(url, timeout)
-            await self.run_scripts(True)
-            if not cookies:
-                await self._context.clear()
-            left = await self._forget()
+            clearing = () if cookies else (self._context.clear(),)
+            _, left, *_ = await asyncio.gather(self.run_scripts(True), self._forget(), *clearing)
             await self._context.check_empty(str(visit.public.origin()), cookies)
             if not scripts:
                 await self.run_scripts(False)
@@ -185,7 +183,7 @@ class Tab:
         return answer
 
     async def _forget(self) -> object:
-        """Clear the history and the storage of the tab. Returns what is left."""
+        """Clear the history and the storage of the tab, by a script. Returns what is left."""
         left: object = None
         for _ in range(_FORGET_ATTEMPTS):
             # The page may know of its document before the browser, and its entry then follows.

@@ -18,9 +18,11 @@ from prerender.browser.devtools import Session
 TASK_STARVATION_COUNT = 10_000
 # The response comes only when the page's thread is free; the caller's deadline applies.
 _NO_DEADLINE_SECONDS = 3600.0
-# How far the clock is ahead when a render begins. The browser reports the start of a navigation in
-# real time; if that were in the page's future, loading would seem to take no time.
+# How far the clock is ahead when a render begins, at least. The browser reports the start of a
+# navigation in real time; if that were in the page's future, loading would seem to take no time.
 _LEAST_LEAD_SECONDS = 0.02
+# How far it is ahead after it was set: under load, it falls behind a little with each render.
+_NEW_LEAD_SECONDS = 0.25
 
 
 class VirtualClock:
@@ -93,10 +95,10 @@ class VirtualClock:
             await self._budget
 
     async def catch_up(self) -> None:
-        """Set the clock to real time. For a page that has not been opened yet."""
-        behind = _LEAST_LEAD_SECONDS - self.lead_seconds
-        if self._first_start and behind > 0:
-            await (await self.start(behind * 1000))
+        """Set a clock that is behind real time. For a page that has not been opened yet."""
+        lead = self.lead_seconds
+        if self._first_start and lead < _LEAST_LEAD_SECONDS:
+            await (await self.start((_NEW_LEAD_SECONDS - lead) * 1000))
 
     async def _set_policy(self, policy: str, **more: Any) -> float:
         if policy != "pause":

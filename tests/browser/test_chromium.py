@@ -277,7 +277,7 @@ async def test_a_stopped_browser_is_noticed(gateway: Gateway, folder: Path) -> N
     async with launched(gateway) as (browser, session):
         (process,) = processes.of_kind(session, "browser")
         os.kill(process.pid, signal.SIGSTOP)
-        waiting = asyncio.create_task(browser.devtools.call("Target.getTargets", 60.0))
+        waiting = browser.devtools.call("Target.getTargets", 60.0)
         async with asyncio.timeout(10):
             # It is killed, because nothing would resume it. Its children die with it, in any order.
             reason = await browser.gone()

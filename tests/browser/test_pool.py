@@ -266,7 +266,7 @@ async def test_a_busy_page_crashes(
     crawls = [asyncio.create_task(crawl(proxy, number)) for number in range(3)]
     await shop.holds(3)
     busiest = sorted(pool._busy, key=lambda page: page.number)
-    crashed = asyncio.create_task(busiest[1]._tab.session.call("Page.crash"))
+    crashed = busiest[1]._tab.session.call("Page.crash")
     with pytest.raises(BrowserGone):
         await asyncio.wait_for(crashed, SECONDS)
     shop.open.set()
