@@ -6,7 +6,8 @@ hits.
 
 import json
 import zlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from prerender.errors import BadEntry
 from prerender.snapshots import strict_json
@@ -83,10 +84,15 @@ def text_of(body: bytes) -> str:
 def encode(history: History) -> bytes:
     """The bytes of a history, at most 256 KiB: the oldest versions are dropped."""
     while True:
-        data = _MAGIC + zlib.compress(json.dumps(asdict(history)).encode("ascii"), 6)
+        text = json.dumps(history, default=_fields_of)
+        data = _MAGIC + zlib.compress(text.encode("ascii"), zlib.Z_BEST_SPEED)
         if len(data) <= _MOST_BYTES or not history.versions:
             return data
         history = replace(history, versions=history.versions[:-1])
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def decode(data: bytes) -> History:
