@@ -31,7 +31,7 @@ _MENUS = XPath('.//nav | .//*[@role="navigation"]')
 _NO_CONTENT = XPath(
     "//script | //style | //link | //noscript | //svg | //iframe | //object | //embed | //canvas"
     ' | //dialog[not(@open)] | //*[@hidden and @hidden != "until-found"]'
-    ' | //*[@aria-hidden="true"] | //comment() | //processing-instruction()'
+    ' | //*[@aria-hidden="true"]'
 )
 _FOUND_BY_SEARCH = XPath('//*[@hidden="until-found"]')
 _SHADOW_ROOTS = XPath("//template[@shadowrootmode]")
@@ -119,9 +119,9 @@ def _put_shadow_trees_in_place(page: HtmlElement) -> None:
             continue
         root.drop_tree()
         root.tail = None
-        children = [child for child in host if isinstance(child.tag, str)]
+        children = list(host)
         loose, host.text = host.text or "", None
-        for child in list(host):
+        for child in children:
             loose += child.tail or ""
             child.tail = None
             host.remove(child)
