@@ -62,6 +62,8 @@ class PageProcess:
     def weigh(self) -> None:
         """Lower the priority of many workers, and of a page that has used much CPU time."""
         threads = self._thread_count()
+        if not threads:
+            return  # its number may be that of another process by now
         if threads != self._threads:
             self._threads = threads
             self._slow_workers()
