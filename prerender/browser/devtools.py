@@ -174,7 +174,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
                 if session := self._sessions.get(flat[1]):
                     event = _EVENT.match(message)
                     # Most events of a page have no listener, and need not be parsed.
-                    if event is None or event[1] in session._events:
+                    if event is None or session.listeners(event[1]):
                         session._on_message(message)
             else:
                 await super()._on_message(message)
