@@ -49,10 +49,12 @@ LARGE_SHM_BYTES = 256 * 1024**2
 
 # RenderDocument creates a new frame host for each navigation, which doubles the time of a render on a
 # reused page (measured). The back/forward cache would keep the page of the last render alive. Without
-# site isolation, frames of other sites share the page's process, and so its virtual time.
+# site isolation, frames of other sites share the page's process, and so its virtual time. A script that
+# is streamed is parsed anew by each page; others are compiled once for all pages of the process.
 _DISABLED_FEATURES = (
     "RenderDocument",
     "BackForwardCache",
+    "ScriptStreaming",
     "IsolateOrigins",
     "site-per-process",
     "Translate",
