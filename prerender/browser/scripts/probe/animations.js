@@ -2,6 +2,7 @@
 // with a frame. If nothing listens to them, nothing of the page depends on them.
 const { getAnimations } = Document.prototype;
 const animations = newSet(); // created by scripts
+const finished = newWeakSet(); // with a frame for their events; those that fill forwards stay listed
 const EVENTS = /^(?:webkit)?(?:transition|animation)(?:cancel|end|iteration|run|start)$/i;
 let animated = false; // whether the page can notice animations
 const heedAnimations = () => { animated = true; };
@@ -60,10 +61,12 @@ const animationEnds = () => {
   animations.forEach((animation) => {
     const { playState, playbackRate, currentTime, effect } = animation;
     const end = effect?.getComputedTiming().endTime;
-    if (playState === "finished") wantFrame();
+    if (playState !== "finished") finished.delete(animation);
+    else if (!finished.has(animation)) { finished.add(animation); wantFrame(); }
     if (playState !== "running" || !(end >= 0)) { animations.delete(animation); return; }
     const rest = playbackRate > 0 ? end - (currentTime ?? 0) : currentTime ?? 0;
     ends[ends.length] = Math.max(0, rest / Math.abs(playbackRate));
   });
+  if (transitions && ends.length === 0) wantFrame();
   return ends;
 };

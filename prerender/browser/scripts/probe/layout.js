@@ -40,11 +40,18 @@ for (const [owner, methods] of [
 }
 for (const property of ["scrollTop", "scrollLeft"]) onAccess(prototypeOf("Element"), property, "set", wantFrame);
 
-// A view transition needs drawn frames.
+// A view transition needs drawn frames until its animations run. It ends with a frame after them.
+let transitions = 0; // whose animations run
 patch(prototypeOf("Document"), "startViewTransition", (original) => function (...given) {
   const transition = original.apply(this, given);
   const end = begin("drawn");
-  then.call(transition.finished, end, end);
+  then.call(transition.ready, () => {
+    end();
+    heedAnimations();
+    transitions++;
+    const finish = () => { transitions--; };
+    then.call(transition.finished, finish, finish);
+  }, end);
   return transition;
 });
 // Layout requests fonts; frames decode images and show videos.
@@ -62,7 +69,6 @@ patch(prototypeOf("HTMLVideoElement"), "requestVideoFrameCallback", (original) =
 // that are not visible yet may be lazy content.
 const unseen = newSet();
 let observers = 0; // observers with targets
-const { has: hasObserver, add: addObserver, delete: deleteObserver } = WeakSet.prototype;
 for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   const Original = globalThis[type];
   if (!Original) continue;
@@ -82,11 +88,11 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   Original.prototype.constructor = Watched;
   Object.defineProperty(globalThis, type, { configurable: true, writable: true, value: Watched });
   const intersection = type === "IntersectionObserver";
-  const observing = new WeakSet();
+  const observing = newWeakSet();
   patch(Original.prototype, "observe", (original) => function (...given) {
     wantFrame();
     if (intersection) unseen.add(given[0]);
-    if (!hasObserver.call(observing, this)) { addObserver.call(observing, this); observers++; }
+    if (!observing.has(this)) { observing.add(this); observers++; }
     return original.apply(this, given);
   });
   patch(Original.prototype, "unobserve", (original) => function (...given) {
@@ -95,7 +101,7 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   });
   patch(Original.prototype, "disconnect", (original) => function () {
     if (intersection) unseen.clear();
-    if (deleteObserver.call(observing, this)) observers--;
+    if (observing.delete(this)) observers--;
     return original.call(this);
   });
 }

@@ -3,7 +3,7 @@ const name = Symbol.for("prerender.probe");
 // Skipped in the blank page between two renders, to save time.
 if (globalThis[name] || (globalThis === top && location.href === "about:blank")) return;
 
-const { setTimeout, clearTimeout, setInterval, clearInterval, Promise, Map, Set, Math, Reflect } =
+const { setTimeout, clearTimeout, setInterval, clearInterval, Promise, Map, Set, WeakSet, Math, Reflect } =
   globalThis;
 const now = performance.now.bind(performance);
 const { apply: call } = Reflect;
@@ -23,6 +23,7 @@ const own = (collection, type) => {
 };
 const newMap = () => own(new Map(), Map);
 const newSet = () => own(new Set(), Set);
+const newWeakSet = () => own(new WeakSet(), WeakSet);
 const timers = newMap(); // id -> when a one-shot timer is due
 const intervals = newSet();
 const open = { working: 0, layout: 0, drawn: 0, talking: 0 }; // work outside virtual time

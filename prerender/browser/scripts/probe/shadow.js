@@ -1,5 +1,5 @@
 // ---- Closed shadow roots are closed only to the page's scripts: the serializer must read them.
-const closed = new WeakSet();
+const closed = newWeakSet();
 const shadowRoots = newSet();
 patch(prototypeOf("Element"), "attachShadow", (original) => function (options, ...rest) {
   const hidden = options?.mode === "closed";
