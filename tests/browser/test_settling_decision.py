@@ -46,7 +46,7 @@ QUIET: dict[str, Any] = {
 }
 CONFIRMED = Slice(decision.CONFIRMING_SLICE_MS)
 LITTLE = 0.001
-TURN = patience.MOST_TURN_SECONDS
+TURN = patience.SHORTEST_PAUSE_SECONDS + patience.MOST_BEYOND_PAUSE_SECONDS
 
 
 def seen(**changes: Any) -> Observation:
@@ -349,7 +349,7 @@ def test_work_beside_prerender_ready_is_not_waited_for() -> None:
     ("took", "ends", "turn", "lost"),
     [
         (0.015, {}, 0.015, 0),
-        (patience.MOST_TURN_SECONDS, {}, 0.03, 0),
+        (TURN, {}, 0.03, 0),
         (0.5, {}, 0.03, 0.47),
         (0.5, {"clock_waits": False}, 0.03, 0.47),
         (0.5, {"unfinished": True}, 0.03, 0),
@@ -361,11 +361,31 @@ def test_time_of_a_busy_machine_does_not_count(
     took: float, ends: dict[str, Any], turn: float, lost: float
 ) -> None:
     progress, step = decide(running(), seen(**WORKS))
-    assert step == Wait(patience.TURN_SECONDS * 1000)
+    assert step == Wait(patience.SHORTEST_PAUSE_SECONDS, patience.SHORTEST_PAUSE_SECONDS * 1000)
     progress, step = decide(progress, seen(**WORKS, seconds=took, **ends))
-    assert step == Wait(turn * 1000)
+    assert isinstance(step, Wait)
+    assert step.milliseconds == turn * 1000
     assert progress.turns.lost_seconds == pytest.approx(lost)
     assert progress.budget == Budget(9_900, 100 + 10 + turn * 1000)
+
+
+def test_pauses_get_longer_while_nothing_happens() -> None:
+    progress, pauses = running(), []
+    for turn in range(10):
+        progress, step = decide(progress, seen(**WORKS, seconds=turn * TURN))
+        assert isinstance(step, Wait)
+        pauses.append(step.pause_seconds)
+    assert pauses[0] == patience.SHORTEST_PAUSE_SECONDS
+    assert pauses[-1] == patience.LONGEST_PAUSE_SECONDS
+    assert pauses == sorted(pauses)
+
+
+@pytest.mark.parametrize("event", ["requests", "answered", "activity", "mutations"])
+def test_an_event_makes_the_pause_short_again(event: str) -> None:
+    progress = running(turns=Turns(seen(**WORKS), patience.LONGEST_PAUSE_SECONDS))
+    _, step = decide(progress, seen(**WORKS, seconds=TURN, **{event: 7}))
+    assert isinstance(step, Wait)
+    assert step.pause_seconds == patience.SHORTEST_PAUSE_SECONDS
 
 
 # ---- The end
@@ -567,7 +587,7 @@ def test_every_page_settles(
             case Show():
                 progress, step = after_show(progress, number * 1000)
                 continue
-            case Slice(milliseconds) | Wait(milliseconds):
+            case Slice(milliseconds) | Wait(_, milliseconds):
                 assert milliseconds > 0
         changed = {name: number * count for name, count in growing.items()}
         seconds = number * turn

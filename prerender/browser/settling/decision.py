@@ -46,8 +46,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let TURN_SECONDS of real time pass, then grant virtual time."""
+    """Let real time pass, then grant virtual time."""
 
+    pause_seconds: float
     milliseconds: float
 
 
@@ -189,7 +190,8 @@ def _wait(progress: Progress, seen: Observation) -> Decision:
     """Wait for work. This takes real time, so it does not use up the page's budget."""
     milliseconds = progress.turns.seconds * 1000
     budget, turns = progress.budget.add(milliseconds), replace(progress.turns, before=seen)
-    return replace(progress, budget=budget, turns=turns, stage=Stage.WORK), Wait(milliseconds)
+    step = Wait(turns.pause_seconds, milliseconds)
+    return replace(progress, budget=budget, turns=turns, stage=Stage.WORK), step
 
 
 def _confirm(progress: Progress, seen: Observation) -> Decision:

@@ -51,3 +51,8 @@ class Observation:
     def activity(self) -> tuple[int, int]:
         """Values that change when the page requests something, or a request progresses."""
         return self.network.requests, self.page.activity if self.page else 0
+
+    @property
+    def events(self) -> tuple[int, ...]:
+        """Values that change when anything happens in the page or to its requests."""
+        return *self.activity, self.network.answered, self.page.mutations if self.page else 0

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from prerender.browser.probe import State
 from prerender.browser.settling.observation import Observation
 
-# While real work is pending, virtual time follows real time, in turns of a little more than this.
-TURN_SECONDS = 0.01
-# A turn takes about 15 ms. If it takes longer than this and no request holds the clock, the machine
-# was busy, and the work that is waited for was delayed, too: that time does not count.
-MOST_TURN_SECONDS = 0.03
+# While real work is pending, virtual time follows real time, in turns. The pause in a turn is short
+# after an event, because more may follow; each one without an event is followed by a longer one.
+SHORTEST_PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 0.04
+_PAUSE_GROWTH = 1.25
+# A turn takes about 5 ms more than its pause. If it takes longer than this and no request holds the
+# clock, the machine was busy, and the work that is waited for was delayed, too: that does not count.
+MOST_BEYOND_PAUSE_SECONDS = 0.02
 # How long work in a worker, a database or a socket may be silent before it is ignored.
 WORK_PATIENCE_SECONDS = 3.0
 # A worker or server that has sent something may send more.
@@ -37,12 +40,14 @@ BUSY_LOOP_SECONDS = 1.5
 class Turns:
     """Turns of waiting in real time.
 
-    ``before``: the observation before the running one, if any. ``seconds``: of the last one.
-    ``lost_seconds``: how long the machine was busy with other things in all turns.
+    ``before``: the observation before the running one, if any. ``pause_seconds``: its pause, or that
+    of the next one. ``seconds``: how long the last one took. ``lost_seconds``: how long the machine
+    was busy with other things in all turns.
     """
 
     before: Observation | None = None
-    seconds: float = TURN_SECONDS
+    pause_seconds: float = SHORTEST_PAUSE_SECONDS
+    seconds: float = SHORTEST_PAUSE_SECONDS
     lost_seconds: float = 0.0
 
     def after(self, seen: Observation) -> "Turns":
@@ -50,9 +55,12 @@ class Turns:
         if self.before is None:
             return self
         took = seen.seconds - self.before.seconds
-        seconds = min(took, MOST_TURN_SECONDS)
+        seconds = min(took, self.pause_seconds + MOST_BEYOND_PAUSE_SECONDS)
         lost = 0.0 if self._clock_was_held(seen) else took - seconds
-        return Turns(None, seconds, self.lost_seconds + lost)
+        pause = SHORTEST_PAUSE_SECONDS
+        if seen.events == self.before.events:
+            pause = min(self.pause_seconds * _PAUSE_GROWTH, LONGEST_PAUSE_SECONDS)
+        return Turns(None, pause, seconds, self.lost_seconds + lost)
 
     def _clock_was_held(self, seen: Observation) -> bool:
         """Whether the clock has waited for a request in the running turn."""

@@ -22,7 +22,6 @@ from prerender.browser.settling.decision import (
 )
 from prerender.browser.settling.lazy_content import Show
 from prerender.browser.settling.observation import Network, Observation
-from prerender.browser.settling.patience import TURN_SECONDS
 from prerender.gateway.visit import Visit
 
 # How long a slice may take before its cause is investigated.
@@ -100,8 +99,8 @@ class Settler:
             case Frame(drawn):
                 await self._frames.make(drawn=drawn)
                 return await self._grant(FRAME_MS)
-            case Wait(milliseconds):
-                await asyncio.sleep(TURN_SECONDS)
+            case Wait(pause_seconds, milliseconds):
+                await asyncio.sleep(pause_seconds)
                 return await self._grant(milliseconds)
 
     async def _show(self, step: Show) -> object:
