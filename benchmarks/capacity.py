@@ -42,7 +42,7 @@ _ROWS = (
     (10_000_000, 7, 200), (10_000_000, 30, 200),
 )  # fmt: skip
 _MODELLED_PAGES = 100_000
-_PROXIES, _LEAST_CORES, _BUSY, _PAGES_PER_CORE = 3, 1.0, 0.6, 3
+_PROXIES, _LEAST_CORES, _BUSY, _PAGES_PER_CORE = 3, 1.0, 0.6, 4
 _PROXY_GB, _PAGE_GB, _REDIS_GB, _SNAPSHOT_KB = 0.3, 0.045, 2.0, 50
 # US dollars: a month of a core, of a GB of memory and of a GB of Redis; a GB and month of storage, and
 # single requests.

@@ -20,7 +20,7 @@ import uvloop
 from measuring import CPUS
 from renderers import APPLICATION, STATIC, Renderer, Start
 
-PAGES = 3 * CPUS
+PAGES = 4 * CPUS
 PATHS = {"static page": STATIC, "application": APPLICATION}
 AT_ONCE = (1, 8, 32)
 OURS, FLOOR, NO_FRAMES = "prerender-proxy", "bare loop", "bare loop without frames"

@@ -24,6 +24,8 @@ from prerender.errors import BrowserGone, PageOverLimit, PoolBusy, RenderError
 # A page's process can die at any time, even while it starts.
 _OPEN_ATTEMPTS = 2
 _WEIGH_EVERY_SECONDS = 0.1
+# Of the pages that are in use under load. Then CPU time counts, and tabs are kept.
+_LOAD_SHARE = 0.75
 
 log = structlog.get_logger(__name__)
 
@@ -123,6 +125,11 @@ class Pool:
         idle = len(self._stock.idle) if self._stock else 0
         queue = self._queue
         return PoolState(self._size, idle, len(self._busy), len(queue), queue.admitted, queue.size)
+
+    @property
+    def _under_load(self) -> bool:
+        """Whether renders wait, or soon will: few pages are left for the next ones."""
+        return bool(self._queue) or len(self._busy) > max(1, self._size * _LOAD_SHARE)
 
     @property
     def memory_bytes(self) -> int:
@@ -229,6 +236,8 @@ class Pool:
         renewed = stock is self._stock and await self._renewed(page)
         if renewed and stock is self._stock:
             self._put_back(page)
+            if not page.used:
+                self._renew_idle()
         else:
             await self._replace(page, stock)
 
@@ -237,8 +246,8 @@ class Pool:
         if page.broken or page.worn:
             return False
         try:
-            await page.renew(keep_tab=bool(self._queue))
-            if page.used and not self._queue:
+            await page.renew(keep_tab=self._under_load)
+            if page.used and not self._under_load:
                 await page.renew()
         except RenderError as error:
             log.info("page_discarded", page=repr(page), reason=str(error))
@@ -253,6 +262,15 @@ class Pool:
         if stock := self._free(page):
             stock.idle.append(page)
         self._lend()
+
+    def _renew_idle(self) -> None:
+        """After a load, open new tabs for idle pages whose tab was kept."""
+        if (stock := self._stock) is None or self._under_load:
+            return
+        for page in [page for page in stock.idle if page.used]:
+            stock.idle.remove(page)
+            self._busy[page] = stock
+            self.spawn(self._take_back(page), f"renew {page!r}")
 
     async def _replace(self, page: Page, stock: _Stock) -> None:
         """Close a page, and open another one if its browser is still in use."""

@@ -1,9 +1,10 @@
 """A tab of the browser. Pages that follow one another see nothing of each other.
 
-If nobody waits, the next page gets a new tab. Under load the tab is kept, which takes a quarter less
-CPU time for each render: the headers of the next document replace the last document, and its body is
-held back (gateway/visit.py) until all state is cleared. A tab is not kept after a page that has done
-anything to it that cannot be cleared with certainty: frames, navigations, another size or language.
+The next page gets a new tab. Under load, when renders wait or more than three quarters of the pages
+are in use, the tab is kept, which takes a quarter less CPU time for each render: the headers of the
+next document replace the last document, and its body is held back (gateway/visit.py) until all state is
+cleared. A tab is not kept after a page that has done anything to it that cannot be cleared with
+certainty: frames, navigations, another size or language.
 """
 
 import asyncio

@@ -379,7 +379,7 @@ class Browser(_Section):
     )
     pages: Annotated[int | Literal["auto"], whole_number(1, 256, word="auto")] = Field(
         "auto",
-        description='Pages rendered at the same time; "auto": three per CPU of the container.',
+        description='Pages rendered at the same time; "auto": four per CPU of the container.',
     )
     queue: Annotated[int, whole_number(0, 100_000)] = Field(
         100, description="Renders that may wait for a page; further requests get a 503."

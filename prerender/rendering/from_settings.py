@@ -28,7 +28,8 @@ from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.screenshots import Viewer, ViewLimits
 from prerender.urls.hosts import Hosts
 
-_PAGES_PER_CPU = 3
+# Pages also wait for responses: three leave a tenth of the CPU time unused.
+_PAGES_PER_CPU = 4
 # A browser is restarted at this age, which bounds slow leaks.
 _OLDEST_SECONDS = 6 * 3600.0
 # Memory limits of a browser and of each of its pages: about twice the measured usage.

@@ -460,3 +460,44 @@ async def test_a_page_cannot_take_a_page_away(
         answer = await proxy.crawl(f"/#!{number}")
         assert re.search("<p>odd", answer.text)
     await state(proxy.running.pool, "1 idle, 0 busy, 0 waiting")
+
+
+@pytest.mark.parametrize(("in_use", "kept"), [(3, True), (2, False)])
+async def test_the_tab_is_kept_while_most_pages_are_in_use(
+    start_origin: StartOrigin, start_own_proxy: StartProxy, in_use: int, kept: bool
+) -> None:
+    origin = await pages(start_origin, {"/": "<p>page"})
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 4}})
+    pool = proxy.running.pool
+    await state(pool, "4 idle, 0 busy, 0 waiting")
+    others = [Borrower(pool) for _ in range(in_use)]
+    for other in others:
+        await other.has_page()
+    assert (await proxy.crawl("/")).status == 200
+    await state(pool, f"{4 - in_use} idle, {in_use} busy, 0 waiting")
+    following = [Borrower(pool) for _ in range(4 - in_use)]
+    assert [(await one.has_page()).used for one in following] == [kept] * (4 - in_use)
+    for borrower in (*others, *following):
+        await borrower.give_back()
+
+
+async def test_after_a_load_idle_pages_get_new_tabs(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": "<p>page"})
+    proxy = await start_own_proxy(origin.url, {"browser": {"pages": 4}})
+    pool = proxy.running.pool
+    await state(pool, "4 idle, 0 busy, 0 waiting")
+    others = [Borrower(pool) for _ in range(3)]
+    for other in others:
+        await other.has_page()
+    assert (await proxy.crawl("/")).status == 200
+    # Its page is idle now, in a tab that was kept.
+    await state(pool, "1 idle, 3 busy, 0 waiting")
+    for other in others:
+        await other.give_back()
+    await state(pool, "4 idle, 0 busy, 0 waiting")
+    following = [Borrower(pool) for _ in range(4)]
+    assert not any([(await one.has_page()).used for one in following])
+    for one in following:
+        await one.give_back()
