@@ -136,7 +136,8 @@ async def _rounds(collection: Collection, start: Start, count: int) -> Rounds:
     async def one(kind: str, side: Renderer, at_once: int) -> None:
         _, outcomes = await together(side, _checks(collection.pages), at_once)
         found.setdefault(kind, []).append(sum(outcome.complete for outcome in outcomes))
-        print(f"{collection.title}: {kind}: {found[kind][-1]} complete", flush=True)
+        missing = " ".join(outcome.path for outcome in outcomes if not outcome.complete)
+        print(f"{collection.title}: {kind}: {found[kind][-1]} complete {missing}", flush=True)
 
     async with start() as side:
         for _ in range(count):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 import psutil
-from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, web
 from bare_loop import BareLoop
 from measuring import application_runner, free_port, serving
 from yarl import URL
@@ -85,8 +85,9 @@ Check = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A render: whether it was complete, and its milliseconds."""
+    """A render of a path: whether it was complete, and its milliseconds."""
 
+    path: str
     complete: bool
     milliseconds: float
 
@@ -116,7 +117,7 @@ class Server:
             async with self.client.get(url, allow_redirects=False) as answer:
                 text = await answer.text(errors="replace")
                 return text if answer.status in PAGE_STATUSES else ""
-        except (OSError, TimeoutError):
+        except (ClientError, OSError, TimeoutError):
             return ""
 
 
@@ -131,7 +132,7 @@ async def render(renderer: Renderer, path: str, is_complete: Check = finished) -
     started = time.perf_counter()
     html = await renderer.html(path)
     took = (time.perf_counter() - started) * 1000
-    return Outcome(is_complete(html), took)
+    return Outcome(path, is_complete(html), took)
 
 
 async def together(
