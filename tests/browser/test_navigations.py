@@ -69,3 +69,32 @@ async def test_a_page_in_an_old_tab_has_the_same_allowance(
     first, second = await asyncio.gather(proxy.crawl("/slow"), proxy.crawl("/?waiting"))
     assert ">slow<" in first.text
     assert ">/step/200<" in second.text
+
+
+@pytest.mark.parametrize(("early", "late"), [(300, 0), (150, 150), (1, 300)])
+async def test_a_page_whose_tab_becomes_old_has_the_same_allowance(
+    start_origin: StartOrigin, start_proxy: StartProxy, early: int, late: int
+) -> None:
+    """Its tab has been open for ten seconds only when the page ends."""
+    first = """<p id=out></p><script>
+      for (let i = 1; i <= 10; i++) history.replaceState(0, "", "#" + i);
+      setTimeout(() => { out.textContent = "first" }, 8000);
+    </script>"""
+    storm = f"""<p id="out"></p><script>
+      let step = 0;
+      const change = (times) => {{
+        while (times--) history.replaceState(0, "", "/step/" + ++step);
+      }};
+      change({early});
+      setTimeout(() => {{ change({late}); out.textContent = location.pathname; }}, 3000);
+    </script>"""
+    origin = await pages(start_origin, {"/first": first, "/": storm})
+    settings: dict[str, dict[str, object]] = {
+        "browser": {"pages": 1},
+        "site": {"url": "https://www.example.com"},
+        "render": {"budget": "20s"},
+    }
+    proxy = await start_proxy(origin.url, settings)
+    before, reply = await asyncio.gather(proxy.crawl("/first"), proxy.crawl("/?waiting"))
+    assert ">first<" in before.text
+    assert ">/step/200<" in reply.text
