@@ -2,7 +2,8 @@
 
 While the clock is paused, no timer of the page runs; while it runs, timers fire as fast as the CPU
 allows. It runs for one budget after another. Chromium never forgets a budget, so an unfinished one
-must be used up before the next.
+must be used up before the next. Within it, short ones are possible (``run_tasks``): Chromium pauses the
+clock at the end of each, and does not pass the end of the one granted last.
 
 The page's Date follows this clock: it is behind real time after waiting for the network, and ahead
 after long timers. It can be set forward, but not back.
@@ -12,10 +13,16 @@ import asyncio
 import time
 from typing import Any
 
-from prerender.browser.devtools import Session
+from prerender.browser.devtools import Session, ignore_failure
 
 # A page that posts tasks to itself forever would stop the clock: Chromium advances it after so many.
 TASK_STARVATION_COUNT = 10_000
+# The clock waits for requests.
+_WAITING = "pauseIfNetworkFetchesPending"
+# While requests pause the clock, tasks run for this long. Timers that are due later do not fire.
+_MOMENT_MS = 0.01
+_MOST_TASKS = 1000
+_ROUNDING_MS = 0.002
 # The response comes only when the page's thread is free; the caller's deadline applies.
 _NO_DEADLINE_SECONDS = 3600.0
 # How far the clock is ahead when a render begins, at least. The browser reports the start of a
@@ -34,6 +41,14 @@ class VirtualClock:
     def __init__(self) -> None:
         self._session: Session
         self._budget: asyncio.Future[None] | None = None
+        self._budget_ms = 0.0
+        # A short budget within it, for posted tasks.
+        self._moment: asyncio.Future[None] | None = None
+        # How many ends of budgets Chromium has not reported yet. The last one is that of _budget.
+        self._ends = 0
+        # The end of the budget granted last, as ticks. Chromium does not pass it.
+        self._fence = 0.0
+        self._measures = False
         self._advancing = asyncio.Lock()
         self._first_start = 0.0
         self._base_ms = 0.0
@@ -42,6 +57,7 @@ class VirtualClock:
     def attach(self, session: Session) -> None:
         """Control the clock through this page from now on."""
         self._session = session
+        self._measures = False
         session.on("Emulation.virtualTimeBudgetExpired", self._expired)
 
     @property
@@ -68,9 +84,47 @@ class VirtualClock:
         self._first_start = self._first_start or time.monotonic()
         self.granted_seconds += milliseconds / 1000
         self._budget = self._session.future("a budget of virtual time")
-        policy = "pauseIfNetworkFetchesPending" if wait_for_network else "advance"
+        self._moment, self._ends, self._budget_ms = None, 1, milliseconds
+        policy = _WAITING if wait_for_network else "advance"
         self._base_ms = await self._set_policy(policy, budget=milliseconds)
         return self._budget
+
+    async def run_tasks(self) -> None:
+        """Run the tasks that the page has already posted, while a request pauses the clock.
+
+        Chromium pauses messages, immediate timers and events of images, too. Without them, a page that
+        renders in tasks would send its requests one after the other.
+        """
+        async with self._advancing:
+            if not self.has_budget:
+                return
+            self._moment = self._session.future("a moment of virtual time")
+            self._ends += 1
+            await self._set_policy("advance", budget=_MOMENT_MS, tasks=_MOST_TASKS)
+            await self._moment
+            if self.has_budget:
+                now = await self._now()
+                left = self.ticks - now
+                # Chromium's clock can be ahead of what was granted.
+                known = 0 < left <= self._budget_ms
+                await self._grant_more(_WAITING, now, left if known else self._budget_ms)
+
+    async def _grant_more(self, policy: str, now: float, milliseconds: float) -> None:
+        """Grant another budget, which ends together with the current one or later."""
+        if self.has_budget:
+            self._ends += 1
+            self._fence = now + milliseconds
+            await self._set_policy(policy, budget=milliseconds)
+
+    async def _now(self) -> float:
+        """The page's time during a budget, as ``ticks``, which are those at its end."""
+        if not self._measures:
+            await self._session.call("Performance.enable")
+            self._measures = True
+        found = await self._session.call("Performance.getMetrics", _NO_DEADLINE_SECONDS)
+        return next(
+            float(one["value"]) * 1000 for one in found["metrics"] if one["name"] == "Timestamp"
+        )
 
     async def advance(self) -> None:
         """Continue with the current budget regardless of pending requests.
@@ -100,9 +154,11 @@ class VirtualClock:
         if self._first_start and lead < _LEAST_LEAD_SECONDS:
             await (await self.start((_NEW_LEAD_SECONDS - lead) * 1000))
 
-    async def _set_policy(self, policy: str, **more: Any) -> float:
+    async def _set_policy(
+        self, policy: str, *, tasks: int = TASK_STARVATION_COUNT, **more: Any
+    ) -> float:
         if policy != "pause":
-            more["maxVirtualTimeTaskStarvationCount"] = TASK_STARVATION_COUNT
+            more["maxVirtualTimeTaskStarvationCount"] = tasks
         answer = await self._session.call(
             "Emulation.setVirtualTimePolicy", _NO_DEADLINE_SECONDS, policy=policy, **more
         )
@@ -110,5 +166,31 @@ class VirtualClock:
         return base
 
     def _expired(self, _: dict[str, Any]) -> None:
-        if self._budget is not None and not self._budget.done():
+        self._ends -= 1
+        if self._budget is None or self._budget.done():
+            return
+        moment = self._moment
+        if of_moment := moment is not None and not moment.done():
+            moment.set_result(None)
+        if self._ends <= 0:
+            if moment is not None:
+                self.granted_seconds = max(
+                    self.granted_seconds, (self._fence - self._base_ms) / 1000
+                )
             self._budget.set_result(None)
+        elif not of_moment:
+            ignore_failure(asyncio.ensure_future(self._go_on(self._budget)))
+
+    async def _go_on(self, budget: asyncio.Future[None]) -> None:
+        """Continue if Chromium has paused the clock before the last end."""
+        async with self._advancing:
+            # Nothing would stop a clock that advances after the last one.
+            if not budget.done():
+                await self._set_policy("pause")
+            if budget.done():
+                return
+            now = await self._now()
+            if now >= self._fence - _ROUNDING_MS:
+                await self._grant_more("advance", now, self._budget_ms)
+            elif not budget.done():
+                await self._set_policy("advance")

@@ -379,6 +379,43 @@ async def _wait_for_the_network(session: Session) -> None:
     await happened(expired)
 
 
+async def test_a_budget_within_another_one(page: Opened) -> None:
+    """While requests pause the clock, it runs tasks. ``Timestamp`` is virtual time, in seconds."""
+    session = page.session
+    await page.show("<title>quiet</title>")
+    await session.call("Performance.enable")
+
+    async def ticks() -> float:
+        metrics = (await session.call("Performance.getMetrics"))["metrics"]
+        return next(float(one["value"]) * 1000 for one in metrics if one["name"] == "Timestamp")
+
+    async def used_up(policy: str, budget: float) -> None:
+        expired = session.expect("Emulation.virtualTimeBudgetExpired")
+        await session.call("Emulation.setVirtualTimePolicy", policy=policy, budget=budget)
+        await happened(expired)
+
+    with page.gateway.visit(NUMBER, None):
+        await used_up("advance", 10.0)
+        begun = await ticks()
+        await session.evaluate("void fetch('/hang'), setTimeout(() => { document.title = 'ran' })")
+        await session.call(
+            "Emulation.setVirtualTimePolicy", policy="pauseIfNetworkFetchesPending", budget=100.0
+        )
+        assert await session.evaluate("document.title") == "quiet"
+        await used_up("advance", 0.01)
+        assert await session.evaluate("document.title") == "ran"
+        passed = await ticks() - begun
+        assert 0 < passed < 50
+        # Two of them, for both budgets.
+        ends: asyncio.Queue[object] = asyncio.Queue()
+        session.on("Emulation.virtualTimeBudgetExpired", ends.put_nowait)
+        await session.call("Emulation.setVirtualTimePolicy", policy="advance", budget=100 - passed)
+        async with asyncio.timeout(raw.SECONDS):
+            await ends.get()
+            await ends.get()
+        assert round(await ticks() - begun) == 100
+
+
 async def test_evaluation_in_an_isolated_world(page: Opened) -> None:
     await page.show("<script>var mine = 1; JSON.stringify = null</script><p>text")
     world = await page.session.call(

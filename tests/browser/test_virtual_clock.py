@@ -32,7 +32,36 @@ async def _twice(page: Page) -> None:
     await budget
 
 
-@pytest.mark.parametrize("use", [_after_its_budget, _before_its_budget_ends, _twice])
+async def _running_tasks_meanwhile(page: Page) -> None:
+    """Also when the budget has just been used up."""
+    clock = page._clock
+    await page._tab.session.call("Runtime.evaluate", expression="setInterval(() => {}, 1)")
+    for milliseconds in (1000, 10, 1):
+        budget = await clock.start(milliseconds, wait_for_network=True)
+        await asyncio.gather(*(clock.run_tasks() for _ in range(3)), clock.advance())
+        await clock.run_tasks()
+        await budget
+        await clock.run_tasks()
+
+
+async def _running_tasks_of_a_clock_that_is_ahead(page: Page) -> None:
+    clock = page._clock
+    clock.granted_seconds -= 1
+    budget = await clock.start(100, wait_for_network=True)
+    await clock.run_tasks()
+    await budget
+
+
+_USES = (
+    _after_its_budget,
+    _before_its_budget_ends,
+    _twice,
+    _running_tasks_meanwhile,
+    _running_tasks_of_a_clock_that_is_ahead,
+)
+
+
+@pytest.mark.parametrize("use", _USES)
 async def test_the_clock_never_runs_free(use: Callable[[Page], Awaitable[None]]) -> None:
     async with (
         pool_of(1) as pool,

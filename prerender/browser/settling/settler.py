@@ -26,6 +26,8 @@ from prerender.gateway.visit import Visit
 
 # How long a slice may take before its cause is investigated.
 STALL_SECONDS = 0.1
+# How long no request begins or ends before the tasks that these have caused run.
+QUIET_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +122,7 @@ class Settler:
         """Grant the page virtual time, however long that takes in real time, and observe it."""
         started, used = time.monotonic(), self._cpu_seconds()
         used_up = await self._frames.clock.start(milliseconds, wait_for_network=self._clock_waits)
-        while not used_up.done():
-            await asyncio.wait({used_up}, timeout=STALL_SECONDS)
-            if not used_up.done():
-                await self._unstall(time.monotonic() - started)
+        await self._until(used_up, started)
         cpu_seconds = self._cpu_seconds()
         self._page = await self._ask()
         return Observation(
@@ -134,6 +133,18 @@ class Settler:
             slice_cpu_seconds=cpu_seconds - used,
             clock_waits=self._clock_waits,
         )
+
+    async def _until(self, used_up: asyncio.Future[None], started: float) -> None:
+        """Wait until a budget is used up. While requests pause the clock, posted tasks run."""
+        seen = ran = (-1, -1)
+        while not (await asyncio.wait({used_up}, timeout=QUIET_SECONDS))[0]:
+            before, seen = seen, (self._visit.requests, self._visit.answered)
+            if self._clock_waits and self._visit.has_unfinished and ran != seen == before:
+                await self._frames.clock.run_tasks()
+                ran = seen
+            stalled_seconds = time.monotonic() - started
+            if stalled_seconds > STALL_SECONDS and not used_up.done():
+                await self._unstall(stalled_seconds)
 
     async def _unstall(self, stalled_seconds: float) -> None:
         """Check what holds the clock, and continue it if that is irrelevant."""
