@@ -21,7 +21,9 @@ TASK_STARVATION_COUNT = 10_000
 _WAITING = "pauseIfNetworkFetchesPending"
 # While requests pause the clock, tasks run for this long. Timers that are due later do not fire.
 _MOMENT_MS = 0.01
+# A page that posts tasks forever gets this many of them.
 _MOST_TASKS = 1000
+# Chromium counts microseconds.
 _ROUNDING_MS = 0.002
 # The response comes only when the page's thread is free; the caller's deadline applies.
 _NO_DEADLINE_SECONDS = 3600.0
@@ -102,15 +104,14 @@ class VirtualClock:
             self._ends += 1
             await self._set_policy("advance", budget=_MOMENT_MS, tasks=_MOST_TASKS)
             await self._moment
-            if self.has_budget:
-                now = await self._now()
-                left = self.ticks - now
-                # Chromium's clock can be ahead of what was granted.
-                known = 0 < left <= self._budget_ms
-                await self._grant_more(_WAITING, now, left if known else self._budget_ms)
+            now = await self._now()
+            left = self.ticks - now
+            # Chromium's clock can be ahead of what was granted.
+            known = 0 < left <= self._budget_ms
+            await self._grant_more(_WAITING, now, left if known else self._budget_ms)
 
     async def _grant_more(self, policy: str, now: float, milliseconds: float) -> None:
-        """Grant another budget, which ends together with the current one or later."""
+        """Grant another budget, which ends with the current one or later, unless that has ended."""
         if self.has_budget:
             self._ends += 1
             self._fence = now + milliseconds
@@ -132,10 +133,8 @@ class VirtualClock:
         The clock is stopped first. If the budget has just been used up, nothing would stop a clock that
         advances: it ran ahead by days in milliseconds, for all later pages of the process.
         """
-        async with self._advancing:
-            await self._set_policy("pause")
-            if self.has_budget:
-                await self._set_policy("advance")
+        if self._budget is not None:
+            await self._go_on(self._budget)
 
     @property
     def has_budget(self) -> bool:
@@ -182,15 +181,16 @@ class VirtualClock:
             ignore_failure(asyncio.ensure_future(self._go_on(self._budget)))
 
     async def _go_on(self, budget: asyncio.Future[None]) -> None:
-        """Continue if Chromium has paused the clock before the last end."""
+        """Continue with this budget, also if Chromium has paused the clock before its last end."""
         async with self._advancing:
-            # Nothing would stop a clock that advances after the last one.
-            if not budget.done():
-                await self._set_policy("pause")
             if budget.done():
                 return
-            now = await self._now()
-            if now >= self._fence - _ROUNDING_MS:
-                await self._grant_more("advance", now, self._budget_ms)
-            elif not budget.done():
+            await self._set_policy("pause")
+            # Chromium does not pass the end of a budget granted by run_tasks.
+            if self._moment is not None and not budget.done():
+                now = await self._now()
+                if now >= self._fence - _ROUNDING_MS:
+                    await self._grant_more("advance", now, self._budget_ms)
+                    return
+            if not budget.done():
                 await self._set_policy("advance")

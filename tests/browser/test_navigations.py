@@ -13,6 +13,12 @@ GREEDY = {
     "history": "for (let i = 0; i < 300; i++) { history.forward(); history.go(3) }",
     "history while leaving": "onpagehide = () => { for (let i = 0; i < 300; i++) history.go(3) }",
 }
+# Renders of many virtual seconds, one after the other in the same tab.
+OLD_TAB: dict[str, dict[str, object]] = {
+    "browser": {"pages": 1},
+    "site": {"url": "https://www.example.com"},
+    "render": {"budget": "20s"},
+}
 NEXT = """<p id="out"></p><script>
   for (let i = 1; i <= 50; i++) history.replaceState(0, "", "/step/" + i);
   out.textContent = location.pathname;
@@ -59,12 +65,7 @@ async def test_a_page_in_an_old_tab_has_the_same_allowance(
     """In a tab that has been open for ten seconds, Chromium allows more changes than in a new one."""
     slow = "<p id=out></p><script>setTimeout(() => { out.textContent = 'slow' }, 12000)</script>"
     origin = await pages(start_origin, {"/slow": slow, "/": NEXT.replace("50", "300")})
-    settings: dict[str, dict[str, object]] = {
-        "browser": {"pages": 1},
-        "site": {"url": "https://www.example.com"},
-        "render": {"budget": "20s"},
-    }
-    proxy = await start_proxy(origin.url, settings)
+    proxy = await start_proxy(origin.url, OLD_TAB)
     assert ">/step/200<" in (await proxy.crawl("/?alone")).text
     first, second = await asyncio.gather(proxy.crawl("/slow"), proxy.crawl("/?waiting"))
     assert ">slow<" in first.text
@@ -89,12 +90,7 @@ async def test_a_page_whose_tab_becomes_old_has_the_same_allowance(
       setTimeout(() => {{ change({late}); out.textContent = location.pathname; }}, 3000);
     </script>"""
     origin = await pages(start_origin, {"/first": first, "/": storm})
-    settings: dict[str, dict[str, object]] = {
-        "browser": {"pages": 1},
-        "site": {"url": "https://www.example.com"},
-        "render": {"budget": "20s"},
-    }
-    proxy = await start_proxy(origin.url, settings)
+    proxy = await start_proxy(origin.url, OLD_TAB)
     before, reply = await asyncio.gather(proxy.crawl("/first"), proxy.crawl("/?waiting"))
     assert ">first<" in before.text
     assert ">/step/200<" in reply.text

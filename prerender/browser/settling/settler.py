@@ -137,9 +137,13 @@ class Settler:
     async def _until(self, used_up: asyncio.Future[None], started: float) -> None:
         """Wait until a budget is used up. While requests pause the clock, posted tasks run."""
         seen = ran = (-1, -1)
-        while not (await asyncio.wait({used_up}, timeout=QUIET_SECONDS))[0]:
+        while True:
+            # A clock that does not wait for requests is not held by them.
+            timeout = QUIET_SECONDS if self._clock_waits else None
+            if (await asyncio.wait({used_up}, timeout=timeout))[0]:
+                return
             before, seen = seen, (self._visit.requests, self._visit.answered)
-            if self._clock_waits and self._visit.has_unfinished and ran != seen == before:
+            if self._visit.has_unfinished and ran != seen == before:
                 await self._frames.clock.run_tasks()
                 ran = seen
             stalled_seconds = time.monotonic() - started
@@ -148,8 +152,6 @@ class Settler:
 
     async def _unstall(self, stalled_seconds: float) -> None:
         """Check what holds the clock, and continue it if that is irrelevant."""
-        if not self._clock_waits:
-            return
         hanging = self._visit.only_hanging(self._patience_seconds)
         if hanging or stalled_seconds > self._patience_seconds:
             # The remaining requests never end. From now on, the clock does not wait for requests; the
