@@ -147,10 +147,14 @@ class VirtualClock:
             await self.advance()
             await self._budget
 
+    async def pause(self) -> None:
+        """Pause a new tab. Others are paused after each budget."""
+        await self._set_policy("pause")
+
     async def catch_up(self) -> None:
-        """Set a clock that is behind real time. For a page that has not been opened yet."""
+        """Start a new clock, or set one that is behind real time. For a page that is not open yet."""
         lead = self.lead_seconds
-        if self._first_start and lead < _LEAST_LEAD_SECONDS:
+        if lead < _LEAST_LEAD_SECONDS:
             await (await self.start((_NEW_LEAD_SECONDS - lead) * 1000))
 
     async def _set_policy(
@@ -190,7 +194,8 @@ class VirtualClock:
             if self._moment is not None and not budget.done():
                 now = await self._now()
                 if now >= self._fence - _ROUNDING_MS:
-                    await self._grant_more("advance", now, self._budget_ms)
+                    # The remaining ends are a few microseconds away.
+                    await self._grant_more("advance", now, _MOMENT_MS)
                     return
             if not budget.done():
                 await self._set_policy("advance")

@@ -142,7 +142,7 @@ async def page(browser: Chromium, gateway: Gateway) -> AsyncIterator[Opened]:
     await page.close()
 
 
-async def happened(event: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
+async def happened(event: "asyncio.Future[Any]") -> Any:
     return await asyncio.wait_for(event, 10)
 
 
@@ -414,6 +414,27 @@ async def test_a_budget_within_another_one(page: Opened) -> None:
             await ends.get()
             await ends.get()
         assert round(await ticks() - begun) == 100
+
+
+async def test_a_budget_is_not_exceeded(page: Opened) -> None:
+    """The ends of a budget and of those for tasks within it may be a microsecond apart."""
+    session, clock = page.session, page.clock
+    await page.show("<title>quiet</title>")
+    with page.gateway.visit(NUMBER, None):
+        await happened(await clock.start(10))
+        await session.evaluate("setInterval(() => {}, 10)")
+        for _ in range(20):
+            begun = await clock._now()
+            await session.evaluate(
+                "globalThis.request = new AbortController(), "
+                "fetch('/hang', { signal: request.signal }).catch(() => {}), 0"
+            )
+            budget = await clock.start(100, wait_for_network=True)
+            for _ in range(2):
+                await clock.run_tasks()
+            await session.evaluate("request.abort()")
+            await happened(budget)
+            assert round(await clock._now() - begun) == 100
 
 
 async def test_evaluation_in_an_isolated_world(page: Opened) -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.conftest import Proxy, StartOrigin, StartProxy
+from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.sites.corpus import origin as corpus
 from tests.support.processes import busy_loops
 
@@ -24,6 +24,30 @@ SETTINGS: dict[str, dict[str, object]] = {
     "browser": {"pages": 4},
     "cache": {"ttl": 0},
 }
+# When its scripts begin, by its clock, and how many timers fire until the end of its budget.
+BEGINNING = """<!DOCTYPE html><title>Beginning</title><p id="out"></p><script>
+  const say = (what) => out.append(`${what} ${performance.now()} `);
+  say("script");
+  addEventListener("DOMContentLoaded", () => say("parsed"));
+  addEventListener("load", () => say("loaded"));
+  setTimeout(() => say("timer"), 5);
+  let ticks = 0;
+  setInterval(() => { out.title = ++ticks; }, 10);
+</script>"""
+
+
+async def test_pages_begin_in_each_tab_at_the_same_time_of_their_clock(
+    start_origin: StartOrigin, start_own_proxy: StartProxy
+) -> None:
+    """In the first tab of a process, in a new one, and in one that is kept under load."""
+    site = await pages(start_origin, {"/": BEGINNING})
+    proxy = await start_own_proxy(site.url, SETTINGS)
+    alone = [(await proxy.crawl(f"/?alone={number}")).text for number in range(AT_ONCE)]
+    async with busy_loops(2):
+        others = [proxy.crawl(f"/?at-once={number}") for number in range(3 * AT_ONCE)]
+        replies = await asyncio.gather(*others)
+    assert {*alone, *(reply.text for reply in replies)} == {alone[0]}
+    assert "script 0 " in alone[0]
 
 
 @pytest.mark.parametrize(
