@@ -51,6 +51,10 @@ async def launched(gateway: Gateway) -> AsyncIterator[tuple[Chromium, int]]:
     browser = await launch_browser(gateway)
     (session,) = processes.sessions()
     try:
+        # It may start after the connection, because no tab is open.
+        async with asyncio.timeout(raw.SECONDS):
+            while not processes.of_kind(session, "zygote"):
+                await asyncio.sleep(0.01)
         yield browser, session
     finally:
         await browser.close()
