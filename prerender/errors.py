@@ -33,6 +33,7 @@ PrerenderError               500
     ├── PoolBusy
     ├── ShuttingDown         the render could not finish before the proxy ends
     └── BrowserGone          the browser or the tab died; the render may be repeated once
+        └── NeedsNewContext  only the first page of a browser context can be rendered with certainty
 """
 
 from http import HTTPStatus
@@ -259,3 +260,7 @@ class ShuttingDown(RenderError):
 
 class BrowserGone(RenderError):
     """The browser or the tab died, or did not respond to a command."""
+
+
+class NeedsNewContext(BrowserGone):
+    """Only the first page of a browser context can be rendered with certainty."""

@@ -1,9 +1,9 @@
 """A browser context and its process, for one render after another.
 
 A new context for each render would be clean by construction, but its process alone costs 60 ms of CPU
-time. What outlives a tab, or a document in a kept tab (tab.py), is cleared between two renders, and
-verified. If something cannot be cleared with certainty, the context is not used again: a worker, for
-example, may run for seconds after its page.
+time. What outlives a tab is cleared between two renders, and verified. If something cannot be cleared
+with certainty, the context is not used again: a worker, for example, may run for seconds after its
+page.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from prerender.browser.devtools import DevTools, Session
+from prerender.browser.chromium import Chromium
+from prerender.browser.devtools import Session
 from prerender.browser.emulation import DESKTOP
 from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import RenderError
@@ -36,15 +37,18 @@ log = structlog.get_logger(__name__)
 
 
 class Context:
-    """Create it with ``await Context.open(...)``. ``clock``: of its process, so of all its tabs."""
+    """Create it with ``await Context.open(...)``. ``clock``: of its process, so of all its tabs.
+    ``proxy``: its only network."""
 
-    def __init__(self, devtools: DevTools, context_id: str, user_agent: str) -> None:
-        self.devtools = devtools
-        self.user_agent = user_agent
+    def __init__(self, browser: Chromium) -> None:
+        self.devtools = browser.devtools
+        self.proxy = browser.open_proxy()
+        self._browser = browser
+        self.user_agent = ""
         self.clock = VirtualClock()
         self.renders = 0
         self.process: PageProcess | None = None
-        self._id = context_id
+        self._id = ""
         # Keeps the process alive between two tabs.
         self._keeper: Session
         # Types of targets by id: tabs, windows opened by pages, workers.
@@ -52,12 +56,9 @@ class Context:
         self._unfit = ""
 
     @classmethod
-    async def open(cls, devtools: DevTools) -> "Context":
+    async def open(cls, browser: Chromium) -> "Context":
         """A new context. Raises BrowserGone or CommandFailed."""
-        version = await devtools.call("Browser.getVersion")
-        made = await devtools.call("Target.createBrowserContext", disposeOnDetach=True)
-        context = cls(devtools, made["browserContextId"], version["userAgent"])
-        devtools.on("Target.targetCreated", context._target_created)
+        context = cls(browser)
         try:
             await context._prepare()
         except BaseException:
@@ -66,6 +67,16 @@ class Context:
         return context
 
     async def _prepare(self) -> None:
+        version = await self.devtools.call("Browser.getVersion")
+        self.user_agent = version["userAgent"]
+        made = await self.devtools.call(
+            "Target.createBrowserContext",
+            disposeOnDetach=True,
+            proxyServer=self.proxy.url,
+            proxyBypassList="<-loopback>",  # requests for this machine, too, go to the proxy
+        )
+        self._id = made["browserContextId"]
+        self.devtools.on("Target.targetCreated", self._target_created)
         self._keeper, _ = await self._tab(BLANK)
         # This event precedes the fetch of the worker's script; its target appears later.
         self._keeper.on("ServiceWorker.workerRegistrationUpdated", self._service_worker)
@@ -114,8 +125,8 @@ class Context:
         """Free the memory of pages that are gone."""
         await self._keeper.call("HeapProfiler.collectGarbage")
 
-    async def check_empty(self, origin: str, cookies: frozenset[str] = frozenset()) -> None:
-        """Raise RenderError if there are other ``cookies``, or storage of ``origin``, after clearing.
+    async def check_empty(self, origin: str) -> None:
+        """Raise RenderError if there are cookies, or storage of ``origin``, after clearing.
 
         Chromium may handle what the last page wrote while it was left only after clearing. The later
         this is called, the less can follow.
@@ -124,21 +135,24 @@ class Context:
             self.devtools.call("Storage.getCookies", browserContextId=self._id),
             self._keeper.call("Storage.getUsageAndQuota", origin=origin),
         )
-        if {cookie["name"] for cookie in jar["cookies"]} - cookies:
+        if jar["cookies"]:
             raise RenderError("cookies come back")
         if storage["usage"]:
             raise RenderError("storage comes back")
 
     async def close(self) -> None:
         """Dispose of the context with its process. Ignores errors: it may be gone already."""
-        self.devtools.remove_listener("Target.targetCreated", self._target_created)
         try:
-            await self._stop_service_workers()
-            await self.devtools.call(
-                "Target.disposeBrowserContext", _CLOSE_SECONDS, browserContextId=self._id
-            )
+            if self._id:
+                self.devtools.remove_listener("Target.targetCreated", self._target_created)
+                await self._stop_service_workers()
+                await self.devtools.call(
+                    "Target.disposeBrowserContext", _CLOSE_SECONDS, browserContextId=self._id
+                )
         except RenderError as error:
             log.debug("context_not_closed", error=str(error))
+        finally:
+            await self._browser.close_proxy(self.proxy)
 
     async def _stop_service_workers(self) -> None:
         """Chromium 156 keeps listing one whose script arrives while its context is disposed of."""

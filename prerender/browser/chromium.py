@@ -25,6 +25,7 @@ from prerender.browser.memory_limit import TOO_LARGE
 from prerender.browser.proc import is_runnable
 from prerender.browser.processes import Watch, survey
 from prerender.errors import BrowserGone, RenderError
+from prerender.gateway.context_proxy import ContextProxy
 from prerender.gateway.gateway import Gateway
 
 _NAMES = ("chromium-headless-shell", "chrome-headless-shell")
@@ -193,7 +194,11 @@ class Chromium:
         devtools: DevTools,
         watch: Watch,
         tail: "_Tail",
+        *,
+        gateway: Gateway,
     ) -> None:
+        self._gateway = gateway
+        self._proxies: set[ContextProxy] = set()
         self._process = process
         self._profile = profile
         self._watch = watch
@@ -241,12 +246,23 @@ class Chromium:
                 told = CannotStart if isinstance(error, CannotStart) else BrowserGone
                 raise told(f"{program}: {reason}; {await tail.text()}") from error
             raise
-        return cls(process, profile, devtools, watch, tail)
+        return cls(process, profile, devtools, watch, tail, gateway=gateway)
 
     @property
     def memory_bytes(self) -> int:
         """The approximate memory of all its processes in bytes."""
         return self._watch.memory_bytes
+
+    def open_proxy(self) -> ContextProxy:
+        """The network of a new browser context. It is closed with the browser at the latest."""
+        proxy = self._gateway.open_proxy()
+        self._proxies.add(proxy)
+        return proxy
+
+    async def close_proxy(self, proxy: ContextProxy) -> None:
+        """Close the network of a context that is gone."""
+        self._proxies.discard(proxy)
+        await self._gateway.close_proxy(proxy)
 
     def page_processes(self) -> set[int]:
         """The current processes of its pages."""
@@ -333,6 +349,7 @@ class Chromium:
 
     async def _close(self) -> None:
         await self.devtools.close()
+        await asyncio.gather(*map(self.close_proxy, list(self._proxies)))
         await _end(self._process, self._profile, self._watch)
 
 
@@ -352,7 +369,7 @@ async def _start(
         raise CannotStart(f"cannot create a folder for the browser's profile: {error}") from error
     flags = _own_flags(profile, gateway, sandbox=sandbox)
     command = guardian.command(
-        family=str(gateway.plain_port),
+        family=gateway.name,
         profile=str(profile),
         max_bytes=max_memory,
         chromium=[program, *_FLAGS, *flags],

@@ -1,13 +1,14 @@
 """A page: it navigates, settles and serializes, one render after another.
 
-Its browser context and process, and under load its tab (tab.py), are reused for the next render after
-all state has been cleared, but not after a timeout or crash, or if some state may remain.
+Its browser context and process are reused for the next render after all state has been cleared, but not
+after a timeout or crash, or if some state may remain. Each render has its own tab.
 """
 
 import asyncio
 import itertools
 import json
 import time
+from contextlib import AbstractContextManager
 from importlib.resources import files
 from typing import Any
 
@@ -16,7 +17,8 @@ import structlog
 from prerender.browser import probe, serializer
 from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.browser_context import Context
-from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed, DevTools
+from prerender.browser.chromium import Chromium
+from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed
 from prerender.browser.emulation import DESKTOP, Window, become, window_of
 from prerender.browser.page_results import (
     Departed,
@@ -29,8 +31,14 @@ from prerender.browser.page_results import (
 from prerender.browser.settling.decision import SHOWN_MS
 from prerender.browser.settling.settler import Settled, Settler
 from prerender.browser.tab import Tab
-from prerender.errors import BrowserGone, PageOverLimit, RenderError, RenderTimeout
-from prerender.gateway.visit import PAGE_STATUSES, Visit
+from prerender.errors import (
+    BrowserGone,
+    NeedsNewContext,
+    PageOverLimit,
+    RenderError,
+    RenderTimeout,
+)
+from prerender.gateway.visit import PAGE_STATUSES, Document, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
 # A context is replaced after this many renders, so that leaks do not add up.
@@ -51,6 +59,7 @@ _STATUS_AND_TEXT = """[
   document.body ? document.body.innerText.slice(0, 200000) : "",
 ]"""
 _WORLD = "prerender"
+_WHOSE = "requests may be the page's or an older one's"
 # The time to serialize the page and clear the context after the time limit of a render.
 _LAST_SECONDS = 2.0
 _STOP_SECONDS = 1.0
@@ -78,8 +87,6 @@ class Page:
         self._free_at = 0.0
         self._over_limit = ""
         self._length = 0
-        # Whether nothing but the tab's document and its storage must be cleared.
-        self._plain = False
         self.number = 0
         self.broken = False
 
@@ -88,9 +95,9 @@ class Page:
         return f"<Page {self.number}, {self.context.renders} in its context{state}>"
 
     @classmethod
-    async def open(cls, devtools: DevTools) -> "Page":
+    async def open(cls, browser: Chromium) -> "Page":
         """Open a page in a new browser context. Raises BrowserGone or CommandFailed."""
-        context = await Context.open(devtools)
+        context = await Context.open(browser)
         page = cls(context)
         try:
             await page._open_tab()
@@ -100,33 +107,28 @@ class Page:
         return page
 
     async def _open_tab(self) -> None:
-        self._next()
+        self.number = next(_numbers)
+        self.context.renders += 1
         self._tab = tab = await Tab.open(self.context, self.number)
         tab.session.on("Inspector.targetCrashed", self._crashed)
         tab.session.on("Page.frameRequestedNavigation", self._navigation_requested)
         tab.session.on("Page.frameAttached", self._frame_attached)
 
-    def _next(self) -> None:
-        self.number = next(_numbers)
-        self.context.renders += 1
-        self._plain = False
-
     async def _become(self, variant: Variant) -> None:
-        # The last page keeps its number until nothing of it runs any more.
-        if self._tab.kept or variant != ORDINARY:
-            await self._tab.name(self.number, variant)
         if variant != ORDINARY:
+            await self._tab.name(self.number, variant)
             await become(self._tab.session, variant)
 
-    @property
-    def used(self) -> bool:
-        """Whether its tab still shows the last page, which is cleared when the next one begins."""
-        return self._tab.kept
+    def visit(
+        self, document: Document | None, accept_language: str = ""
+    ) -> AbstractContextManager[Visit]:
+        """Let the gateway serve the requests of the next render (``ContextProxy.visit``)."""
+        return self.context.proxy.visit(self.number, document, accept_language)
 
     @property
-    def aged(self) -> bool:
-        """Whether its tab has been open for some seconds."""
-        return self._tab.aged
+    def is_first(self) -> bool:
+        """Whether its context has had no page of a site before."""
+        return self.context.proxy.visits == 0
 
     @property
     def worn(self) -> bool:
@@ -156,11 +158,10 @@ class Page:
         limit, and BrowserGone.
         """
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
-        self._visit = visit
+        departure = self._begin(visit)
         self._url, self._reloads = url.partition("#")[0], 0
         if self.context.process is not None:
             self.context.process.begin()
-        self._departure = asyncio.get_running_loop().create_future()
         partial = False
         window = window_of(variant)
         settler = self._settler(visit, budget, patience, window)
@@ -168,14 +169,11 @@ class Page:
             async with asyncio.timeout(timeout):
                 await self._clock.catch_up()
                 await self._become(variant)
-                frame_id = await self._tab.navigate(url, visit, timeout, scripts=True)
+                frame_id = await self._tab.navigate(url, timeout, scripts=True)
                 settled = await self._settle(settler)
-            if self._departure.done():
-                return Departed(self._departure.result(), settled)
+            if departure.done():
+                return Departed(departure.result(), settled)
         except TimeoutError:
-            if self._tab.kept:
-                self.broken = True
-                raise RenderTimeout(f"{url}: the last page does not end") from None
             partial = True
             settled = settler.cut_off("cut off")
             frame_id = await self._stop()
@@ -194,12 +192,12 @@ class Page:
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         found = await self._serialize(world, options, sheets)
-        if self._tab.url_changes_differ(ignored=found["urlChangesIgnored"]):
+        if visit.needs_own_context:
             self.broken = True
-            raise BrowserGone("a new tab allows another number of changes of the URL")
-        self._plain = not (
-            partial or variant != ORDINARY or settler.resized or self._length > _LARGE_LENGTH
-        )
+            raise NeedsNewContext(_WHOSE)
+        if self._tab.allowed_more:
+            self.broken = True
+            raise NeedsNewContext("a new tab allows another number of changes of the URL")
         return Rendered(
             html=found["html"],
             url=found["url"],
@@ -241,10 +239,10 @@ class Page:
         self.broken = True
         session = self._tab.session
         window = window_of(variant)
-        self._departure = asyncio.get_running_loop().create_future()
+        self._begin(visit)
         await self._clock.catch_up()
         await self._become(variant)
-        frame_id = await self._tab.navigate(url, visit, COMMAND_SECONDS, scripts=scripts)
+        frame_id = await self._tab.navigate(url, COMMAND_SECONDS, scripts=scripts)
         await self._settle(self._settler(visit, budget, patience, window))
         metrics = await session.call("Page.getLayoutMetrics")
         height = height or int(metrics["cssContentSize"]["height"])
@@ -267,13 +265,11 @@ class Page:
 
         Raises RenderTimeout after ``timeout`` seconds, and RenderError.
         """
-        self._visit = visit
-        self._departure = asyncio.get_running_loop().create_future()
+        self._begin(visit)
         try:
             async with asyncio.timeout(timeout):
                 await self._clock.catch_up()
-                await self._become(ORDINARY)
-                await self._tab.navigate(url, visit, COMMAND_SECONDS, scripts=False)
+                await self._tab.navigate(url, COMMAND_SECONDS, scripts=False)
                 await self._settle(self._settler(visit, budget, patience, DESKTOP))
                 return await self.announced()
         except TimeoutError:
@@ -289,6 +285,20 @@ class Page:
         """What a screen reader announces on the current page. Raises RenderError."""
         tree = await self._tab.session.call("Accessibility.getFullAXTree")
         return announced(tree["nodes"])
+
+    def _begin(self, visit: Visit) -> asyncio.Future[str]:
+        """Begin a visit. The future completes when the page departs, with the URL, or fails if it
+        cannot be rendered in this context."""
+        self._visit = visit
+        self._departure = departure = asyncio.get_running_loop().create_future()
+
+        def in_doubt() -> None:
+            if not departure.done():
+                departure.set_exception(NeedsNewContext(_WHOSE))
+                departure.exception()  # mark it as retrieved: the page may have settled
+
+        visit.when_in_doubt = in_doubt
+        return departure
 
     def _settler(self, visit: Visit, budget: float, patience: float, window: Window) -> Settler:
         process = self.context.process
@@ -344,11 +354,8 @@ class Page:
     async def _serialize(
         self, world: int, options: SerializeOptions, sheets: list[Any] | None
     ) -> dict[str, Any]:
-        serialized = f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})"
-        # In one call: each takes 0.7 ms of CPU time.
         found: dict[str, Any] = await self._tab.session.evaluate(
-            f"({{...{serialized}, urlChangesIgnored: {self._tab.url_change_test}}})",
-            contextId=world,
+            f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=world
         )
         more = [
             await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=world)
@@ -383,32 +390,25 @@ class Page:
         """How long renewing may take: less after a long render, but at least a second."""
         return min(_RENEW_SECONDS, max(1.0, self._free_at - time.monotonic()))
 
-    async def renew(self, *, keep_tab: bool = False) -> None:
+    async def renew(self) -> None:
         """Be the next page in the same context, without any state of this one.
 
-        ``keep_tab``: in the same tab, if possible. Raises BrowserGone if the context cannot be used
-        again.
+        Raises BrowserGone if the context cannot be used again.
         """
         try:
             async with asyncio.timeout(self._renewing_seconds):
                 if self._visit and (reason := self._visit.remembered):
                     raise RenderError(reason)
-                if keep_tab and self._plain and await self._tab.keep():
-                    self._next()
-                else:
-                    await self._renew_tab()
+                await self._tab.close()
+                await self.context.clear()
+                if self._length > _LARGE_LENGTH:
+                    await self.context.collect_garbage()
+                await self._open_tab()
+                if self._visit:
+                    await self.context.check_empty(str(self._visit.public.origin()))
         except (TimeoutError, RenderError) as error:
             self.broken = True
             raise BrowserGone(f"the context cannot be used again: {error!r}") from error
-
-    async def _renew_tab(self) -> None:
-        await self._tab.close()
-        await self.context.clear()
-        if self._length > _LARGE_LENGTH:
-            await self.context.collect_garbage()
-        await self._open_tab()
-        if self._visit:
-            await self.context.check_empty(str(self._visit.public.origin()))
 
     async def close(self) -> None:
         """Close the page with its context. Ignores errors: it may be gone already."""
@@ -451,7 +451,6 @@ class Page:
 
     def _navigation_requested(self, params: dict[str, Any]) -> None:
         """Handle a navigation by the page. Changes of only the fragment are not reported here."""
-        self._tab.navigations += 1
         url: str = params["url"]
         departure = self._departure
         mine = params["frameId"] == self._tab.target_id and params["disposition"] == "currentTab"

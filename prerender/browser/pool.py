@@ -19,13 +19,11 @@ from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
 from prerender.browser.supervisor import Limits, Supervisor
 from prerender.browser.warm_up import Trial
-from prerender.errors import BrowserGone, PageOverLimit, PoolBusy, RenderError
+from prerender.errors import BrowserGone, NeedsNewContext, PageOverLimit, PoolBusy, RenderError
 
 # A page's process can die at any time, even while it starts.
 _OPEN_ATTEMPTS = 2
 _WEIGH_EVERY_SECONDS = 0.1
-# Of the pages that are in use under load. Then CPU time counts, and tabs are kept.
-_LOAD_SHARE = 0.75
 
 log = structlog.get_logger(__name__)
 
@@ -127,11 +125,6 @@ class Pool:
         return PoolState(self._size, idle, len(self._busy), len(queue), queue.admitted, queue.size)
 
     @property
-    def _under_load(self) -> bool:
-        """Whether renders wait, or soon will: few pages are left for the next ones."""
-        return bool(self._queue) or len(self._busy) > max(1, self._size * _LOAD_SHARE)
-
-    @property
     def memory_bytes(self) -> int:
         """The memory of the browser in use; 0 if there is none."""
         return self._stock.browser.memory_bytes if self._stock else 0
@@ -168,26 +161,30 @@ class Pool:
 
     @asynccontextmanager
     async def page(
-        self, place: Place, timeout: float, *, new_tab: bool = False
+        self, place: Place, timeout: float, *, first: bool = False
     ) -> AsyncIterator[Page]:
         """Borrow a page, waiting up to ``timeout`` seconds for it. A context may be repeated with
         another page.
 
-        ``new_tab``: in a tab that was just opened. Raises PoolBusy if the wait is too long, and
+        ``first``: the first one of its browser context. Raises PoolBusy if the wait is too long, and
         BrowserGone if no browser can be started, or at the end if the browser was lost meanwhile: then
         the page's content cannot be trusted.
         """
         page = await self._borrow(place, timeout)
-        browser = self._browser_of(page)
         try:
-            if new_tab and (page.used or page.aged):
-                await page.renew()
-            yield page
-            browser.check()
-        except BrowserGone:
-            if await browser.ended_for_memory(self._processes_but_of(page)):
-                raise PageOverLimit("its page took more memory than [browser] max_memory") from None
-            raise
+            browser = self._browser_of(page)
+            try:
+                if first and not page.is_first:
+                    page = await self._exchange(page)
+                yield page
+                browser.check()
+            except NeedsNewContext:
+                raise
+            except BrowserGone:
+                if await browser.ended_for_memory(self._processes_but_of(page)):
+                    reason = "its page took more memory than [browser] max_memory"
+                    raise PageOverLimit(reason) from None
+                raise
         finally:
             # In the background: the snapshot does not wait for the cleaning of the page.
             self.spawn(self._take_back(page), f"take back {page!r}")
@@ -236,8 +233,6 @@ class Pool:
         renewed = stock is self._stock and await self._renewed(page)
         if renewed and stock is self._stock:
             self._put_back(page)
-            if not page.used:
-                self._renew_idle()
         else:
             await self._replace(page, stock)
 
@@ -246,9 +241,7 @@ class Pool:
         if page.broken or page.worn:
             return False
         try:
-            await page.renew(keep_tab=self._under_load)
-            if page.used and not self._under_load:
-                await page.renew()
+            await page.renew()
         except RenderError as error:
             log.info("page_discarded", page=repr(page), reason=str(error))
             return False
@@ -263,14 +256,18 @@ class Pool:
             stock.idle.append(page)
         self._lend()
 
-    def _renew_idle(self) -> None:
-        """After a load, open new tabs for idle pages whose tab was kept."""
-        if (stock := self._stock) is None or self._under_load:
-            return
-        for page in [page for page in stock.idle if page.used]:
-            stock.idle.remove(page)
-            self._busy[page] = stock
-            self.spawn(self._take_back(page), f"renew {page!r}")
+    async def _exchange(self, page: Page) -> Page:
+        """Replace a borrowed page by one in a new browser context. Raises BrowserGone."""
+        stock = self._busy[page]
+        page.kill()
+        self.spawn(page.close(), f"close {page!r}")
+        new = await self._make_page(stock)
+        await stock.browser.look()
+        if self._busy.pop(page, None) is None:
+            await new.close()
+            raise BrowserGone("the browser is gone")
+        self._busy[new] = stock
+        return new
 
     async def _replace(self, page: Page, stock: _Stock) -> None:
         """Close a page, and open another one if its browser is still in use."""
@@ -323,7 +320,7 @@ class Pool:
     async def _make_page(self, stock: _Stock) -> Page:
         async with stock.making:
             before = stock.browser.page_processes()
-            page = await Page.open(stock.browser.devtools)
+            page = await Page.open(stock.browser)
             new = stock.browser.page_processes() - before
             with suppress(OSError, ValueError):
                 (pid,) = new

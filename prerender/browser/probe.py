@@ -20,7 +20,6 @@ _PARTS = (
     "channels",
     "dialogs",
     "window",
-    "arrival",
     "quotas",
     "layout",
     "animations",

@@ -14,7 +14,6 @@ from yarl import URL
 from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
 from prerender.errors import RenderError
-from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Document
 
 Trial = Callable[[Page], Coroutine[Any, Any, None]]
@@ -27,7 +26,7 @@ _PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
 <script>setTimeout(() => {{ out.textContent = "{_EXPECTED}"; }}, 10);</script>"""
 
 
-def trial(gateway: Gateway, public: URL) -> Trial:
+def trial(public: URL) -> Trial:
     """A function that tests a new page and renews it. It raises RenderError on failure."""
     headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
     # Use the site's host, so that the connection exists for the first crawler, unless browsers refuse
@@ -35,12 +34,14 @@ def trial(gateway: Gateway, public: URL) -> Trial:
     url = f"{public.origin() if public.is_default_port() else 'http://trial.invalid'}/"
 
     async def run(page: Page) -> None:
-        with gateway.visit(page.number, Document(200, headers, _PAGE.encode())) as visit:
+        with page.visit(Document(200, headers, _PAGE.encode())) as visit:
             rendered = await page.render(
                 url, visit, timeout=_SECONDS, budget=1, patience=1, options=SerializeOptions()
             )
         if not isinstance(rendered, Rendered) or _EXPECTED not in rendered.html:
             raise RenderError("the test page was not rendered")
+        # It sends no requests later, which could be taken for those of a first page.
+        page.context.proxy.visits = 0
         await page.renew()
 
     return run

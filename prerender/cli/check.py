@@ -78,7 +78,7 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             rendering = await stack.enter_async_context(
                 from_settings.rendering(settings, marked=False)
             )
-            person = Person(rendering.gateway, rendering.pool, settings.render)
+            person = Person(rendering.pool, settings.render)
 
         def told(report: Report) -> None:
             progress.done()

@@ -111,13 +111,19 @@ class Egress:
 
     def _checked(self, ask: Ask, target: str) -> URL:
         self._addresses.check(ask.host, ask.port)
-        return URL(f"{ask.request.scheme}://{ask.request.host}/#{target}", encoded=True)
+        return URL(f"{ask.request.scheme}://{authority(ask.request)}/#{target}", encoded=True)
+
+
+def authority(request: BaseRequest) -> str:
+    """The host and port that a request is for. For a target in absolute form, aiohttp's ``host`` has no
+    port."""
+    return request.headers.get("Host", "")
 
 
 def host_and_port(request: BaseRequest) -> tuple[str, int]:
     """The host and port of a request. Raises Forbidden if its Host header is invalid."""
-    found = _HOST_FIELD.fullmatch(request.host)
+    found = _HOST_FIELD.fullmatch(authority(request))
     port = int((found and found[2]) or _DEFAULT_PORTS[request.scheme])
     if not found or not 0 < port < 65536:
-        raise Forbidden(f"{request.host!r} is not a host")
+        raise Forbidden(f"{authority(request)!r} is not a host")
     return found[1].strip("[]"), port

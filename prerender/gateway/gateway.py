@@ -1,25 +1,26 @@
-"""The browser's only network: two listeners on loopback, plain and TLS.
+"""The browser's only network: a proxy for each browser context (context_proxy.py).
 
-Chromium resolves every host name to one of them (``Gateway.resolver_rules``). A request is blocked
-(blocklist.py), served from the cache (assets.py), or sent by egress.py: for the site's own
-host to the origin, to third parties only as address_policy.py allows. The page has its public URL all
-the time, so nothing internal can get into a snapshot.
+Every request belongs to one visit, or is refused. It is blocked (blocklist.py), served from the cache
+(assets.py), or sent by egress.py: for the site's own host to the origin, to third parties only as
+address_policy.py allows. The page has its public URL all the time, so nothing internal can get into a
+snapshot.
 
 A number in the User-Agent, where browsers always have a zero, identifies the page of a request. It is
 removed before the request is sent.
 """
 
 import asyncio
+import itertools
+import os
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import cast
 
 import structlog
 from aiohttp import ClientSession
-from aiohttp.web import BaseRequest, ServerRunner, StreamResponse, TCPSite
+from aiohttp.web import BaseRequest, StreamResponse
 from yarl import URL
 
 from prerender.errors import OriginError
@@ -28,11 +29,12 @@ from prerender.gateway.address_policy import AddressPolicy, Forbidden
 from prerender.gateway.assets import Assets
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.certificate import Certificate
-from prerender.gateway.egress import Ask, Egress, host_and_port
-from prerender.gateway.listener import Connection, http_server
+from prerender.gateway.context_proxy import HOST, ContextProxy
+from prerender.gateway.egress import Ask, Egress, authority, host_and_port
+from prerender.gateway.listener import Connection
 from prerender.gateway.needed_requests import Needed
-from prerender.gateway.peer_user import Owner, Peers
-from prerender.gateway.plain_response import Plain, PlainStream
+from prerender.gateway.peer_user import Peers
+from prerender.gateway.plain_response import Plain
 from prerender.gateway.resource_kind import FRAMES, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
@@ -41,13 +43,13 @@ from prerender.http import caching, forwarding_headers
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
 
-_HOST = "127.0.0.1"
-_IDLE_SECONDS = 300
-_SHUTDOWN_SECONDS = 0.5
 # "Chrome/156.0.0.N": reduced user agents have 0 for N, ours has the number of the page.
 _PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 # Shared workers call the browser by its full name, other requests by the one with the number.
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
+
+# Of the gateways of this process.
+_numbers = itertools.count(1)
 
 log = structlog.get_logger(__name__)
 
@@ -80,6 +82,7 @@ class NetworkRules:
 class Gateway:
     """Serves the requests of all pages of a browser. Use it with ``async with Gateway.open(...)``.
 
+    ``name``: the same for no other gateway of the machine.
     ``public``: the site's public URL; ``upstream``: its origin. ``third_parties``: a session that
     enforces ``rules.addresses`` (connector.py).
     """
@@ -93,11 +96,11 @@ class Gateway:
         self.assets = Assets(self._egress, rules.cache_bytes)
         self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
-        self._visits: dict[int, Visit] = {}
-        self._peers: Peers | None = None
+        self.name = f"{os.getpid()}.{next(_numbers)}"
+        self._peers = Peers()
+        self._proxies: set[ContextProxy] = set()
         self.certificate = Certificate()
-        self.plain_port = 0
-        self.tls_port = 0
+        self._tls = self.certificate.server_context()
 
     @classmethod
     @asynccontextmanager
@@ -110,46 +113,29 @@ class Gateway:
     ) -> AsyncIterator["Gateway"]:
         """Start the gateway."""
         gateway = cls(public, upstream, third_parties, rules or NetworkRules())
-        runner = ServerRunner(
-            http_server(gateway._handle, _IDLE_SECONDS), shutdown_timeout=_SHUTDOWN_SECONDS
-        )
-        await runner.setup()
-        gateway._peers = peers = Peers()
         try:
-            tls = gateway.certificate.server_context()
-            await TCPSite(runner, _HOST, 0).start()
-            await TCPSite(runner, _HOST, 0, ssl_context=tls).start()
-            gateway.plain_port, gateway.tls_port = (address[1] for address in runner.addresses)
             yield gateway
         finally:
-            await runner.cleanup()
-            peers.close()
+            for proxy in list(gateway._proxies):
+                await gateway.close_proxy(proxy)
+            gateway._peers.close()
 
-    @property
-    def resolver_rules(self) -> str:
-        """The value of Chromium's ``--host-resolver-rules`` that resolves all hosts to the gateway."""
-        ports = {"http": self.plain_port, "https": self.tls_port}
-        # The first matching rule counts, so specific ones come first.
-        rules = {
-            origin.authority: ports[origin.scheme] for origin in self._rules.addresses.allow.origins
-        }
-        rules |= {
-            f"*:{self._public.port}": ports[self._public.scheme],
-            "*:443": self.tls_port,
-            "*:80": self.plain_port,
-        }
-        mapped = [f"MAP {pattern} {_HOST}:{port}" for pattern, port in rules.items()]
-        return ", ".join([*mapped, "MAP * ~NOTFOUND"])
+    # Chromium resolves nothing itself: names are for the proxies.
+    resolver_rules = f"MAP * ~NOTFOUND, EXCLUDE {HOST}"
 
-    @contextmanager
-    def visit(
-        self, page_number: int, document: Document | None, accept_language: str = ""
-    ) -> Iterator[Visit]:
-        """Serve a page during its render: its first navigation gets ``document``, if there is one.
+    def open_proxy(self) -> ContextProxy:
+        """A proxy for a new browser context."""
+        proxy = ContextProxy(self._handle, self._tls, self._peers, self._new_visit)
+        self._proxies.add(proxy)
+        return proxy
 
-        ``accept_language``: for requests without Accept-Language.
-        """
-        visit = self._visits[page_number] = Visit(
+    async def close_proxy(self, proxy: ContextProxy) -> None:
+        """Close the proxy of a context that is gone."""
+        self._proxies.discard(proxy)
+        await proxy.close()
+
+    def _new_visit(self, document: Document | None, accept_language: str) -> Visit:
+        return Visit(
             self._public,
             document,
             self._rules.limits,
@@ -157,30 +143,25 @@ class Gateway:
             CURRENT.get(),
             self.traffic,
         )
-        try:
-            yield visit
-        finally:
-            del self._visits[page_number]
-            visit.end()
 
-    async def _handle(self, request: BaseRequest) -> StreamResponse:
-        if (owner := self._owner(request)) != "ours":
-            if owner == "another user":
-                log.warning("foreign_process_refused", host=request.host)
-            return _refusal()
-        visit, user_agent = self._whose(request)
+    async def _handle(self, proxy: ContextProxy, request: BaseRequest) -> StreamResponse:
+        user_agent = request.headers.get("User-Agent", "")
+        number = _PAGE_NUMBER.search(user_agent)
+        visit = proxy.visit_of(int(number[2]) if number else None)
         if visit is None:
-            return _too_late(request)
+            return _of_nobody(request)
+        assert isinstance(request.protocol, Connection)
+        visit.comes_by(request.protocol)
+        user_agent = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
         target = forwarding_headers.origin_form(request.raw_path)
-        url = f"{request.scheme}://{request.host}{target}"
+        url = f"{request.scheme}://{authority(request)}{target}"
         wanted = destination(request.method, request.headers, target)
         with visit.exchange(request.method, url, wanted) as exchange:
             if wanted == "document" and (document := visit.take_document(url)):
                 exchange.status = document.status
                 exchange.received_bytes = len(document.body)
-                return await _hand_over(request, visit, document)
+                return _hand_over(document)
             try:
-                await visit.released()
                 exchange.needed = self._needed(
                     request.method, url, wanted, request.headers, visit.polled
                 )
@@ -216,6 +197,7 @@ class Gateway:
         if reason:
             return _left_out(request, exchange, reason)
         headers = end_to_end(request.headers)
+        forwarding_headers.remove_forwarding(headers)
         headers["User-Agent"] = user_agent
         if visit.accept_language:
             # Chromium applies the language to frames, but not to their workers.
@@ -226,45 +208,16 @@ class Gateway:
             return await self._egress.relay_websocket(ask)
         return await self.assets.answer(ask)
 
-    def _owner(self, request: BaseRequest) -> Owner:
-        """The owner of the client process: processes of other users are not the browser."""
-        if request.transport is None or self._peers is None:
-            return "nobody"  # disconnected already
-        return self._peers.whose(*map(request.transport.get_extra_info, ("peername", "sockname")))
 
-    def _whose(self, request: BaseRequest) -> tuple[Visit | None, str]:
-        """The visit of a request, and its User-Agent without the number.
-
-        None: the visit is over. Shared and service workers have no number: their requests get a
-        separate visit, and their browser context is not reused.
-        """
-        user_agent = request.headers.get("User-Agent", "")
-        name = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
-        if (match := _PAGE_NUMBER.search(user_agent)) is None:
-            return Visit(self._public, None, self._rules.limits, traffic=self.traffic), name
-        visit = self._visits.get(int(match[2]))
-        if visit is not None:
-            visit.comes_by(cast("Connection", request.protocol))
-        return visit, name
-
-
-async def _hand_over(request: BaseRequest, visit: Visit, document: Document) -> StreamResponse:
+def _hand_over(document: Document) -> Plain:
     headers = document.headers.copy()
     caching.forbid_memory(headers)
-    if not visit.held:
-        return Plain(status=document.status, headers=headers, body=document.body)
-    response = PlainStream(status=document.status, headers=headers)
-    response.content_length = len(document.body)
-    await response.prepare(request)
-    await visit.released()
-    await response.write(document.body)
-    await response.write_eof()
-    return response
+    return Plain(status=document.status, headers=headers, body=document.body)
 
 
-def _too_late(request: BaseRequest) -> Plain:
-    """Refuse a request after the end of its visit: a beacon, a keepalive fetch."""
-    log.debug("late_request_refused", host=request.host, target=request.raw_path)
+def _of_nobody(request: BaseRequest) -> Plain:
+    """Refuse a request that belongs to no visit: a beacon or a keepalive fetch of an old page."""
+    log.debug("late_request_refused", host=authority(request), target=request.raw_path)
     refusal = _refusal()
     refusal.force_close()
     return refusal

@@ -1,4 +1,4 @@
-"""The HTTP server of the gateway's two listeners. The public one is proxy/server.py."""
+"""The HTTP server of the gateway. The public one is proxy/server.py."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus

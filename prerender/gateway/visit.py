@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -163,36 +163,19 @@ class Visit:
     polled: Counter[str] = field(default_factory=Counter)
     # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""
-    # Whether the tab is free of the last page (hold).
-    _free: asyncio.Event = field(default_factory=asyncio.Event)
+    # Whether requests cannot be attributed with certainty, and what happens then.
+    needs_own_context: bool = False
+    when_in_doubt: Callable[[], object] = bool
     _unfinished: dict[int, Exchange] = field(default_factory=dict)
     _connections: set[Connection] = field(default_factory=set)
     _frames: int = 0
     _frame_turn: float = 0.0
 
-    def __post_init__(self) -> None:
-        self._free.set()
-
-    def hold(self) -> None:
-        """Hold back the body of the document and the responses to all other requests.
-
-        The headers of the document replace the page that the tab has shown so far, of which something
-        may remain until it has been cleared.
-        """
-        self._free.clear()
-
-    def release(self) -> None:
-        """Send what was held back."""
-        self._free.set()
-
-    @property
-    def held(self) -> bool:
-        """Whether responses are held back."""
-        return not self._free.is_set()
-
-    async def released(self) -> None:
-        """Wait until nothing is held back."""
-        await self._free.wait()
+    def need_own_context(self) -> None:
+        """Note that requests may be this page's or an older one's: it must be the first one of its
+        browser context."""
+        self.needs_own_context = True
+        self.when_in_doubt()
 
     def comes_by(self, connection: Connection) -> None:
         """Note that a request of the visit has come by this connection."""
@@ -207,7 +190,6 @@ class Visit:
             if not connection.reusable and connection.transport is not None:
                 connection.transport.abort()
         self._connections.clear()
-        self.release()
 
     def take_document(self, url: str) -> Document | None:
         """The document, once: a reload or a frame with the same URL is a new request."""

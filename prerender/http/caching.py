@@ -40,6 +40,8 @@ _BROWSERS_OWN = frozenset(
 )
 # Scripts can set these, too, so they are part of the cache key regardless of Vary.
 _ALWAYS_SELECTING = ("Accept", "Accept-Encoding", "Accept-Language", "Origin", "User-Agent")
+# Without one of these, a response may have been made from the cookies of one render.
+_FOR_EVERYBODY = frozenset({"public", "s-maxage"})
 # Media types of assets, without documents and data.
 _ASSET = re.compile(
     r"(?:image|font|audio|video)/.*|text/css|(?:text|application)/(?:x-)?(?:java|ecma)script"
@@ -141,7 +143,7 @@ def terms(status: int, response: Headers, now: float) -> Terms | None:
     if status != 200 or is_personal(response) or "*" in _vary(response):
         return None
     media_type = response.get("Content-Type", "").partition(";")[0].strip()
-    if not _ASSET.fullmatch(media_type) and not said.keys() & {"public", "s-maxage"}:
+    if not _ASSET.fullmatch(media_type) and not said.keys() & _FOR_EVERYBODY:
         return None
     lifetime = 0.0 if "no-cache" in said else _lifetime(said, response, now)
     if lifetime <= 0 and not ("ETag" in response or "Last-Modified" in response):
@@ -154,7 +156,8 @@ def stored(
 ) -> Stored:
     """The stored form of a response; ``now`` in monotonic seconds."""
     kept = CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in ("age", "date"))
-    names = dict.fromkeys(name.lower() for name in (*_ALWAYS_SELECTING, *_vary(headers)))
+    cookie = () if directives(headers).keys() & _FOR_EVERYBODY else ("Cookie",)
+    names = dict.fromkeys(name.lower() for name in (*_ALWAYS_SELECTING, *cookie, *_vary(headers)))
     selecting = tuple((name, _line(request, name)) for name in names)
     return Stored(selecting, kept, body, on.lifetime, now - on.age)
 

@@ -37,6 +37,18 @@ _ABOUT_OTHERS = frozenset(
         "x-real-ip",
     }
 )
+# Words in the names of headers by which proxies tell of the client, and of the request as it was.
+_OF_PROXIES = frozenset({"forwarded", "ip", "clientip", "realip", "via"})
+# The same in pairs: one of each set.
+_PAIRS = (
+    (
+        frozenset({"original", "rewrite"}),
+        frozenset({"for", "host", "method", "path", "port", "prefix", "proto", "uri", "url"}),
+    ),
+    (frozenset({"remote"}), frozenset({"addr", "group", "groups", "host", "port", "user"})),
+    (frozenset({"client"}), frozenset({"cert", "dn", "ssl", "tls", "verify"})),
+    (frozenset({"host"}), frozenset({"override", "x"})),
+)
 # Requests of the renderer are marked, and marked requests are never rendered.
 MARK = "X-Prerender"
 _MARK_NAME = MARK.lower()
@@ -126,6 +138,18 @@ def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[
 def is_marked(headers: Fields) -> bool:
     """Whether a request comes from this or another renderer."""
     return _MARK_NAME in headers.names
+
+
+def remove_forwarding(headers: CIMultiDict[str]) -> None:
+    """Remove what only proxies may say from a request of a page, whose scripts can set headers.
+
+    The origin trusts the renderer's address. Proxies use many names, so the words in them decide:
+    CF-Connecting-IP, X-Original-URL, Remote-User, SSL-Client-Verify. As in CGI, ``_`` counts as ``-``.
+    """
+    for name in {*headers.keys()}:
+        words = set(name.lower().replace("_", "-").split("-"))
+        if words & _OF_PROXIES or any(words & one and words & other for one, other in _PAIRS):
+            headers.popall(name, None)
 
 
 def mark(headers: CIMultiDict[str], public: URL) -> None:

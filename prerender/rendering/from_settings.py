@@ -81,7 +81,7 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
         when_moved=settings.snapshot.moved,
         soft_404=settings.snapshot.soft_404,
     )
-    return Rendering(*parts, Renderer(settings.public_url, *parts, render))
+    return Rendering(*parts, Renderer(settings.public_url, parts.upstream, parts.pool, render))
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[
                 size=page_count(settings),
                 queue=settings.browser.queue,
                 limits=_browser_limits(settings),
-                try_out=trial(gateway, settings.public_url),
+                try_out=trial(settings.public_url),
             )
         )
         yield Browsing(upstream, gateway, pool)
@@ -127,7 +127,7 @@ def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
     """The viewer that takes screenshots, with the browser of the renderer."""
     render = settings.render
     limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
-    return Viewer(settings.public_url, parts.upstream, parts.gateway, parts.pool, limits)
+    return Viewer(settings.public_url, parts.upstream, parts.pool, limits)
 
 
 def _rules(settings: Settings) -> NetworkRules:

@@ -10,9 +10,9 @@ from yarl import URL
 from prerender.browser.page_results import Departed, Rendered, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.browser.queue import Place, section_of
-from prerender.errors import BrowserGone, RenderTimeout
+from prerender.errors import BrowserGone, NeedsNewContext, RenderTimeout
 from prerender.gateway import document
-from prerender.gateway.gateway import Gateway, without_number
+from prerender.gateway.gateway import without_number
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Visit
 from prerender.rendering.redirects import Redirects
@@ -55,13 +55,11 @@ class Renderer:
         self,
         public: URL,
         upstream: Upstream,
-        gateway: Gateway,
         pool: Pool,
         settings: RenderSettings,
     ) -> None:
         self._public = public
         self._upstream = upstream
-        self._gateway = gateway
         self._pool = pool
         self._settings = settings
         self._redirects = Redirects(public, upstream.base)
@@ -94,12 +92,16 @@ class Renderer:
                 location = page.headers["Location"]
                 snapshot = self._redirects.of_document(target, page.status, location, time.time())
                 return SnapshotResult(snapshot, timings=Timings(document=fetched - started))
+            first = False
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     rendered, visit, queue = await self._render(
-                        place, target, page, deadline, new_tab=attempt > 1
+                        place, target, page, deadline, first=first
                     )
                     break
+                except NeedsNewContext as error:
+                    log.debug("render_repeated", url=target.url, reason=str(error))
+                    first = True
                 except BrowserGone as error:
                     if attempt == _ATTEMPTS or self._left(deadline) <= _RESERVE_SECONDS:
                         raise
@@ -156,16 +158,16 @@ class Renderer:
         page_document: Document,
         deadline: float,
         *,
-        new_tab: bool,
+        first: bool,
     ) -> tuple[Rendered | Departed, Visit, float]:
         asked = time.monotonic()
         # A page that is free only at the last moment is of no use.
         waiting = self._left(deadline) * _WAITING_SHARE
-        async with self._pool.page(place, waiting, new_tab=new_tab) as page:
+        async with self._pool.page(place, waiting, first=first) as page:
             begun()
             queue = time.monotonic() - asked
             language = target.variant.accept_language
-            with self._gateway.visit(page.number, page_document, language) as visit:
+            with page.visit(page_document, language) as visit:
                 rendered = await page.render(
                     target.url,
                     visit,

@@ -17,7 +17,6 @@ from prerender.browser.page_results import Screenshot
 from prerender.browser.pool import Pool
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
-from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document
 from prerender.snapshots.snapshot import Snapshot
@@ -46,12 +45,9 @@ Fetching = Callable[[], Coroutine[Any, Any, Document]]
 class Viewer:
     """Takes screenshots of pages of the site at ``public``, and caches each for a minute."""
 
-    def __init__(
-        self, public: URL, upstream: Upstream, gateway: Gateway, pool: Pool, limits: ViewLimits
-    ) -> None:
+    def __init__(self, public: URL, upstream: Upstream, pool: Pool, limits: ViewLimits) -> None:
         self._public = public
         self._upstream = upstream
-        self._gateway = gateway
         self._pool = pool
         self._limits = limits
         self._seen = BoundedMemoryCache(_KEPT_BYTES)
@@ -108,8 +104,8 @@ class Viewer:
             try:
                 async with asyncio.timeout(left), self._pool.place(_SECTION) as place:
                     page_document = await fetch()
-                    async with self._pool.page(place, left) as page:
-                        with self._gateway.visit(page.number, page_document) as visit:
+                    async with self._pool.page(place, left, first=True) as page:
+                        with page.visit(page_document) as visit:
                             look = await page.look(
                                 target.url,
                                 visit,

@@ -13,8 +13,10 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
@@ -23,11 +25,12 @@ from prerender.browser.browser_context import Context
 from prerender.browser.devtools import DevTools
 from prerender.browser.page import Page
 from prerender.browser.tab import Tab
-from prerender.gateway.gateway import Gateway
+from prerender.gateway.context_proxy import ContextProxy
 from prerender.gateway.visit import Visit
 from prerender.http import caching
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.support import processes
+from tests.support.pools import SITE
 
 _FOLDER = Path(__file__).parent / "isolation"
 MOMENTS = (
@@ -49,10 +52,11 @@ MOMENTS = (
     "late-service-worker",
     "password",
 )
-# After the others, the next page gets another tab: after workers, frames and passwords.
-_IN_THE_SAME_TAB = [
-    moment for moment in MOMENTS if "worker" not in moment and moment not in ("load", "password")
-]
+# Work that goes on without tasks and handlers, which closing a tab stops, and how it sends requests.
+_GOING_ON = ("chain", "then", "generator", "stream", "body", "atomics")
+_IN_WORKERS = ("worker", "nested-worker", "shared-worker", "service-worker")
+_WAYS = ("plain", "keepalive", "beacon", "later")
+SENDING = tuple(f"{how}-{way}" for how in (*_GOING_ON, *_IN_WORKERS) for way in _WAYS)
 # Headers of requests by which a browser would tell that it has been here.
 _TELLING = re.compile(
     r"cookie|authorization|if-.*|referer|sec-ch-.*|available-dictionary|dpr|device-memory|upgrade.*",
@@ -102,6 +106,8 @@ class Origin:
             "/late": self._late,
             "/late-worker.js": self._late_worker,
             "/worker.js": self._worker,
+            "/sending-worker.js": self._sending_worker,
+            "/pieces": self._pieces,
             "/blob": self._blob,
             "/cached": self._cached,
             "/tagged": self._tagged,
@@ -133,6 +139,18 @@ class Origin:
 
     async def _worker(self, _: web.Request) -> web.Response:
         return web.Response(text=_WORKER, content_type="text/javascript")
+
+    async def _sending_worker(self, request: web.Request) -> web.Response:
+        return web.Response(text=unquote(request.query_string), content_type="text/javascript")
+
+    async def _pieces(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(b"piece")
+                await asyncio.sleep(0.01)
+        return response
 
     async def _blob(self, request: web.Request) -> web.Response:
         if request.method == "POST":
@@ -213,7 +231,11 @@ def start_pair(start_origin: StartOrigin, start_proxy: StartProxy) -> "StartPair
                 "site": {"url": "https://www.example.com"},
                 "network": {"allow": [site.url]},
                 # What is answered only after the render need not be waited for.
-                "render": {"patience": "0.5s", "budget": "2s", "optional": ["/late*"]},
+                "render": {
+                    "patience": "0.5s",
+                    "budget": "2s",
+                    "optional": ["/late*", "/set-cookies", "/echo", "/pieces"],
+                },
             },
         )
         return Pair(proxy, origin)
@@ -224,36 +246,29 @@ def start_pair(start_origin: StartOrigin, start_proxy: StartProxy) -> "StartPair
 StartPair = Callable[..., Awaitable[Pair]]
 
 
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(MOMENTS, id="writing"),
+        pytest.param(SENDING[::5], id="sending"),
+        pytest.param(SENDING, id="all-sending", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
+    ],
+)
 @pytest.mark.parametrize("waiting", [False, True])
 async def test_the_next_render_is_that_of_a_new_browser(
-    start_pair: StartPair, monkeypatch: pytest.MonkeyPatch, waiting: bool
+    start_pair: StartPair, moments: tuple[str, ...], waiting: bool
 ) -> None:
-    """Also if it waits for the page, and then gets the same tab. The browser itself has no more tabs,
-    contexts or sessions than before."""
-    successions = _successions(monkeypatch)
+    """Also if it waits for the page. The browser itself has no more tabs, contexts or sessions than
+    before."""
     pair = await start_pair()
     new = await pair.see()
     before = await _contents(pair)
     leaks = {}
-    for moment in _IN_THE_SAME_TAB if waiting else MOMENTS:
+    for moment in moments:
         if (seen := await pair.write_and_see(moment, waiting=waiting)) != new:
             leaks[moment] = _difference(new, seen)
     await _nothing_more_than(before, pair)
     assert not leaks, leaks
-    assert bool(successions) is waiting
-
-
-def _successions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The URLs of the pages that were rendered in the tab of another one."""
-    urls = []
-    follow = Tab._follow
-
-    async def noted(tab: Tab, url: str, *arguments: Any, **more: Any) -> Any:
-        urls.append(url)
-        return await follow(tab, url, *arguments, **more)
-
-    monkeypatch.setattr(Tab, "_follow", noted)
-    return urls
 
 
 async def test_renders_at_the_same_time_see_nothing_of_each_other(start_pair: StartPair) -> None:
@@ -316,27 +331,25 @@ def _stop_clearing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def check(_: Context, origin: str) -> None: ...
 
-    def whose(gateway: Gateway, request: web.BaseRequest) -> tuple[Visit, str]:
-        visit, name = found(gateway, request)
-        return visit or Visit(gateway._public, None), name
+    def visit_of(proxy: ContextProxy, number: int | None) -> Visit:
+        return found(proxy, number) or Visit(SITE, None)
 
-    found = Gateway._whose
+    found = ContextProxy.visit_of
     monkeypatch.setattr(Tab, "close", close)
     monkeypatch.setattr(Context, "clear", clear)
     monkeypatch.setattr(Context, "check_empty", check)
     monkeypatch.setattr(Visit, "end", lambda _: None)
+    monkeypatch.setattr(Visit, "need_own_context", lambda _: None)
     monkeypatch.setattr(caching, "asks_for_password", lambda *_: False)
-    monkeypatch.setattr(Gateway, "_whose", whose)
+    monkeypatch.setattr(ContextProxy, "visit_of", visit_of)
 
 
-@pytest.mark.parametrize("waiting", [False, True])
 @pytest.mark.parametrize("write", ["indexedDB.open('mark')", "document.cookie = 'mark=1'"])
 async def test_what_remains_after_clearing_is_noticed(
     start_origin: StartOrigin,
     start_proxy: StartProxy,
     monkeypatch: pytest.MonkeyPatch,
     write: str,
-    waiting: bool,
 ) -> None:
     """The next page gets another browser context."""
 
@@ -347,7 +360,7 @@ async def test_what_remains_after_clearing_is_noticed(
     origin = await pages(start_origin, {"/": "<p>nothing", "/writes": written})
     proxy = await start_proxy(origin.url, {"browser": {"pages": 1}})
     first = (await _idle_page(proxy)).context
-    replies = [proxy.crawl("/writes"), *([proxy.crawl("/")] if waiting else [])]
+    replies = [proxy.crawl("/writes"), proxy.crawl("/")]
     assert {reply.status for reply in await asyncio.gather(*replies)} == {200}
     assert (await _idle_page(proxy)).context is not first
 
@@ -377,8 +390,8 @@ _KINDS = {
 }
 
 
-async def test_a_page_in_the_tab_of_another_one_is_the_same(
-    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+async def test_a_page_after_another_one_is_the_same(
+    start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     """Each kind of document follows each kind, also with the same path."""
 
@@ -400,11 +413,9 @@ async def test_a_page_in_the_tab_of_another_one_is_the_same(
         origin.url, {"browser": {"pages": 1}, "site": {"url": "https://www.example.com"}}
     )
     alone = {path: await report(path, 0) for path in _KINDS}
-    successions = _successions(monkeypatch)
     follow = [path for pair in itertools.product(_KINDS, repeat=2) for path in pair]
     found = await asyncio.gather(*(report(path, number) for number, path in enumerate(follow, 1)))
     assert found == [alone[path] for path in follow]
-    assert len(successions) > len(follow) / 2
 
 
 @pytest.mark.parametrize("call", ["back()", "go(-1)", "go(-2)", "forward()", "go(1)"])
@@ -515,11 +526,8 @@ async def _nothing_more_than(before: tuple[int, ...], pair: Pair) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("beside", [0, 8])
-async def test_a_thousand_pairs(
-    start_pair: StartPair, monkeypatch: pytest.MonkeyPatch, beside: int, part: int
-) -> None:
+async def test_a_thousand_pairs(start_pair: StartPair, beside: int, part: int) -> None:
     """One at a time, and eight at once in four pages with busy CPUs; at least 250 in each part."""
-    successions = _successions(monkeypatch)
     pair = await start_pair(pages=max(1, beside // 2))
     new = await pair.see()
     chance = random.Random(part)
@@ -527,7 +535,7 @@ async def test_a_thousand_pairs(
 
     async def work(count: int) -> None:
         for _ in range(count):
-            await pair.write(chance.choice(MOMENTS))
+            await pair.write(chance.choice((*MOMENTS, *SENDING)))
             if (seen := await pair.see()) != new:
                 leaks.append(_difference(new, seen))
 
@@ -535,7 +543,6 @@ async def test_a_thousand_pairs(
     async with processes.busy_loops(2 if beside else 0):
         await asyncio.gather(*(work(-(-250 // workers)) for _ in range(workers)))
     assert not leaks, (len(leaks), leaks[:3])
-    assert bool(successions) is bool(beside)
 
 
 def _difference(new: str, seen: str) -> dict[str, Any]:

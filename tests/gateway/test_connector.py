@@ -133,7 +133,7 @@ async def _pages_socket(browser: PlainClient, host: str, path: str) -> AsyncIter
     """The response status of a page's WebSocket."""
     headers = {"Host": host, "User-Agent": USER_AGENT.format(1)}
     async with asyncio.timeout(10):
-        with browser.gateway.visit(1, None):
+        with browser.visit(1, None):
             try:
                 async with browser.client.ws_connect(browser.socket_url(path), headers=headers):
                     yield 101

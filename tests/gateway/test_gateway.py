@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from aiohttp import ClientConnectionResetError, WSMsgType, WSServerHandshakeError, web
@@ -13,7 +13,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.gateway.address_policy import AddressPolicy
-from prerender.gateway.gateway import Gateway, NetworkRules, number_user_agent
+from prerender.gateway.context_proxy import ContextProxy
+from prerender.gateway.gateway import NetworkRules, number_user_agent
 from prerender.gateway.listener import MAX_LINE_BYTES
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.visit import Document
@@ -23,23 +24,6 @@ from tests.conftest import Site, StartOrigin, StartProxy, pages
 from tests.support import raw
 from tests.support.canary import Canary
 from tests.support.plain_client import HTML, USER_AGENT, Elsewhere, PlainClient
-
-
-def test_resolver_rules() -> None:
-    def led(public: str, *allow: str) -> str:
-        rules = NetworkRules(addresses=AddressPolicy(Hosts(allow)))
-        gateway = Gateway(URL(public), None, None, rules)  # type: ignore[arg-type]
-        gateway.plain_port, gateway.tls_port = 1080, 1443
-        return gateway.resolver_rules
-
-    everything = "MAP *:443 127.0.0.1:1443, MAP *:80 127.0.0.1:1080, MAP * ~NOTFOUND"
-    assert sorted(led("https://www.example.com").split(", ")) == sorted(everything.split(", "))
-    assert sorted(led("http://www.example.com").split(", ")) == sorted(everything.split(", "))
-    assert led("https://a.example:8443") == f"MAP *:8443 127.0.0.1:1443, {everything}"
-    listed = led("https://www.example.com", "http://app:3001", "https://[::1]:8443", "cdn.example")
-    own = "MAP app:3001 127.0.0.1:1080, MAP [::1]:8443 127.0.0.1:1443"
-    assert listed == f"{own}, {everything}"
-    assert led("http://127.0.0.1:3000") == f"MAP *:3000 127.0.0.1:1080, {everything}"
 
 
 def test_page_numbers() -> None:
@@ -77,7 +61,7 @@ async def test_third_parties_get_what_the_browser_sent(start_origin: StartOrigin
     async with PlainClient.open(
         "http://127.0.0.1:9", Elsewhere(URL(cdn.url).port or 0), rules=rules
     ) as browser:
-        with browser.gateway.visit(42, Document(200, HTML, b"")) as visit:
+        with browser.visit(42, Document(200, HTML, b"")) as visit:
             answer = await browser.request(
                 "cdn.example", "/lib.js?v=1", page=42, headers={"Cookie": "a=b"}
             )
@@ -110,7 +94,7 @@ async def test_third_parties_get_what_the_browser_sent(start_origin: StartOrigin
 )
 async def test_this_machine_is_refused(host: str) -> None:
     async with Canary.open() as canary, PlainClient.open("http://127.0.0.1:9") as browser:
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             answer = await browser.request(f"{host}:{canary.port}", "/secret")
             assert (answer.status, answer.body) == (403, b"")
             with pytest.raises(WSServerHandshakeError, match="403"):
@@ -147,16 +131,19 @@ async def test_other_users_of_this_machine_are_refused(start_origin: StartOrigin
     nobody = 65534
     origin = await pages(start_origin, {"/": "from the origin"})
     async with PlainClient.open(origin.url) as browser:
-        for user, status in ((0, b" 200 "), (nobody, b" 403 ")):
+        for user, answer in ((0, b" 200 "), (nobody, b"")):
             os.seteuid(user)
             try:
-                connection = socket.create_connection(("127.0.0.1", browser.gateway.plain_port))
+                connection = socket.create_connection(("127.0.0.1", browser.proxy().port))
             finally:
                 os.seteuid(0)
             reader, writer = await asyncio.open_connection(sock=connection)
-            writer.write(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n")
-            async with asyncio.timeout(raw.SECONDS):
-                assert status in await reader.readline()
+            with browser.visit(1, None):
+                writer.write(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n")
+                writer.write(b"User-Agent: %s\r\n\r\n" % USER_AGENT.format(1).encode())
+                async with asyncio.timeout(raw.SECONDS):
+                    with suppress(ConnectionError):
+                        assert answer in await reader.readline()
             writer.close()
     assert len(origin.requests) == 1
 
@@ -188,7 +175,7 @@ def test_a_client_that_has_left_is_nobody() -> None:
 async def test_what_cannot_be_read_gets_no_text(head: bytes, status: bytes) -> None:
     """A page would take the text for its document."""
     async with PlainClient.open("http://127.0.0.1:9") as browser:
-        reader, writer = await asyncio.open_connection("127.0.0.1", browser.gateway.plain_port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", browser.proxy().port)
         writer.write(head % (b"x" * (MAX_LINE_BYTES + 1)))
         async with asyncio.timeout(raw.SECONDS):
             answer = await reader.read()
@@ -201,21 +188,67 @@ async def test_what_is_no_http_makes_no_stack_trace(caplog: pytest.LogCaptureFix
     """For example, from a page that names the gateway as its WebRTC server."""
     garbage = b"\x00\x03\x00\x08\x21\x12\xa4\x42\r\n\r\n"
     twice = b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+    tunnel = b"CONNECT a.example:3478 HTTP/1.1\r\nHost: a.example:3478\r\n\r\n"
     async with PlainClient.open("http://127.0.0.1:9") as browser:
-        gateway = browser.gateway
-        for port, data, answer in [
-            (gateway.plain_port, garbage, b" 400 "),
-            (gateway.plain_port, twice, b" 400 "),
-            (gateway.tls_port, twice, b""),
+        for start, data, answer in [
+            (b"", garbage, b" 400 "),
+            (b"", twice, b" 400 "),
+            (tunnel, garbage, b" 400 "),
+            (tunnel, b"\x16" + twice, b""),
+            (b"", b"CONNECT a.example:1\r\n" + b"x" * 70_000, b""),
         ]:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(data)
+            reader, writer = await asyncio.open_connection("127.0.0.1", browser.proxy().port)
             async with asyncio.timeout(raw.SECONDS):
-                assert answer in await reader.readline()
+                writer.write(start)
+                if start:
+                    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 200 OK\r\n\r\n"
+                writer.write(data)
+                with suppress(ConnectionError):
+                    assert answer in await reader.readline()
             writer.close()
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert caplog.records[0].getMessage() == "malformed_request: Duplicate 'Host' header found."
     assert not caplog.records[0].exc_info
+
+
+async def test_every_request_belongs_to_one_visit_or_is_refused(start_origin: StartOrigin) -> None:
+    """By the context's port, and within the context by the page's number."""
+    origin = await pages(start_origin, {"/": "from the origin"})
+    of_nobody = {"User-Agent": "Mozilla/5.0 HeadlessChrome/156.0.8078.79 Safari/537.36"}
+
+    async def ask(proxy: ContextProxy, headers: dict[str, str]) -> int:
+        headers = {"Host": "www.example.com", **headers}
+        async with browser.client.get(proxy.url, headers=headers) as response:
+            return response.status
+
+    def of(number: int) -> dict[str, str]:
+        return {"User-Agent": USER_AGENT.format(number)}
+
+    async with PlainClient.open(origin.url) as browser:
+        mine, other = browser.gateway.open_proxy(), browser.gateway.open_proxy()
+        # No page renders.
+        assert [await ask(mine, sent) for sent in (of(1), of_nobody, {})] == [403, 403, 403]
+        with mine.visit(1, None) as first, other.visit(2, None) as neighbour:
+            assert await ask(mine, of(1)) == 200
+            # Nobody else has used this context: what has no number is the page's.
+            assert await ask(mine, of_nobody) == 200
+            assert await ask(mine, of(2)) == await ask(other, of(1)) == 403
+            assert (len(first.exchanges), len(neighbour.exchanges)) == (2, 0)
+            assert first.remembered
+            assert not first.needs_own_context
+        assert await ask(mine, of(1)) == 403
+        with mine.visit(3, None) as second:
+            doubts: list[None] = []
+            second.when_in_doubt = lambda: doubts.append(None)
+            # A beacon of the last page.
+            assert await ask(mine, of(1)) == 403
+            assert not doubts
+            # The last page's, or this one's?
+            assert await ask(mine, of_nobody) == 403
+            assert (len(second.exchanges), second.needs_own_context, len(doubts)) == (0, True, 1)
+    agents = [request.headers["User-Agent"] for request in origin.requests]
+    assert len(agents) == 2
+    assert all("Chrome/156.0.0.0" in agent for agent in agents)
 
 
 def test_pages_that_leave_are_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -231,7 +264,7 @@ async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> No
     document = Document(404, CIMultiDict({"Content-Type": "text/html", "X-Mine": "1"}), b"kept")
     navigation = {"Accept": "text/html,*/*"}
     async with PlainClient.open(origin.url) as browser:
-        with browser.gateway.visit(1, document) as visit:
+        with browser.visit(1, document) as visit:
             script = await browser.request("www.example.com", "/")
             assert script.text == "from the origin"
             other = await browser.request("www.example.com", "/", page=2, headers=navigation)
@@ -247,27 +280,6 @@ async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> No
         assert late.text == "from the origin"
     assert [exchange.status for exchange in visit.exchanges] == [200, 200, 404, 200]
     assert origin.count("/") == 5
-
-
-async def test_nothing_is_sent_while_the_last_page_is_cleared(start_origin: StartOrigin) -> None:
-    origin = await pages(start_origin, {"/a.js": "code"})
-    document = Document(200, CIMultiDict({"Content-Type": "text/html"}), b"kept")
-    async with PlainClient.open(origin.url) as browser:
-        with browser.gateway.visit(1, document) as visit:
-            visit.hold()
-            navigation = {"Accept": "text/html,*/*"}
-            requests = [
-                asyncio.create_task(browser.request("www.example.com", "/", headers=navigation)),
-                asyncio.create_task(browser.request("www.example.com", "/a.js")),
-            ]
-            async with asyncio.timeout(raw.SECONDS):
-                while len(visit.exchanges) < len(requests):
-                    await asyncio.sleep(0.01)
-            assert not any(request.done() for request in requests)
-            assert not origin.requests
-            visit.release()
-            replies = await asyncio.gather(*requests)
-    assert [reply.text for reply in replies] == ["kept", "code"]
 
 
 def _request(path: str, page: int) -> bytes:
@@ -309,16 +321,17 @@ async def test_a_connection_is_used_again_if_nothing_can_come_by_it(
     site = await start_origin(application)
     async with (
         PlainClient.open(site.url) as browser,
-        raw.client(browser.gateway.plain_port) as client,
+        raw.client(browser.proxy().port) as client,
     ):
-        with browser.gateway.visit(1, None):
+        proxy = browser.proxy()
+        with proxy.visit(1, None):
             for path in paths:
                 await client.send(_request(path, 1))
                 if path == "/hang":
                     await asyncio.wait_for(hanging.wait(), raw.SECONDS)
                 else:
                     assert (await client.answer()).endswith(b"\r\n\r\nx")
-        with browser.gateway.visit(2, None):
+        with proxy.visit(2, None):
             if not kept:
                 with pytest.raises((ConnectionError, EOFError)):
                     await _ask(client, 2)
@@ -449,7 +462,7 @@ async def test_odd_answers(answer: bytes, status: int) -> None:
 
 async def test_an_origin_that_fails() -> None:
     async with PlainClient.open("http://127.0.0.1:9") as browser:
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             answer = await browser.request("www.example.com", "/")
             assert (answer.status, answer.body) == (502, b"")
     assert [(it.status, it.blocked, it.finished) for it in visit.exchanges] == [(502, False, True)]
@@ -475,7 +488,7 @@ async def test_sockets_and_streams_are_endless(start_origin: StartOrigin) -> Non
     origin: Site = await start_origin(application)
     async with PlainClient.open(origin.url) as browser:
         headers = {"Host": "www.example.com", "User-Agent": USER_AGENT.format(1)}
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             async with browser.client.ws_connect(
                 browser.socket_url("/socket"), headers=headers, protocols=["chat"]
             ) as socket:

@@ -39,7 +39,7 @@ async def test_stubs(
     destination: str, status: int, content_type: str | None, starts_with: bytes
 ) -> None:
     async with PlainClient.open(NOTHING) as browser:
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             headers = {"Sec-Fetch-Dest": destination, "Origin": "https://www.example.com"}
             answer = await browser.request(TRACKER, "/x", headers=headers)
         assert (answer.status, answer.headers.get("Content-Type")) == (status, content_type)
@@ -176,14 +176,14 @@ async def asked(browser: PlainClient, path: str) -> Reply | None:
 async def test_too_many_requests(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
     async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             for number in range(8):
                 answer = await asked(browser, "/known/1")
                 assert answer
                 assert answer.status == (200 if number < 3 else 403)
             # The page that asks in vain without end does not fill our memory.
             assert [exchange.blocked for exchange in visit.exchanges] == [False] * 3 + [True]
-        with browser.gateway.visit(1, Document(200, HTML, b"")):
+        with browser.visit(1, Document(200, HTML, b"")):
             assert await asked(browser, "/known/1")
     assert len(origin.requests) == 4
 
@@ -195,12 +195,12 @@ async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_b
     rules = NetworkRules(limits=replace(LIMITS, max_requests=99), cache_bytes=cache_bytes)
     async with PlainClient.open(origin.url, rules=rules) as browser:
         ask = partial(asked, browser)
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             assert (await ask("/known/601")).status == 403  # type: ignore[union-attr]
             assert await ask(f"/chunked/700{cacheable}") is None
             assert visit.received_bytes <= 700
             assert [exchange.blocked for exchange in visit.exchanges] == [True, True]
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             assert (await ask("/known/600")).status == 200  # type: ignore[union-attr]
             assert (await ask("/known/401")).status == 403  # type: ignore[union-attr]
             assert await ask(f"/chunked/500{cacheable}") is None
@@ -213,7 +213,7 @@ async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
     # What the content depends on may take as long as its render.
     rules = NetworkRules(limits=LIMITS, optional=("/slow*",))
     async with PlainClient.open(origin.url, rules=rules) as browser:
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             silent = await asked(browser, "/slow?type=x/y&seconds=9")
             assert silent
             assert silent.status == 504
@@ -241,7 +241,7 @@ async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
     application.router.add_get("/", talk)
     origin = await start_origin(application)
     async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
-        with browser.gateway.visit(1, Document(200, HTML, b"")) as visit:
+        with browser.visit(1, Document(200, HTML, b"")) as visit:
             headers = {"Host": "www.example.com", "User-Agent": USER_AGENT.format(1)}
             async with browser.client.ws_connect(
                 browser.socket_url("/"), headers=headers

@@ -158,18 +158,20 @@ def test_freshness_is_counted_from_when_it_was_made() -> None:
     assert list(stored.headers.items()) == [SCRIPT]
 
 
+SAME_COOKIE = ("Cookie", "a=b")
+
+
 def test_what_selects_an_answer() -> None:
-    stored = kept(
-        (("Accept", "*/*"), ("Cookie", "a=b"), ("X", "1")), (SCRIPT, ("Vary", "X, sec-gpc"))
-    )
+    stored = kept((("Accept", "*/*"), SAME_COOKIE, ("X", "1")), (SCRIPT, ("Vary", "X, sec-gpc")))
     for other, expected in [
-        ((("Accept", "*/*"), ("X", "1")), True),
-        ((("accept", "*/*"), ("x", "1"), ("Referer", "y")), True),
-        ((("Accept", "*/*"), ("X", "2")), False),
-        ((("Accept", "*/*"), ("X", "1"), ("X", "1")), False),
-        ((("Accept", "*/*"), ("X", "1"), ("Sec-GPC", "1")), False),
-        ((("Accept", "text/html"), ("X", "1")), False),
-        ((("Accept", "*/*"), ("X", "1"), ("Origin", "https://a.example")), False),
+        ((("Accept", "*/*"), ("X", "1"), ("Cookie", "c=d")), False),
+        ((("Accept", "*/*"), ("X", "1"), SAME_COOKIE), True),
+        ((("accept", "*/*"), ("x", "1"), SAME_COOKIE, ("Referer", "y")), True),
+        ((("Accept", "*/*"), ("X", "2"), SAME_COOKIE), False),
+        ((("Accept", "*/*"), ("X", "1"), ("X", "1"), SAME_COOKIE), False),
+        ((("Accept", "*/*"), ("X", "1"), ("Sec-GPC", "1"), SAME_COOKIE), False),
+        ((("Accept", "text/html"), ("X", "1"), SAME_COOKIE), False),
+        ((("Accept", "*/*"), ("X", "1"), ("Origin", "https://a.example"), SAME_COOKIE), False),
     ]:
         assert stored.answers(CIMultiDict(other)) is expected, other
 

@@ -3,7 +3,7 @@
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 from aiohttp import ClientSession, DummyCookieJar, TCPConnector
@@ -12,8 +12,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.context_proxy import ContextProxy
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
+from prerender.gateway.visit import Document, Visit
 from tests.conftest import Reply
 
 PUBLIC = URL("http://www.example.com")
@@ -45,6 +47,7 @@ class PlainClient:
     def __init__(self, gateway: Gateway, client: ClientSession) -> None:
         self.gateway = gateway
         self.client = client
+        self._proxies: dict[int, ContextProxy] = {}
         self._visits: dict[int, ExitStack] = {}
         self._requests: Counter[int] = Counter()
 
@@ -86,7 +89,7 @@ class PlainClient:
         The page counts as rendering, if only for this request.
         """
         sent = {"Host": host, "User-Agent": USER_AGENT.format(page), **(headers or {})}
-        url = URL(f"http://127.0.0.1:{self.gateway.plain_port}{path}", encoded=True)
+        url = URL(f"{self.proxy(page).url}{path}", encoded=True)
         options = {**options, "headers": sent, "allow_redirects": False}
         with self._visiting(page):
             async with self.client.request(method, url, **options) as response:
@@ -94,9 +97,9 @@ class PlainClient:
 
     @contextmanager
     def _visiting(self, page: int) -> Iterator[None]:
-        if page not in self.gateway._visits:
+        if self.proxy(page)._visit is None:
             self._visits[page] = ExitStack()
-            self._visits[page].enter_context(self.gateway.visit(page, None))
+            self._visits[page].enter_context(self.visit(page, None))
         self._requests[page] += 1
         try:
             yield
@@ -105,5 +108,15 @@ class PlainClient:
             if not self._requests[page] and (visit := self._visits.pop(page, None)):
                 visit.close()
 
+    def proxy(self, page: int = 1) -> ContextProxy:
+        """The proxy of the page with this number, in its own browser context."""
+        if page not in self._proxies:
+            self._proxies[page] = self.gateway.open_proxy()
+        return self._proxies[page]
+
+    def visit(self, page: int, document: Document | None) -> AbstractContextManager[Visit]:
+        """Serve the requests of a page."""
+        return self.proxy(page).visit(page, document)
+
     def socket_url(self, path: str) -> str:
-        return f"ws://127.0.0.1:{self.gateway.plain_port}{path}"
+        return f"ws://127.0.0.1:{self.proxy().port}{path}"

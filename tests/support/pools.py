@@ -74,9 +74,7 @@ async def pool_of(
             path = "/nonexistent" if launches in failing else program or chromium.find()
             return await Chromium.launch(path, gateway, sandbox=False)
 
-        async with Pool(
-            launch, size=size, queue=queue, limits=limits, try_out=trial(gateway, SITE)
-        ) as pool:
+        async with Pool(launch, size=size, queue=queue, limits=limits, try_out=trial(SITE)) as pool:
             yield pool
 
 

@@ -12,7 +12,6 @@ from prerender.browser.page_results import Departed, Seen, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
-from prerender.gateway.gateway import Gateway
 from prerender.gateway.visit import Document
 from prerender.tools.crawler import Fetched
 
@@ -34,10 +33,9 @@ class Look:
 
 
 class Person:
-    """Opens pages of the site of ``gateway`` with the browser of ``pool``."""
+    """Opens pages of the site with the browser of ``pool``."""
 
-    def __init__(self, gateway: Gateway, pool: Pool, limits: Render) -> None:
-        self._gateway = gateway
+    def __init__(self, pool: Pool, limits: Render) -> None:
         self._pool = pool
         self._limits = limits
 
@@ -53,9 +51,9 @@ class Person:
         limits = self._limits
         async with (
             self._pool.place() as place,
-            self._pool.page(place, limits.timeout, new_tab=True) as page,
+            self._pool.page(place, limits.timeout, first=True) as page,
         ):
-            with self._gateway.visit(page.number, None) as visit:
+            with page.visit(None) as visit:
                 rendered = await page.render(
                     url,
                     visit,
@@ -78,7 +76,7 @@ class Person:
         headers = CIMultiDict({"Content-Type": answer.headers.get("Content-Type", "text/html")})
         document = Document(200, headers, answer.body)
         async with self._pool.place() as place, self._pool.page(place, limits.timeout) as page:
-            with self._gateway.visit(page.number, document) as visit:
+            with page.visit(document) as visit:
                 return await page.listen(
                     url,
                     visit,

@@ -1,0 +1,25 @@
+"""Headers of proxies in requests of pages."""
+
+from multidict import CIMultiDict
+
+from prerender.http.forwarding_headers import remove_forwarding
+
+OF_PROXIES = """
+Forwarded X-Forwarded-For X-Forwarded-Host X_Forwarded_For X-Forwarded X-Real-IP True-Client-IP Via
+CF-Connecting-IP Fastly-Client-IP X-Client-IP X-Cluster-Client-IP X-Azure-ClientIP X-ProxyUser-Ip
+X-Original-URL X-Original-Host X-Original-Forwarded-For X-Rewrite-URL X-Envoy-Original-Path X-Host
+Remote-User X-Remote-User REMOTE_ADDR X-SSL-Client-Cert SSL-Client-Verify X-Client-DN
+X-HTTP-Host-Override
+"""
+OF_APPLICATIONS = """
+Host Authorization X-CSRF-Token X-Requested-With X-HTTP-Method-Override Content-Type apikey
+X-Client-Info X-Client-Version X-Request-ID X-Remote-Config-Version X-Original-Filename Client
+Idempotency-Key X-Shopify-Storefront-Access-Token X-Firebase-Client If-Match traceparent
+"""
+
+
+def test_only_what_proxies_say_is_removed() -> None:
+    names = OF_APPLICATIONS.split()
+    headers = CIMultiDict(dict.fromkeys([*OF_PROXIES.split(), *names], "127.0.0.1"))
+    remove_forwarding(headers)
+    assert list(headers) == names
