@@ -21,6 +21,7 @@ import structlog
 from aiohttp import web
 
 from prerender.admin import health
+from prerender.admin.auth import AdminAuth
 from prerender.admin.dashboard_setup import dashboard
 from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
@@ -71,6 +72,10 @@ from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
 
 _BACKLOG = 1024
+# Of a process with one client and a browser; far more are needed in production.
+_FEWEST_FILES = 128
+
+_TOKEN = "[admin] token"  # noqa: S105 (the name of the setting)
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +89,7 @@ class Running:
     pool: Pool
     store: Store
     telemetry: Telemetry
+    auth: AdminAuth
     draining: bool = False
 
 
@@ -93,7 +99,6 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 
     Raises ConfigError if it cannot listen on a port.
     """
-    _raise_file_limit()
     async with rendering(settings) as parts, proxying(settings, parts) as running:
         yield running
 
@@ -150,12 +155,12 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             verify=verify,
             begin_span=_tracing(settings, telemetry, stack),
         )
-        key = settings.indexnow.key
-        public = Server(KeyFile(key, handler) if key else handler, _limits(settings), sweeper)
+        public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
         refresher = _refresher(settings, snapshots, store, popularity, pool)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public, refresher=refresher))
         await stack.enter_async_context(metrics.watching_the_loop())
-        running = Running(0, 0, pool, store, telemetry)
+        auth = AdminAuth(settings.admin.token, settings.admin.hosts)
+        running = Running(0, 0, pool, store, telemetry, auth)
 
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
         site = Site(settings.public_url, tracking)
@@ -174,6 +179,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
                 site=site,
                 histories=histories,
                 viewer=viewer_of(settings, parts),
+                auth=auth,
             )
         )
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
@@ -189,6 +195,12 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         finally:
             running.draining = True
             log.info("shutting_down", grace_seconds=settings.server.grace)
+
+
+def _with_key_file(settings: Settings, handler: Handler) -> Handler | KeyFile:
+    """The handler, which also serves the key of IndexNow if there is one."""
+    key = settings.indexnow.key
+    return KeyFile(key, handler) if key else handler
 
 
 def _popularity(settings: Settings, telemetry: Telemetry) -> Popularity:
@@ -244,9 +256,16 @@ def _listening(section: str, settings: ServerSettings | AdminSettings) -> Iterat
         ) from error
 
 
-def _raise_file_limit() -> None:
-    """Raise the soft limit of open files to the hard limit: each connection needs one."""
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard limit: each connection needs one.
+
+    Raises ConfigError if that is too low to start at all.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= most < _FEWEST_FILES:
+        raise ConfigError(
+            [f"the limit of open files is {most}, at least {_FEWEST_FILES} are needed: ulimit -n"]
+        )
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -381,7 +400,22 @@ def _freshness(settings: Settings) -> Freshness:
     )
 
 
-async def serve(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until ``stop`` is set."""
-    async with serving(settings):
-        await stop.wait()
+def reload(running: Running, old: Settings, new: Settings) -> None:
+    """Apply what can be changed while running: the admin token. Says what needs a restart.
+
+    Files of address ranges are read again by themselves when they change.
+    """
+    changed = [
+        f"[{section}] {key}"
+        for section in Settings.model_fields
+        for key, value in getattr(new, section)
+        if value != getattr(getattr(old, section), key)
+    ]
+    applied = [name for name in changed if name == _TOKEN and new.admin.token != AUTO]
+    if applied:
+        running.auth.renew_token(new.admin.token)
+    log.info(
+        "reloaded",
+        applied=", ".join(applied),
+        needs_restart=", ".join(name for name in changed if name not in applied),
+    )

@@ -38,8 +38,12 @@ class AdminAuth:
     """
 
     def __init__(self, token: str, hosts: Iterable[str]) -> None:
-        self._token = token.encode()
         self._hosts = frozenset(host.lower() for host in hosts)
+        self.renew_token(token)
+
+    def renew_token(self, token: str) -> None:
+        """Replace the token. All sessions end."""
+        self._token = token.encode()
         self._key = hashlib.blake2b(self._token, person=b"admin session").digest()
 
     @property
@@ -75,12 +79,14 @@ class AdminAuth:
         if not self._token or self._bears_token(request):
             return True
         until, _, signature = request.cookies.get(COOKIE, "").partition(".")
-        right = hmac.compare_digest(signature.encode(), self._sign(until).encode())
+        # aiohttp decodes octets that are no UTF-8 to surrogates.
+        given = signature.encode("utf-8", "surrogatepass")
+        right = hmac.compare_digest(given, self._sign(until).encode())
         return right and until.isascii() and until.isdigit() and int(until) > time.time()
 
     def is_token(self, given: str) -> bool:
         """Whether ``given`` is the token, in constant time."""
-        return hmac.compare_digest(given.encode(), self._token)
+        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
 
     def session(self) -> str:
         """The value of a new session cookie."""
@@ -93,7 +99,7 @@ class AdminAuth:
     def _bears_token(self, request: web.Request) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         bears = scheme.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode("utf-8", "surrogateescape"), self._token
+            given.strip().encode("utf-8", "surrogatepass"), self._token
         )
         return bool(self._token) and bears
 

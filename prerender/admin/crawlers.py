@@ -23,6 +23,7 @@ OTHERS = "others"
 _MINUTES = 60
 _BATCH = 64
 _MOST_PAGES = 1000
+_LONGEST_URL = 300
 # Base of the logarithmic histogram of durations: quantiles are accurate to 10 %, and sums can be added.
 _BASE = 1.2
 _LOG_BASE = math.log(_BASE)
@@ -107,7 +108,9 @@ def _power(record: RequestRecord) -> int:
 
 def _page(record: RequestRecord) -> tuple[str, str]:
     target = record.snapshot_target
-    return (record.target[:300], "") if target is None else (target.url, target.key)
+    if target is None:
+        return record.target[:_LONGEST_URL], ""
+    return target.url[:_LONGEST_URL], target.key
 
 
 def _added(total: dict[str, Tally], *parts: dict[str, Tally]) -> dict[str, Tally]:

@@ -37,6 +37,7 @@ async def dashboard(
     site: Site,
     histories: Histories,
     viewer: Viewer,
+    auth: AdminAuth,
 ) -> AsyncIterator[None]:
     """Add routes, authentication and error handling. Figures are sampled while the context is open."""
     figures, recent = Figures(metrics.requests.answers), Recent()
@@ -45,7 +46,6 @@ async def dashboard(
     telemetry.requests.subscribe(recent.request)
     telemetry.renders.subscribe(figures.render)
     telemetry.renders.subscribe(recent.render)
-    auth = AdminAuth(settings.admin.token, settings.admin.hosts)
     app.on_response_prepare.append(_without_versions)
     app.middlewares.append(auth.middleware)
     app.middlewares.append(as_problems)

@@ -5,7 +5,7 @@ import re
 from prerender.errors import OriginError, OriginTimeout
 
 # What messages begin with: the URL or path of the page, or the request for it.
-_PAGE = re.compile(r"(?:https?:/)?/\S*: |[A-Z]+ \S+: ")
+_PAGE = re.compile(r"(?:https?:/)?/\S*: |[A-Z]{1,20} \S+: ")
 _OF_THE_ORIGIN = (OriginError.__name__, OriginTimeout.__name__)
 
 

@@ -110,7 +110,9 @@ class Recent:
             page.note(page.last, reason)
 
     def _page(self, target: Target) -> PageRenders:
-        return self._pages.setdefault(target.key, PageRenders(target.key, target.url))
+        return self._pages.setdefault(
+            target.key, PageRenders(target.key, target.url[:_LONGEST_TEXT])
+        )
 
     def _refused(self, target: Target, record: RequestRecord) -> None:
         """Count a refused document, which is detected only after a client has got it."""

@@ -200,6 +200,7 @@ class Page:
             raise NeedsNewContext("a new tab allows another number of changes of the URL")
         return Rendered(
             html=found["html"],
+            canonical_at=found["canonicalAt"],
             url=found["url"],
             status=found["status"],
             content_type=found["contentType"],
@@ -371,9 +372,7 @@ class Page:
             complaints = await self._tab.session.evaluate(probe.ERRORS)
         except CommandFailed:
             return ()
-        if not isinstance(complaints, list):
-            return ()
-        return tuple(text for text in complaints if isinstance(text, str))
+        return tuple(complaints.split("\0")) if isinstance(complaints, str) else ()
 
     async def _sheets(self) -> list[Any] | None:
         """The style sheets that scripts have modified, or None if the page manipulates the result."""

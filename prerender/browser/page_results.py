@@ -29,10 +29,12 @@ class Rendered:
     ``parsing``: its document was incomplete. ``pictures``: it shows something besides text.
 
     ``url``, ``status`` (0: not from a server), ``content_type`` and ``redirected`` are those of its
-    last document, for example after a reload.
+    last document, for example after a reload. ``canonical_at``: the start of the head's content in
+    ``html``, or -1 if the page needs no canonical link.
     """
 
     html: str
+    canonical_at: int
     url: str
     status: int
     content_type: str

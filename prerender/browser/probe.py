@@ -41,8 +41,8 @@ SCRIPT = "".join(
 )
 # Pending work: a State.
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
-# Errors of the page's scripts.
-ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors'
+# Errors of the page's scripts, separated by zero characters.
+ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors()'
 # Style sheets that scripts have modified: [index in document.styleSheets, current rules or null].
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
 

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from prerender.browser.page import Page
 
 
+_LONGEST_URL = 1024
+
+
 def section_of(url: str) -> str:
     """The part of a site that a URL belongs to: the first segments of its path and of its fragment.
 
     Queries are ignored: ``/search?q=1`` and ``/search?q=2`` belong to the same section.
     """
-    parts = urlsplit(url)
+    # urlsplit() remembers its arguments.
+    parts = urlsplit(url[:_LONGEST_URL])
     return f"{_first_segment(parts.path)}#{_first_segment(parts.fragment.removeprefix('!'))}"
 
 

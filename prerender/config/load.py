@@ -26,7 +26,8 @@ ALIASES = {"PRERENDER_ORIGIN": ("origin", "url")}
 Sources = dict[tuple[str, ...], str]
 
 # Kubernetes puts variables like these into every container of a namespace that has a service named
-# "prerender"; they are no settings (kubernetes.io: Accessing the Service, environment variables).
+# "prerender" or, for example, "prerender-admin"; they are no settings (kubernetes.io: Accessing the
+# Service, environment variables).
 _OF_A_KUBERNETES_SERVICE = re.compile(
     r"(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
 )
@@ -117,7 +118,7 @@ def _read_environment(
     }
     # The regular names come after the aliases and so win over them.
     for name, (section, key) in (ALIASES | names).items():
-        if name in environ:
+        if name in environ and not _is_from_kubernetes(name, environ[name]):
             values.setdefault(section, {})[key] = environ[name]
             sources[section, key] = name
     for name in sorted(environ):

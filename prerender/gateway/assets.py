@@ -81,7 +81,13 @@ class AssetStore:
 
 
 def _size(variants: list[Stored]) -> int:
-    return sum(len(stored.body) + _OVERHEAD_BYTES for stored in variants)
+    return sum(
+        len(stored.body)
+        + _OVERHEAD_BYTES
+        + sum(len(name) + len(value) for name, value in stored.headers.items())
+        + sum(len(name) + len(value) for name, value in stored.selecting)
+        for stored in variants
+    )
 
 
 class Assets:

@@ -6,18 +6,25 @@ rebinding.
 
 import socket
 from contextvars import ContextVar
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import AddrInfoType, ClientRequest, TCPConnector
 from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
 from prerender.gateway.address_policy import AddressPolicy, Forbidden
+from prerender.http.portions import Portions
 
 _DNS_CACHE_SECONDS = 10
 # Host and port of the request for which sockets are being opened.
 _PEER: ContextVar[tuple[str, int]] = ContextVar("peer")
+
+
+class _Response(Portions, ResponseHandler):
+    """A connection whose peer may send many tiny chunks."""
 
 
 class CheckedConnector(TCPConnector):
@@ -31,6 +38,8 @@ class CheckedConnector(TCPConnector):
             socket_factory=self._open_socket,
         )
         self._policy = policy
+        # There is no public way to choose the protocol.
+        self._factory: Any = partial(_Response, loop=self._loop)
 
     async def connect(self, req: ClientRequest, *args: Any, **options: Any) -> Connection:
         """A connection for a request, or for one of its redirects. Raises Forbidden."""

@@ -24,7 +24,9 @@ from yarl import URL
 from prerender.errors import OriginError
 from prerender.gateway.connection_errors import reason_of
 
-MAX_MESSAGE_BYTES = 64 * 1024**2
+# Applications that send larger ones to show a page are not known. Fragments count, too.
+MAX_MESSAGE_BYTES = 8 * 1024**2
+_WITH_DATA = (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG)
 CLOSE_SECONDS = 2.0
 GOING_AWAY = 1001
 
@@ -41,7 +43,7 @@ _HANDSHAKE = frozenset(
 log = structlog.get_logger(__name__)
 
 Socket = ClientWebSocketResponse | WebSocketResponse
-# Called with the length of each message from the server. An OSError ends the connection.
+# Called with the length of each message, in both directions. An OSError ends the connection.
 OnMessage = Callable[[int], None]
 
 
@@ -55,7 +57,7 @@ async def relay(
     session: ClientSession,
     url: URL,
     headers: CIMultiDict[str],
-    on_message: OnMessage | None = None,
+    on_message: OnMessage,
 ) -> StreamResponse:
     """Relay the browser's WebSocket to ``url`` until either side closes.
 
@@ -90,25 +92,28 @@ async def relay(
     try:
         await client.prepare(request)
         async with asyncio.TaskGroup() as both:
-            both.create_task(_pump(client, origin), name="websocket to origin")
+            both.create_task(_pump(client, origin, on_message), name="websocket to origin")
             both.create_task(_pump(origin, client, on_message), name="websocket to client")
     finally:
-        with suppress(ClientError, OSError, TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await client.close(code=GOING_AWAY)
-                await origin.close(code=GOING_AWAY)
+        await asyncio.gather(_close(client, GOING_AWAY), _close(origin, GOING_AWAY))
     return client
 
 
-async def _pump(source: Socket, sink: Socket, on_message: OnMessage | None = None) -> None:
+async def _close(one: Socket, code: int, reason: bytes = b"") -> None:
+    """Close a WebSocket, also if its other side reads nothing: then aiohttp closes the connection."""
+    with suppress(ClientError, OSError, TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await one.close(code=code, message=reason)
+
+
+async def _pump(source: Socket, sink: Socket, on_message: OnMessage) -> None:
     """Copy messages until ``source`` closes, then close ``sink`` with the same code and reason."""
     code = GOING_AWAY
     reason = b""
     try:
         while True:
             message: WSMessage = await source.receive()
-            if on_message and message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
-                on_message(len(message.data))
+            on_message(len(message.data or b"") if message.type in _WITH_DATA else 0)
             match message.type:
                 case WSMsgType.TEXT:
                     await sink.send_str(message.data)
@@ -126,6 +131,4 @@ async def _pump(source: Socket, sink: Socket, on_message: OnMessage | None = Non
     except (ClientError, OSError) as error:
         log.debug("websocket_lost", error=reason_of(error))
     finally:
-        with suppress(ClientError, OSError, TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await sink.close(code=code, message=reason)
+        await _close(sink, code, reason)

@@ -97,7 +97,7 @@ class Upstream:
         request: BaseRequest,
         target: str,
         headers: CIMultiDict[str],
-        on_message: page_websocket.OnMessage | None = None,
+        on_message: page_websocket.OnMessage,
     ) -> StreamResponse:
         """Relay a client's WebSocket to the origin. Raises OriginError."""
         url = URL(f"{self._base}/#{target}", encoded=True)

@@ -21,6 +21,8 @@ from prerender.snapshots.snapshot import Verdict
 # frames get their documents at once; each further one waits its turn.
 _PROMPT_FRAMES = 20
 _FRAME_SECONDS = 0.05
+# WebSocket messages of a visit, for each request that it may make.
+_MESSAGES = 10
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 # An application may render its own error page for a missing page; other errors are not pages.
 PAGE_STATUSES = (200, 404, 410)
@@ -159,6 +161,7 @@ class Visit:
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0
+    messages: int = 0
     document_url: str = ""
     polled: Counter[str] = field(default_factory=Counter)
     # State of the visit in the browser that cannot be cleared, or ''.
@@ -251,6 +254,15 @@ class Visit:
             exchange.blocked = exchange.limited = True
             exchange.reason = str(error)
             raise
+
+    def message(self, exchange: Exchange, size: int) -> None:
+        """Count a WebSocket message, in either direction. Raises LimitReached."""
+        self.messages += 1
+        if self.messages > (most := _MESSAGES * self.limits.max_requests):
+            exchange.blocked = exchange.limited = True
+            exchange.reason = f"more than {_MESSAGES} messages for each of max_requests"
+            raise LimitReached(f"more than {most} WebSocket messages")
+        self.received(exchange, size)
 
     def _check_bytes(self, total: int, of_one: int) -> None:
         if of_one > self.limits.max_response_bytes:

@@ -54,7 +54,14 @@ def value_of(line: bytes) -> bytes:
     return line.partition(b":")[2].strip(b" \t")
 
 
-@lru_cache(maxsize=256)
 def members(value: str) -> frozenset[str]:
     """The members of a list header in lower case (RFC 9110 section 5.6.1)."""
+    return (_remembered if len(value) <= _LONGEST_REMEMBERED else _members)(value)
+
+
+def _members(value: str) -> frozenset[str]:
     return frozenset(part.strip(" \t").lower() for part in value.split(",")) - {""}
+
+
+_LONGEST_REMEMBERED = 256
+_remembered = lru_cache(maxsize=256)(_members)

@@ -15,6 +15,8 @@ from prerender.http.fields import Fields, members, value_of
 from prerender.http.hop_by_hop import end_to_end_lines
 
 MAX_TARGET_BYTES = 65536
+# RFC 1035 section 2.3.4, with room for other registries of names.
+MAX_HOST_BYTES = 1024
 MAX_HEAD_BYTES = 131072
 MAX_FIELDS = 256
 
@@ -270,8 +272,14 @@ def _only(fields: Fields, name: str) -> bytes | None:
     return value_of(line)
 
 
-@lru_cache(maxsize=256)
 def _host(value: bytes) -> str:
+    if len(value) > MAX_HOST_BYTES:
+        raise BadMessage("the Host header is too long")
+    return _valid_host(value)
+
+
+@lru_cache(maxsize=256)
+def _valid_host(value: bytes) -> str:
     if not _HOST.fullmatch(value):
         raise BadMessage("the Host header is not a valid host")
     return value.decode("ascii")

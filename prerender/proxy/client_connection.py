@@ -30,6 +30,7 @@ from prerender.http.message_head import (
     check_request,
     parse_request,
 )
+from prerender.http.portions import Portions
 from prerender.proxy.request import Request
 from prerender.proxy.responses import error_response
 
@@ -467,6 +468,10 @@ class _EarlyBytes:
 
     def feed_eof(self) -> None:
         """The end of the data."""
+
+
+class FairConnection(Portions, ClientConnection):
+    """A connection to a client that may send many tiny chunks."""
 
 
 class _TakenOver(Connection):

@@ -79,6 +79,7 @@ class Handler:
         begin_span: BeginSpan | None = None,
     ) -> None:
         # Crawlers request the same pages repeatedly, so targets are cached.
+        self._target_of_pretty = target_of
         self._target = lru_cache(maxsize=_REMEMBERED_TARGETS)(target_of)
         self._triggers = triggers
         self._opt_out = opt_out
@@ -279,6 +280,9 @@ class Handler:
             raise
 
     def _target_of(self, request: Request, decision: Render) -> Target:
+        pretty = decision.pretty
+        short = len(pretty.path) + len(pretty.fragment) <= _LONGEST_REMEMBERED
+        target = self._target if short else self._target_of_pretty
         if self._vary is None:
-            return self._target(decision.pretty)
-        return self._target(decision.pretty, variant=self._vary.variant_of(request.headers))
+            return target(pretty)
+        return target(pretty, variant=self._vary.variant_of(request.headers))

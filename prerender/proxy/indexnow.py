@@ -102,7 +102,7 @@ class IndexNow:
         """
         before = before or self._etags.get(target.key, "")
         self._etags[target.key] = etag
-        if before and before != etag:
+        if before and before != etag and not target.is_long:
             self._wait_for_turn(quote(target.url, string.punctuation, errors="surrogateescape"))
 
     @property

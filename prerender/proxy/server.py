@@ -10,7 +10,7 @@ from typing import cast
 from aiohttp import web
 
 from prerender.http.connection import Sweeper
-from prerender.proxy.client_connection import ClientConnection, Limits
+from prerender.proxy.client_connection import FairConnection, Limits
 from prerender.proxy.listening import Listening
 from prerender.proxy.request import Request
 
@@ -38,19 +38,19 @@ class Server(web.Server):
         self.refused: Counter[int] = Counter()
         self.draining = False
         self.port = 0
-        self.clients: set[ClientConnection] = set()
+        self.clients: set[FairConnection] = set()
         self._sweeper = sweeper
         self._most = 0
         self._listening = Listening(self, sweeper.loop)
         self._one_less = asyncio.Event()
 
-    def __call__(self) -> ClientConnection:
+    def __call__(self) -> FairConnection:
         """aiohttp's protocol for a new connection."""
-        return ClientConnection(self, self, self._sweeper)
+        return FairConnection(self, self, self._sweeper)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        self.clients.add(cast("ClientConnection", handler))
+        self.clients.add(cast("FairConnection", handler))
         if len(self.clients) > max(self._most, _CROWD):
             self._most = len(self.clients)
 
@@ -58,7 +58,7 @@ class Server(web.Server):
         self, handler: web.RequestHandler, exc: BaseException | None = None
     ) -> None:
         super().connection_lost(handler, exc)
-        self.clients.discard(cast("ClientConnection", handler))
+        self.clients.discard(cast("FairConnection", handler))
         self._one_less.set()
         if len(self.clients) < self._most // 2:
             self._most = 0
@@ -104,4 +104,4 @@ def give_back() -> None:
 
 
 def _respond(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
-    return cast("ClientConnection", request.protocol).respond(request)
+    return cast("FairConnection", request.protocol).respond(request)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from html import escape
 from http import HTTPStatus
+from itertools import islice
 from typing import Literal
 
 from yarl import URL
@@ -34,9 +35,9 @@ from prerender.snapshots.target import Target
 from prerender.urls.hosts import normalized
 from prerender.urls.references import pretty_links, pretty_reference
 
+_MOST_URLS = 50
+_LONGEST_URL = 500
 WhenMoved = Literal["canonical", "redirect", "keep"]
-_CANONICAL = re.compile(r"<link\b[^>]*\brel=[\"']?canonical\b", re.IGNORECASE)
-_HEAD = re.compile(r"<head\b[^>]*>", re.IGNORECASE)
 
 
 class SnapshotBuilder:
@@ -87,7 +88,8 @@ class SnapshotBuilder:
         facts = self._facts(visit, rendered, judgement)
         html = rendered.html
         if judgement.verdict == "moved" and self._when_moved == "canonical":
-            html = with_canonical(html, pretty_reference(rendered.url, target.url, self._hosts))
+            url = pretty_reference(rendered.url, target.url, self._hosts)
+            html = with_canonical(html, rendered.canonical_at, url)
         html = self._publish(html)
         body = html.encode("utf-8")
         if len(body) > self._max_bytes:
@@ -148,13 +150,10 @@ class SnapshotBuilder:
             )
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
-        blocked = []
-        unanswered = []
-        for exchange in visit.exchanges:
-            if exchange.blocked:
-                blocked.append(exchange.url)
-            elif not exchange.finished and not exchange.endless:
-                unanswered.append(exchange.url)
+        blocked = (one.url for one in visit.exchanges if one.blocked)
+        unanswered = (
+            one.url for one in visit.exchanges if not (one.blocked or one.finished or one.endless)
+        )
         settled = rendered.settled
         return Facts(
             verdict=judgement.verdict,
@@ -165,19 +164,23 @@ class SnapshotBuilder:
             virtual_seconds=settled.virtual_seconds,
             real_seconds=settled.real_seconds,
             text_length=rendered.text_length,
-            failed_requests=tuple(fault.url for fault in judgement.faults),
-            blocked_requests=tuple(blocked),
-            unanswered_requests=tuple(unanswered),
+            failed_requests=_shown(fault.url for fault in judgement.faults),
+            blocked_requests=_shown(blocked),
+            unanswered_requests=_shown(unanswered),
             errors=rendered.errors,
         )
 
 
-def with_canonical(html: str, url: str) -> str:
-    """The HTML with a canonical link added, unless it has one."""
-    if _CANONICAL.search(html):
+def _shown(urls: Iterable[str]) -> tuple[str, ...]:
+    """The beginning of a list of URLs, as people read it. It is stored with the snapshot."""
+    return tuple(url[:_LONGEST_URL] for url in islice(urls, _MOST_URLS))
+
+
+def with_canonical(html: str, at: int, url: str) -> str:
+    """The HTML with a canonical link added at the start of its head, unless it has one (``at`` < 0)."""
+    if at < 0:
         return html
-    link = f'<link rel="canonical" href="{escape(url)}">'
-    return _HEAD.sub(lambda head: head[0] + link, html, count=1)
+    return f'{html[:at]}<link rel="canonical" href="{escape(url)}">{html[at:]}'
 
 
 def may_be_stored(document: Document) -> bool:

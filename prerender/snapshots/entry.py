@@ -63,7 +63,7 @@ class Entry:
     @property
     def size_bytes(self) -> int:
         """Approximate size in memory."""
-        return self.snapshot.size_bytes
+        return self.snapshot.size_bytes + len(self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Retries:
         """Schedule a retry of a page without a usable snapshot."""
         retry = self._pages.get(target.key)
         if retry is None:
-            if len(self._pages) >= MOST_PAGES:
+            if len(self._pages) >= MOST_PAGES or target.is_long:
                 return
             retry = self._pages[target.key] = _Retry(target)
         retry.count += 1

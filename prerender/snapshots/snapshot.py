@@ -24,7 +24,7 @@ Verdict = Literal["allowed", "cached", "blocked", "failed", "stream", "unanswere
 
 _LONGEST_TITLE = 120
 _HEAD_BYTES = 16384
-_TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
+_TITLE = re.compile(rb"<title[^<>]*>([^<]*)", re.IGNORECASE)
 
 
 class Fetch(NamedTuple):
@@ -178,8 +178,12 @@ class Snapshot:
         """About what it takes in memory."""
         bodies = len(self.body) + sum(len(body) for _, body in self.encoded)
         words = sum(len(name) + len(value) for name, value in self.headers)
+        facts = self.facts
+        lists = (facts.failed_requests, facts.blocked_requests, facts.unanswered_requests)
+        texts = (facts.why, *facts.errors, *self.tags, *(url for urls in lists for url in urls))
         # Each body comes with its header lines and its head, which repeat those words.
-        return bodies + (1 + len(self.encoded)) * 2 * (words + 512) + 1024
+        representations = (1 + len(self.encoded)) * 2 * (words + 512)
+        return bodies + representations + sum(len(text) + 100 for text in texts) + 1024
 
 
 def _field_lines(lines: Iterable[str]) -> bytes:

@@ -1,6 +1,6 @@
 """Targets: what to render, and the cache key of its snapshot. Pure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from yarl import URL
@@ -8,6 +8,9 @@ from yarl import URL
 from prerender.snapshots.variants import ORDINARY, Variant
 from prerender.urls.ajax_crawling import PrettyURL
 from prerender.urls.tracking import NO_TRACKING, Tracking
+
+# Browsers and sitemaps (sitemaps.org) allow about as much.
+_LONGEST_URL = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,18 @@ class Target:
     path: str = field(repr=False)
     key: str = field(repr=False)
     variant: Variant = ORDINARY
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its URL is longer than those of real sites, so that only the store remembers it: a
+        client could fill the memory with such URLs."""
+        return len(self.url) > _LONGEST_URL
+
+    def shortened(self) -> "Target":
+        """The target, or only the beginning of a long one, for lists that people read."""
+        if not self.is_long:
+            return self
+        return replace(self, request_target="", path="", url=self.url[: _LONGEST_URL + 1])
 
     @classmethod
     def of(

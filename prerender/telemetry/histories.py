@@ -44,7 +44,7 @@ class Histories:
 
     def __call__(self, record: RenderRecord) -> None:
         """Record a finished render."""
-        if record.outcome != "cancelled":
+        if record.outcome != "cancelled" and not record.target.is_long:
             self._waiting.append(record)
             self._more.set()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import platform
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,6 +26,7 @@ _LAG_BUCKETS_SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 )  # fmt: skip
 _LAG_EVERY_SECONDS = 0.25
+_STALLS_SECONDS = 300.0
 
 # Creation times of counters are useless, and double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -54,6 +56,11 @@ class Metrics:
             buckets=_LAG_BUCKETS_SECONDS,
             registry=self.registry,
         )
+        self._longest_stall = Gauge(
+            "prerender_event_loop_longest_stall_seconds",
+            "The longest delay of a timer of the event loop in the last five minutes.",
+            registry=self.registry,
+        )
 
     def watch(self, state: StateMetrics) -> None:
         """Also expose the state of the proxy's parts."""
@@ -75,7 +82,15 @@ class Metrics:
 
     async def _measure_lag(self) -> None:
         loop = asyncio.get_running_loop()
+        lags: deque[tuple[float, float]] = deque()
         while True:
             due = loop.time() + _LAG_EVERY_SECONDS
             await asyncio.sleep(_LAG_EVERY_SECONDS)
-            self._lag.observe(max(0.0, loop.time() - due))
+            lag = max(0.0, loop.time() - due)
+            self._lag.observe(lag)
+            while lags and (lags[-1][1] <= lag):
+                lags.pop()  # a longer one is later
+            lags.append((due, lag))
+            while lags[0][0] < due - _STALLS_SECONDS:
+                lags.popleft()
+            self._longest_stall.set(lags[0][1])

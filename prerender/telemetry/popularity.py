@@ -17,7 +17,7 @@ class Popularity:
     def __call__(self, record: RequestRecord) -> None:
         """Count a request for a snapshot."""
         target = record.snapshot_target
-        if target is None:
+        if target is None or target.is_long:
             return
         key = target.key
         if key in self._counts:

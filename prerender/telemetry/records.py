@@ -83,6 +83,12 @@ class RequestRecord:
         return id_of(self.trace)
 
 
+# Records are kept in lists that are bounded by number, and clients choose these texts.
+LONGEST_METHOD = 32
+LONGEST_TARGET = 2048
+LONGEST_USER_AGENT = 1024
+
+
 class Decided(Protocol):
     """A decision about a request."""
 
@@ -168,10 +174,10 @@ class RequestContext:
         return RequestRecord(
             time.time() - seconds,
             seconds,
-            request.method,
-            request.target,
+            request.method[:LONGEST_METHOD],
+            request.target[:LONGEST_TARGET],
             self.remote,
-            self.user_agent,
+            self.user_agent[:LONGEST_USER_AGENT],
             self.crawler,
             decision.kind,
             decision.reason,
@@ -181,7 +187,7 @@ class RequestContext:
             request.status or (error.status if isinstance(error, BadMessage) else CLIENT_LEFT),
             request.sent_bytes,
             "" if error is None else type(error).__name__,
-            self.target,
+            self.target and self.target.shortened(),
             request.origin_seconds,
             timings,
             facts,

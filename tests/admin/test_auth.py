@@ -86,6 +86,7 @@ async def test_with_a_token(locked: Proxy) -> None:
         ("GET", "/api/v1/summary", {"Authorization": f"Basic {TOKEN}"}, 401),
         ("GET", "/api/v1/summary", {"Authorization": "Bearer \udcff"}, 401),
         ("GET", "/api/v1/summary", {"Cookie": f"{auth.COOKIE}=9999999999."}, 401),
+        ("GET", "/api/v1/summary", {"Cookie": f"{auth.COOKIE}=9999999999.\udcff"}, 401),
         ("GET", "/api/v1/summary", {"Cookie": f"{auth.COOKIE}=9999999999.{'0' * 64}"}, 401),
         ("GET", "/api/v1/snapshots", {}, 401),
         ("GET", "/api/v1/openapi.json", {}, 401),

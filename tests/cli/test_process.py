@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import time
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientConnectionError, ClientSession, web
@@ -226,3 +228,31 @@ async def test_a_generated_token(start_command: StartCommand, client: ClientSess
             assert answer.status == status
     command.process.terminate()
     assert await command.ended() == 0
+
+
+async def test_sighup_reloads_the_settings(
+    start_command: StartCommand, client: ClientSession, tmp_path: Path
+) -> None:
+    """As after the rotation of a token. Wrong settings change nothing."""
+    file = tmp_path / "prerender.toml"
+
+    async def status(token: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with client.get(f"{command.admin_url}/api/v1/status", headers=headers) as response:
+            return response.status
+
+    file.write_text('[admin]\ntoken = "the-first-token-1"\n')
+    command = await start_command(config=str(file))
+    await command.ready(client)
+    assert await status("the-first-token-1") != 401
+    file.write_text("[admin]\ntoken = 1\n")
+    command.process.send_signal(signal.SIGHUP)
+    await command.logged("reload_failed")
+    assert await status("the-first-token-1") != 401
+    file.write_text('[admin]\ntoken = "the-second-token-2"\n[cache]\nttl = "5m"\n')
+    command.process.send_signal(signal.SIGHUP)
+    line = re.sub(r"\x1b\[[0-9;]*m", "", await command.logged("reloaded"))
+    assert "[admin] token" in line
+    assert "[cache] ttl" in line
+    assert await status("the-first-token-1") == 401
+    assert await status("the-second-token-2") != 401

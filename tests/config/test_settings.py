@@ -491,6 +491,22 @@ def test_variables_of_a_kubernetes_service_called_prerender_are_not_ours() -> No
     )
 
 
+@pytest.mark.parametrize("section", ["ADMIN", "SERVER"])
+def test_a_kubernetes_service_called_like_a_section_sets_no_port(section: str) -> None:
+    defaults = load(None, ORIGIN)
+    found = load(
+        None,
+        ORIGIN
+        | {
+            f"PRERENDER_{section}_SERVICE_HOST": "10.0.0.1",
+            f"PRERENDER_{section}_SERVICE_PORT": "80",
+            f"PRERENDER_{section}_PORT": "tcp://10.0.0.1:80",
+            f"PRERENDER_{section}_PORT_80_TCP": "tcp://10.0.0.1:80",
+        },
+    )
+    assert (found.admin.port, found.server.port) == (defaults.admin.port, defaults.server.port)
+
+
 @pytest.mark.parametrize(
     "url",
     [

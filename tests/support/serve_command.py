@@ -43,6 +43,12 @@ class Command:
         assert line, "it ended"
         return line
 
+    async def logged(self, event: str) -> str:
+        """The next line with this event."""
+        while event not in (line := await self.line()).split():
+            pass
+        return line
+
     async def rest(self) -> str:
         """The rest of its standard error. Waits for its end."""
         assert self.process.stderr is not None
@@ -89,7 +95,9 @@ async def starting(folder: Path) -> AsyncIterator[StartCommand]:
     """
     async with AsyncExitStack() as stack:
 
-        async def start(origin: str = "http://127.0.0.1:9", **settings: str) -> Command:
+        async def start(
+            origin: str = "http://127.0.0.1:9", *, config: str = "", **settings: str
+        ) -> Command:
             settings = {"SERVER_PORT": "0", "ADMIN_PORT": "0", "SERVER_GRACE": "5"} | settings
             environment = {f"PRERENDER_{name}": value for name, value in settings.items()}
             environment |= {
@@ -99,7 +107,8 @@ async def starting(folder: Path) -> AsyncIterator[StartCommand]:
                 "TMPDIR": str(folder),
             }
             streams = (os.open(os.devnull, os.O_RDWR),) * 2
-            process = await fork(["serve"], environment, (*streams, PIPE), terminal=False)
+            arguments = ["serve", *(["--config", config] if config else [])]
+            process = await fork(arguments, environment, (*streams, PIPE), terminal=False)
             os.close(streams[0])
             command = Command(process, folder)
             stack.push_async_callback(_end, command)

@@ -34,7 +34,8 @@ from prerender.snapshots.stores.serializer import EncodedEntry
 # Connections are held for one round trip only: more would not be faster, and each has to be opened.
 _AT_ONCE = 16
 _LEASE_MILLISECONDS = 5000
-_GONE = (RedisError, RedisClusterException, OSError, ssl.SSLError, EOFError)
+# redis-py raises IndexError for a cluster without slots.
+_GONE = (RedisError, RedisClusterException, OSError, ssl.SSLError, EOFError, IndexError)
 
 T = TypeVar("T")
 

@@ -1,6 +1,9 @@
 // ---- The state for settling/.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "fetching", "activity",
   "mutations", "unseen", "foreign"];
+// Timers that no budget reaches are not told, and of very many only the first and the next one.
+const MOST_TIMERS = 1000;
+const LATEST_MS = 3_600_000;
 let focused = false;
 const state = () => {
   const within = [];
@@ -11,14 +14,19 @@ const state = () => {
   const time = now();
   const due = [];
   let pending = 0;
-  timers.forEach((at) => { due[pending++] = at - time; });
+  const falls = (left) => {
+    if (left > LATEST_MS) return;
+    if (pending < MOST_TIMERS) due[pending++] = left;
+    else if (left < due[0]) due[0] = left;
+  };
+  timers.forEach((at) => falls(at - time));
   for (let i = 0; i < ends.length; i++) {
     if (ends[i] === 0) wantFrame();
-    if (ends[i] < Infinity) due[pending++] = ends[i];
+    falls(ends[i]);
   }
   const refresh = refreshDue();
   // A frame that does not arrive is not waited for.
-  if (refresh !== null && time - refresh < 500) due[pending++] = refresh - time;
+  if (refresh !== null && time - refresh < 500) falls(refresh - time);
   const ready = globalThis.prerenderReady;
   const own = {
     complete: document.readyState === "complete",
@@ -40,12 +48,12 @@ const state = () => {
     // Asking for scrollY computes the layout.
     unseen: unseenParts + (listensToScrolling() && scrollY === 0 ? 1 : 0),
     mutations: (mutations += count.takeRecords().length),
-    errors: errors.length,
+    errors: complaints,
     sheets: touchedSheets.size,
   };
   frameWanted = false; // settling/ draws one now
   for (const frame of within) {
-    for (const at of frame.timers) due[pending++] = at;
+    for (const left of frame.timers) falls(left);
     for (const key of summed) own[key] += frame[key];
   }
   return own;
@@ -55,9 +63,17 @@ state.sheets = restyled;
 state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
 // ---- Errors of the page's scripts, for the site's owner.
-const errors = state.errors = [];
+// Separated by a zero character. The page can neither change nor replace them.
+const MOST_COMPLAINTS = 20;
+const LONGEST_COMPLAINT = 500;
+const { slice: cut, replaceAll } = String.prototype;
+let complaints = 0;
+let errors = "";
+state.errors = () => errors;
 const complain = (...parts) => {
-  if (errors.length < 20) errors.push(parts.map(String).join(" ").slice(0, 500));
+  if (complaints >= MOST_COMPLAINTS) return;
+  const text = call(cut, parts.map(String).join(" "), [0, LONGEST_COMPLAINT]);
+  errors += (complaints++ ? "\0" : "") + call(replaceAll, text, ["\0", ""]);
 };
 listen.call(globalThis, "error", ({ message }) => { if (message) complain(message); });
 listen.call(globalThis, "unhandledrejection", ({ reason }) => complain("Unhandled:", reason));
@@ -103,4 +119,5 @@ patch(globalThis.JSON, "parse", (original) => function (text, ...rest) {
   }
 });
 
+Object.freeze(state);
 Object.defineProperty(globalThis, name, { value: state });

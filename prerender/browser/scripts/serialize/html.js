@@ -118,9 +118,24 @@ const clean = (copy) => {
   }
 };
 
-const metas = (name) => Array.from(
-  document.querySelectorAll(`meta[name="${name}"]`), (meta) => meta.content.trim(),
-);
+// Enough for any page. More would only fill the store.
+const MOST_METAS = 20;
+const LONGEST_META = 4000;
+const metas = (name) => Array.from(document.querySelectorAll(`meta[name="${name}"]`)).slice(0, MOST_METAS)
+  .map((meta) => meta.content.slice(0, LONGEST_META).trim());
+
+// The number of characters before the content of the head, or -1 if the page needs no canonical link.
+const canonicalAt = (root) => {
+  const head = root.querySelector("head");
+  if (!head || root.querySelector('link[rel~="canonical" i]')) return -1;
+  const tag = (element) => element.cloneNode(false).outerHTML.slice(0, -`</${element.localName}>`.length);
+  const before = inert.createElement("div");
+  for (const node of root.childNodes) {
+    if (node === head) break;
+    before.append(node.cloneNode(true));
+  }
+  return Array.from(asText(doctype() + tag(root) + before.innerHTML + tag(head))).length;
+};
 
 const doctype = () => {
   const type = document.doctype;
@@ -130,6 +145,7 @@ const doctype = () => {
   return `<!DOCTYPE ${type.name}${publicId}${system}>`;
 };
 
+let canonicalPlace = -1;
 const html = () => {
   const root = inert.importNode(document.documentElement, true);
   complete(document.documentElement, root);
@@ -154,6 +170,7 @@ const html = () => {
     prettify(root);
     text = root.outerHTML;
   }
+  canonicalPlace = canonicalAt(root);
   return asText(doctype() + text);
 };
 
@@ -184,6 +201,7 @@ const [navigation] = performance.getEntriesByType("navigation");
 return {
   html: first ?? "",
   more: more.length,
+  canonicalAt: canonicalPlace,
   url: location.href,
   contentType: document.contentType,
   // 0: not fetched by HTTP.
