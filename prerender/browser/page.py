@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import json
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib.resources import files
 from typing import Any
 
@@ -59,6 +59,8 @@ _STATUS_AND_TEXT = """[
   document.body ? document.body.innerText.slice(0, 200000) : "",
 ]"""
 _WORLD = "prerender"
+_MOST_ENTRIES = 20
+_LONGEST_ENTRY = 500
 _WHOSE = "requests may be the page's or an older one's"
 # The time to serialize the page and clear the context after the time limit of a render.
 _LAST_SECONDS = 2.0
@@ -192,6 +194,12 @@ class Page:
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         found = await self._serialize(world, options, sheets)
+        resources = tuple(Resource(*resource) for resource in found["resources"])
+        seen = {exchange.url for exchange in visit.exchanges}
+        # The probe runs only in documents whose scripts run.
+        unexplained = any(one.is_hidden and one.url not in seen for one in resources)
+        if errors or unexplained or visit.has_policy:
+            errors = tuple(dict.fromkeys((*errors, *await self._log_entries())))
         if visit.needs_own_context:
             self.broken = True
             raise NeedsNewContext(_WHOSE)
@@ -206,12 +214,13 @@ class Page:
             content_type=found["contentType"],
             redirected=found["redirected"],
             parsing=found["parsing"],
+            loading=found["loading"],
             pictures=found["pictures"],
             status_codes=tuple(found["statusCodes"]),
             headers=tuple(found["headers"]),
             cache_ttls=tuple(found["cacheTtls"]),
             cache_tags=tuple(found["cacheTags"]),
-            resources=tuple(Resource(*resource) for resource in found["resources"]),
+            resources=resources,
             text_length=found["textLength"],
             errors=errors,
             partial=partial,
@@ -373,6 +382,27 @@ class Page:
         except CommandFailed:
             return ()
         return tuple(complaints.split("\0")) if isinstance(complaints, str) else ()
+
+    async def _log_entries(self) -> list[str]:
+        """What Chromium itself reports: mixed content, CORS, Content Security Policy. It collects its
+        messages anyway, and is asked for them only after trouble."""
+        entries: list[str] = []
+
+        def add(params: dict[str, Any]) -> None:
+            entry = params["entry"]
+            # Failed requests are on record.
+            if entry["level"] == "error" and entry["source"] != "network":
+                where = (
+                    f" ({entry['url']}:{entry.get('lineNumber', 0) + 1})" if "url" in entry else ""
+                )
+                entries.append(f"{entry['text']}{where}"[:_LONGEST_ENTRY])
+
+        session = self._tab.session
+        session.on("Log.entryAdded", add)
+        with suppress(CommandFailed):
+            await session.call("Log.enable", _STOP_SECONDS)
+        session.remove_listener("Log.entryAdded", add)
+        return entries[:_MOST_ENTRIES]
 
     async def _sheets(self) -> list[Any] | None:
         """The style sheets that scripts have modified, or None if the page manipulates the result."""

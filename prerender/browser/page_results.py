@@ -21,6 +21,11 @@ class Resource(NamedTuple):
     size: int
     start: float
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether nothing is known of the response. Perhaps there was none."""
+        return not self.status and not self.size
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -30,7 +35,7 @@ class Rendered:
 
     ``url``, ``status`` (0: not from a server), ``content_type`` and ``redirected`` are those of its
     last document, for example after a reload. ``canonical_at``: the start of the head's content in
-    ``html``, or -1 if the page needs no canonical link.
+    ``html``, or -1 if the page needs no canonical link. ``loading``: it shows that it is loading.
     """
 
     html: str
@@ -40,6 +45,7 @@ class Rendered:
     content_type: str
     redirected: bool
     parsing: bool
+    loading: bool
     pictures: bool
     status_codes: tuple[str, ...]
     headers: tuple[str, ...]

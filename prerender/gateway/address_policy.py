@@ -9,8 +9,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from yarl import URL
 
-from prerender.urls.hosts import Address, Hosts
+from prerender.urls.hosts import Address, Hosts, normalized
 
+WEB_PORTS = (80, 443)
 # All public IPv6 addresses are in this block.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # Contains an IPv4 address in the last 32 bits (RFC 6052), which is checked instead.
@@ -49,14 +50,21 @@ def unwrapped(address: Address) -> Address:
 
 
 class AddressPolicy:
-    """Allows public addresses and those in ``allow``, except those in ``deny``.
+    """Allows public addresses at web ports, and those in ``allow``, except those in ``deny``.
 
-    With ``only_listed`` only those in ``allow``.
+    With ``only_listed`` only those in ``allow``. ``own_host``: the site's host, whose API may be at any
+    port of a public address.
     """
 
     def __init__(
-        self, allow: Hosts | None = None, deny: Hosts | None = None, *, only_listed: bool = False
+        self,
+        allow: Hosts | None = None,
+        deny: Hosts | None = None,
+        *,
+        only_listed: bool = False,
+        own_host: str = "",
     ) -> None:
+        self._own_host = normalized(own_host)
         self.allow = allow or Hosts()
         self._deny = deny or Hosts()
         self._only_listed = only_listed
@@ -81,7 +89,8 @@ class AddressPolicy:
                 raise Forbidden(f"{host} is not in [network] allow") from None
             return
         if not self.lets_pass(address, host, port):
-            raise Forbidden(f"{address} is not a public address")
+            at_port = "" if port in WEB_PORTS else f" at port {port}"
+            raise Forbidden(f"{address} is not a public address{at_port}")
 
     def lets_pass(self, address: Address, host: str, port: int) -> bool:
         """Whether ``host`` may be reached at ``address``."""
@@ -90,4 +99,6 @@ class AddressPolicy:
             return False
         if self.allow.named(host, port) or self.allow.has_address(plain):
             return True
-        return not self._only_listed and is_public(address)
+        is_own = bool(self._own_host) and normalized(host) == self._own_host
+        port_is_open = port in WEB_PORTS or is_own
+        return not self._only_listed and port_is_open and is_public(address)

@@ -15,13 +15,12 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.gateway import page_websocket
-from prerender.gateway.address_policy import AddressPolicy, Forbidden
+from prerender.gateway.address_policy import WEB_PORTS, AddressPolicy, Forbidden
 from prerender.gateway.upstream import Upstream, send
 from prerender.gateway.visit import Exchange, Visit
 from prerender.http import caching, forwarding_headers
 from prerender.urls.hosts import normalized
 
-_WEB_PORTS = (80, 443)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # RFC 9110 section 7.2: no user, no path, no zone.
 _HOST_FIELD = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/?#%\\\s]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
@@ -68,8 +67,13 @@ class Egress:
     def is_own(self, host: str, port: int) -> bool:
         """Whether a host is the site's, with http or https: from outside, http:// URLs of the site
         redirect to https:// anyway."""
-        ports = (*_WEB_PORTS, self._public.port)
+        ports = (*WEB_PORTS, self._public.port)
         return normalized(host) == normalized(self._public.raw_host or "") and port in ports
+
+    def is_own_host(self, url: str) -> bool:
+        """Whether a URL is on the site's host, at any port."""
+        host = URL(url, encoded=True).raw_host or ""
+        return normalized(host) == normalized(self._public.raw_host or "")
 
     @asynccontextmanager
     async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:

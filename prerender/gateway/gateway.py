@@ -21,6 +21,7 @@ from http import HTTPStatus
 import structlog
 from aiohttp import ClientSession
 from aiohttp.web import BaseRequest, StreamResponse
+from cachetools import LRUCache
 from yarl import URL
 
 from prerender.errors import OriginError
@@ -32,7 +33,7 @@ from prerender.gateway.certificate import Certificate
 from prerender.gateway.context_proxy import HOST, ContextProxy
 from prerender.gateway.egress import Ask, Egress, authority, host_and_port
 from prerender.gateway.listener import Connection
-from prerender.gateway.needed_requests import Needed
+from prerender.gateway.needed_requests import DATA, Hanging, Needed, is_beacon
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
 from prerender.gateway.resource_kind import FRAMES, destination
@@ -48,6 +49,10 @@ _PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 # Shared workers call the browser by its full name, other requests by the one with the number.
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
+# Responses to beacons are smaller than data.
+_LEAST_DATA_BYTES = 100
+_MOST_DATA_HOSTS = 200
+_LONGEST_HOST = 255
 # Of the gateways of this process.
 _numbers = itertools.count(1)
 
@@ -96,6 +101,8 @@ class Gateway:
         self.assets = Assets(self._egress, rules.cache_bytes)
         self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
+        self.hanging = Hanging()
+        self._data_hosts: LRUCache[str, bool] = LRUCache(_MOST_DATA_HOSTS)
         self.name = f"{os.getpid()}.{next(_numbers)}"
         self._peers = Peers()
         self._proxies: set[ContextProxy] = set()
@@ -142,6 +149,7 @@ class Gateway:
             accept_language,
             CURRENT.get(),
             self.traffic,
+            self.hanging,
         )
 
     async def _handle(self, proxy: ContextProxy, request: BaseRequest) -> StreamResponse:
@@ -165,6 +173,11 @@ class Gateway:
                 exchange.needed = self._needed(
                     request.method, url, wanted, request.headers, visit.polled
                 )
+                exchange.foreign = not self._needed.is_of_the_site(url)
+                exchange.judged = self._needed.judged(
+                    request.method, url, wanted, request.headers
+                ) or self._third_party_data(request, exchange)
+                exchange.hangs = exchange.needed and url in self.hanging
                 visit.check_requests()
                 # Requests that the content depends on may take as long as the render.
                 seconds = None if exchange.needed else self._rules.limits.request_timeout
@@ -173,7 +186,7 @@ class Gateway:
                         await visit.frame_turn()
                     return await self._answer(request, url, user_agent, visit, exchange)
             except (Forbidden, LimitReached) as error:
-                return _refused(visit, exchange, error)
+                return self._refused(visit, exchange, error)
             except TimeoutError:
                 # An error of the server, not a block.
                 exchange.status = HTTPStatus.GATEWAY_TIMEOUT
@@ -181,10 +194,45 @@ class Gateway:
                 return Plain(status=exchange.status)
             except OriginError as error:
                 if isinstance(cause := _root_cause(error), Forbidden):
-                    return _refused(visit, exchange, cause)
+                    return self._refused(visit, exchange, cause)
                 exchange.status = error.status
                 exchange.fault = "the connection failed"
                 return Plain(status=error.status)
+            finally:
+                self._learn(request, exchange)
+
+    def _third_party_data(self, request: BaseRequest, exchange: Exchange) -> bool:
+        """Whether a request is for data of a third party that has given data to pages before."""
+        return (
+            exchange.destination in DATA
+            and exchange.foreign
+            and not is_beacon(request.method, request.headers)
+            and authority(request) in self._data_hosts
+        )
+
+    def _learn(self, request: BaseRequest, exchange: Exchange) -> None:
+        host = authority(request)
+        gave = exchange.status == HTTPStatus.OK and exchange.received_bytes > _LEAST_DATA_BYTES
+        if gave and exchange.foreign and exchange.destination in DATA and not exchange.blocked:
+            self._data_hosts[host[:_LONGEST_HOST]] = True
+
+    def _refused(self, visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
+        exchange.blocked = True
+        exchange.limited = isinstance(error, LimitReached)
+        exchange.reason = str(error)
+        exchange.status = HTTPStatus.FORBIDDEN
+        # Visitors reach the site's own host at any port.
+        exchange.refused = (
+            exchange.needed and not exchange.limited and self._egress.is_own_host(exchange.url)
+        )
+        if exchange.refused and "[network] allow" not in exchange.reason:
+            where = URL(exchange.url, encoded=True).authority
+            exchange.reason += f": add {where} to [network] allow if pages need it"
+        if not visit.flooded:
+            # A limit that is too low for the site makes snapshots incomplete.
+            write = log.warning if exchange.limited or exchange.refused else log.info
+            write("request of a page refused", url=exchange.url, reason=exchange.reason)
+        return _refusal()
 
     async def _answer(
         self, request: BaseRequest, url: str, user_agent: str, visit: Visit, exchange: Exchange
@@ -205,7 +253,9 @@ class Gateway:
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()
-            return await self._egress.relay_websocket(ask)
+            answer = await self._egress.relay_websocket(ask)
+            exchange.status = answer.status
+            return answer
         return await self.assets.answer(ask)
 
 
@@ -221,18 +271,6 @@ def _of_nobody(request: BaseRequest) -> Plain:
     refusal = _refusal()
     refusal.force_close()
     return refusal
-
-
-def _refused(visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
-    exchange.blocked = True
-    exchange.limited = isinstance(error, LimitReached)
-    exchange.reason = str(error)
-    exchange.status = HTTPStatus.FORBIDDEN
-    if not visit.flooded:
-        # A limit that is too low for the site makes snapshots incomplete.
-        write = log.warning if isinstance(error, LimitReached) else log.info
-        write("request of a page refused", url=exchange.url, reason=str(error))
-    return _refusal()
 
 
 def _refusal() -> Plain:

@@ -5,10 +5,12 @@ They are waited for until ``[render] timeout``, and without them the page is inc
 """
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from cachetools import LRUCache
 from yarl import URL
 
 from prerender.gateway.resource_kind import PROGRAMS
@@ -16,8 +18,10 @@ from prerender.http.forwarding_headers import Headers
 from prerender.urls.hosts import Hosts, normalized
 from prerender.urls.patterns import matches
 
-# Sec-Fetch-Dest of fetch() and XMLHttpRequest (WHATWG Fetch), and of scripts and styles.
-DATA = ("", "empty")
+# Sec-Fetch-Dest of fetch() and XMLHttpRequest (WHATWG Fetch), and of JSON modules.
+DATA = ("", "empty", "json")
+# Of what is not waited for, but shows an error instead of content if its server fails.
+_JUDGED = (*DATA, "websocket", "iframe", "frame", "object", "embed")
 _KINDS = (*DATA, *PROGRAMS, "style")
 # Long polls, by names of libraries and common paths. A path that got this many responses in a
 # render is a poll, too.
@@ -26,6 +30,13 @@ _LONG_POLL = re.compile(
     re.IGNORECASE,
 )
 _POLLED = 4
+# A request that has hung on so many pages is expected to hang on others, for so long.
+_HANGING_PAGES = 3
+_HANGING_SECONDS = 60.0
+_HANGS_AFTER_SECONDS = 5.0
+_MOST_HANGING = 500
+_LONGEST_URL = 1000
+_NEVER: tuple[frozenset[str], float] = (frozenset(), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +56,14 @@ class Needed:
     ) -> bool:
         """Whether a request is needed. ``kind``: its Sec-Fetch-Dest; ``answered``: the number of
         responses to GETs for the URL without query in this render."""
-        if kind not in _KINDS or not self._is_of_the_site(url):
+        if kind not in _KINDS or not self.is_of_the_site(url):
             return False
         target = "/" + url.split("/", 3)[3]
         if any(matches(pattern, target) for pattern in self.optional):
             return False
         if kind not in DATA:
             return True
-        # A response that the page may not read belongs to a beacon (sendBeacon, mode "no-cors").
-        if method == "OPTIONS" or headers.get("Sec-Fetch-Mode") == "no-cors":
+        if is_beacon(method, headers):
             return False
         is_stream = headers.get("Accept", "").startswith("text/event-stream")
         is_poll = _LONG_POLL.search(unquote(target)) or (
@@ -61,7 +71,15 @@ class Needed:
         )
         return not (is_stream or is_poll)
 
-    def _is_of_the_site(self, text: str) -> bool:
+    def judged(self, method: str, url: str, kind: str, headers: Headers) -> bool:
+        """Whether the content may depend on a request, also if it is not ``needed``."""
+        if kind not in _JUDGED or is_beacon(method, headers) or not self.is_of_the_site(url):
+            return False
+        target = "/" + url.split("/", 3)[3]
+        return not any(matches(pattern, target) for pattern in self.optional)
+
+    def is_of_the_site(self, text: str) -> bool:
+        """Whether a URL is on the site's host, on its subdomains or on a listed host, at any port."""
         try:
             url = URL(text, encoded=True)
             host = normalized(url.raw_host or "")
@@ -73,6 +91,42 @@ class Needed:
 
     def _is_listed(self, url: URL, host: str) -> bool:
         return self.listed.named(host, url.port or 0)
+
+
+def is_beacon(method: str, headers: Headers) -> bool:
+    """Whether the page may not read the response: of a preflight, of sendBeacon, in mode "no-cors"."""
+    return method == "OPTIONS" or headers.get("Sec-Fetch-Mode") == "no-cors"
+
+
+class Hanging:
+    """Requests of the site that hang on several pages. They are not waited for, except by one page each
+    minute, until one of them gets a response."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # The documents on which a URL without query has hung, and when last.
+        self._pages: LRUCache[str, tuple[frozenset[str], float]] = LRUCache(_MOST_HANGING)
+
+    def __contains__(self, url: str) -> bool:
+        name = without_query(url)
+        documents, last = self._pages.get(name, _NEVER)
+        if len(documents) < _HANGING_PAGES:
+            return False
+        if (now := self._clock()) - last > _HANGING_SECONDS:
+            self._pages[name] = documents, now  # this page waits
+            return False
+        return True
+
+    def ended(self, url: str, document: str, seconds: float, *, answered: bool) -> None:
+        """Note the end of a needed request after ``seconds``, with or without a response."""
+        name = without_query(url)
+        if answered:
+            self._pages.pop(name, None)
+        elif seconds > _HANGS_AFTER_SECONDS and len(url) < _LONGEST_URL:
+            documents, _ = self._pages.get(name, _NEVER)
+            if len(documents) < _HANGING_PAGES:
+                documents |= {document}
+            self._pages[name] = documents, self._clock()
 
 
 def without_query(url: str) -> str:

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.gateway.listener import Connection
-from prerender.gateway.needed_requests import DATA, without_query
+from prerender.gateway.needed_requests import DATA, Hanging, without_query
 from prerender.gateway.resource_kind import MEDIA, PROGRAMS
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
@@ -21,6 +21,7 @@ from prerender.snapshots.snapshot import Verdict
 # frames get their documents at once; each further one waits its turn.
 _PROMPT_FRAMES = 20
 _FRAME_SECONDS = 0.05
+_HEAD_BYTES = 65536
 # WebSocket messages of a visit, for each request that it may make.
 _MESSAGES = 10
 HTML_TYPES = ("text/html", "application/xhtml+xml")
@@ -40,16 +41,10 @@ class Document:
     body: bytes
 
     @property
-    def cookies(self) -> frozenset[str]:
-        """The names of the cookies that it sets."""
-        lines = self.headers.getall("Set-Cookie", ())
-        return frozenset(line.partition(";")[0].partition("=")[0].strip() for line in lines)
-
-    @property
-    def shares_agent_cluster(self) -> bool:
-        """Whether its origin shares an agent cluster with other origins of its site (HTML, section
-        7.1.2). For all documents of a tab, the first one decides."""
-        return self.headers.get("Origin-Agent-Cluster", "").strip().startswith("?0")
+    def has_policy(self) -> bool:
+        """Whether it has a Content Security Policy, by which the browser may refuse its scripts."""
+        name = b"content-security-policy"
+        return name.decode() in self.headers or name in self.body[:_HEAD_BYTES].lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +81,10 @@ class Exchange:
 
     ``needed``: the page's content depends on it (needed_requests.py). ``cached``: it comes from the
     asset cache.
-    ``reason``: why it was blocked. ``limited``: ended by a limit. ``fault``: why the page cannot
-    use a response that looks successful.
+    ``reason``: why it was blocked. ``limited``: ended by a limit; ``refused``: by the address policy.
+    ``judged``: the content may depend on it, although it is not waited for. ``foreign``: it is for a
+    third party. ``hangs``: it has hung on
+    other pages. ``fault``: why the page cannot use a response that looks successful.
     """
 
     method: str
@@ -103,6 +100,10 @@ class Exchange:
     cached: bool = False
     reason: str = ""
     limited: bool = False
+    refused: bool = False
+    judged: bool = False
+    foreign: bool = False
+    hangs: bool = False
     fault: str = ""
     finished: bool = False
     ended: float = 0.0
@@ -135,6 +136,11 @@ class Exchange:
 
         Only until the response begins: a stream may have no end.
         """
+        return self.lacks_response and not self.hangs
+
+    @property
+    def lacks_response(self) -> bool:
+        """Whether it is needed, and its response has not begun."""
         return self.needed and not self.finished and not self.endless and not self.status
 
     @property
@@ -158,11 +164,13 @@ class Visit:
     accept_language: str = ""
     trace: TraceContext | None = None
     traffic: Traffic = field(default_factory=Traffic)
+    hanging: Hanging = field(default_factory=Hanging)
     exchanges: list[Exchange] = field(default_factory=list)
     requests: int = 0
     received_bytes: int = 0
     messages: int = 0
     document_url: str = ""
+    has_policy: bool = False
     polled: Counter[str] = field(default_factory=Counter)
     # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""
@@ -199,6 +207,7 @@ class Visit:
         document, self.document = self.document, None
         if document is not None:
             self.document_url = url
+            self.has_policy = document.has_policy
         return document
 
     async def frame_turn(self) -> None:
@@ -223,6 +232,9 @@ class Visit:
             yield record
         finally:
             record.finished = True
+            if record.needed:
+                seconds = time.monotonic() - record.started
+                self.hanging.ended(url, self.document_url, seconds, answered=bool(record.status))
             self._unfinished.pop(number, None)
             record.ended = time.monotonic()
             self.traffic.count(record)
@@ -339,6 +351,7 @@ class Visit:
         oldest = time.monotonic() - patience_seconds
         return any(
             not record.endless
+            and not record.hangs
             and record.destination not in MEDIA
             and (
                 record.last_byte > oldest

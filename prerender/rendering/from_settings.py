@@ -134,7 +134,12 @@ def _rules(settings: Settings) -> NetworkRules:
     network = settings.network
     allow, deny = Hosts(network.allow), Hosts(network.deny)
     return NetworkRules(
-        addresses=AddressPolicy(allow, deny, only_listed=network.third_parties == "listed"),
+        addresses=AddressPolicy(
+            allow,
+            deny,
+            only_listed=network.third_parties == "listed",
+            own_host=settings.public_url.raw_host or "",
+        ),
         blocklist=Blocklist(
             allow=allow,
             deny=deny,

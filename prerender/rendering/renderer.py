@@ -19,7 +19,7 @@ from prerender.rendering.redirects import Redirects
 from prerender.rendering.snapshot_builder import SnapshotBuilder, WhenMoved
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.request_coalescing import begun
-from prerender.snapshots.snapshot import SnapshotResult, Timings
+from prerender.snapshots.snapshot import Fetch, SnapshotResult, Timings
 from prerender.snapshots.target import Target
 
 _ATTEMPTS = 2
@@ -120,7 +120,7 @@ class Renderer:
             document=fetched - started,
             settle=rendered.settled.real_seconds,
             serialize=rendered.serialize_seconds,
-            fetches=waterfall(visit, rendered.resources if isinstance(rendered, Rendered) else ()),
+            fetches=_fetches(visit, rendered),
         )
         log.info(
             "rendered",
@@ -184,3 +184,9 @@ class Renderer:
     @staticmethod
     def _left(deadline: float) -> float:
         return max(0.0, deadline - time.monotonic())
+
+
+def _fetches(visit: Visit, rendered: Rendered | Departed) -> tuple[Fetch, ...]:
+    if isinstance(rendered, Departed):
+        return waterfall(visit)
+    return waterfall(visit, rendered.resources, rendered.errors)

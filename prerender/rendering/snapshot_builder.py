@@ -26,6 +26,8 @@ from prerender.rendering.verdict import (
     has_moved,
     judge,
     lacks_its_subject,
+    may_be_the_page,
+    third_party_failures,
 )
 from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.freshness import page_ttl
@@ -110,6 +112,7 @@ class SnapshotBuilder:
             ttl=page_ttl(rendered.cache_ttls),
             tags=tags_of([*document.headers.getall("Cache-Tag", ()), *rendered.cache_tags]),
             asset_fingerprint=asset_fingerprint_of(document.body),
+            may_be_the_page=may_be_the_page(visit, rendered, judgement),
         )
 
     def _is_elsewhere(self, visit: Visit, rendered: Rendered) -> bool:
@@ -158,13 +161,15 @@ class SnapshotBuilder:
         return Facts(
             verdict=judgement.verdict,
             why=judgement.reason,
-            lasting=judgement.lasting,
+            lasting=judgement.lasting and not rendered.loading,
             soft_404=lacks_its_subject(visit.exchanges) and not rendered.status_codes,
             settled=settled.reason,
             virtual_seconds=settled.virtual_seconds,
             real_seconds=settled.real_seconds,
             text_length=rendered.text_length,
-            failed_requests=_shown(fault.url for fault in judgement.faults),
+            failed_requests=_shown(
+                [*(one.url for one in judgement.faults), *third_party_failures(visit.exchanges)]
+            ),
             blocked_requests=_shown(blocked),
             unanswered_requests=_shown(unanswered),
             errors=rendered.errors,

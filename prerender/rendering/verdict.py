@@ -9,8 +9,9 @@
 | failed     | an error response for them; an exception left the page blank | ``[render] incomplete``  |
 | blank      | the page shows nothing, but its document has scripts         | 503 with ``Retry-After`` |
 
-The last three are not stored and never replace a good snapshot. Exception: a page that failed only
-because the site lacks files (``Judgement.lasting``) is served, and stored for a short time.
+The last three are not stored and never replace a good snapshot. Exceptions are served, and stored for a
+short time: a page that failed only because the site lacks files (``Judgement.lasting``), and one that
+every visitor sees like this (snapshots/repeated_faults.py).
 """
 
 import re
@@ -20,24 +21,24 @@ from urllib.parse import unquote
 
 from prerender.browser.page_results import Rendered
 from prerender.gateway.needed_requests import DATA
-from prerender.gateway.resource_kind import PROGRAMS
 from prerender.gateway.visit import Document, Exchange, Visit
 from prerender.snapshots.snapshot import RenderVerdict
 
-# Statuses that an API normally returns to an anonymous visitor, or for data that does not exist. They
-# do not make a page faulty.
-_ORDINARY_REFUSALS = (400, 401, 402, 403, 404, 405, 406, 409, 410, 422, 451)
+# Statuses of an API that mean: ask again later (RFC 9110 section 15.5, RFC 8470, RFC 6585). Any other
+# 4xx is what an anonymous visitor gets, too.
+_LATER = (408, 421, 425, 429)
 _MALFORMED = "Malformed JSON: "
 _SCRIPT = re.compile(rb"<script[\s>/]", re.IGNORECASE)
 
 
 class Fault(NamedTuple):
-    """A needed request that failed. ``lasting``: a retry would not help, as the site does not have the
-    file, or it is one that the page may not need."""
+    """A request that failed. ``lasting``: a retry would not help, as the site does not have the
+    file, or it is one that the page may not need. ``ours``: the proxy refused it."""
 
     url: str
     text: str
     lasting: bool
+    ours: bool = False
 
 
 class Judgement(NamedTuple):
@@ -56,7 +57,7 @@ class Judgement(NamedTuple):
 
 def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) -> Judgement:
     """The verdict about a rendered page. ``moved``: its URL is not the requested one."""
-    faults = tuple(_faults(visit.exchanges))
+    faults = tuple(faults_of(visit.exchanges))
     verdict, reason = _verdict(document, visit, rendered, faults, moved=moved)
     return Judgement(verdict, reason, faults)
 
@@ -91,19 +92,23 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
             return f"{exchange.url}: {exchange.reason}"
         # The time limit also ends the requests of a page.
         cut_off = rendered.partial and exchange.needed and not exchange.status
-        if exchange.awaited or cut_off:
+        if exchange.lacks_response or cut_off:
             return f"{exchange.url}: no response"
     return ""
 
 
-def _faults(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
-    """The needed requests that failed and did not succeed later."""
+def faults_of(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
+    """The requests that the content may depend on, and that failed and did not succeed later."""
     failed: dict[tuple[str, str], Fault] = {}
     for exchange in exchanges:
         key = exchange.method, exchange.url
-        if exchange.needed and exchange.finished and (text := _fault_of(exchange)):
-            lasting = exchange.destination == "style" or exchange.status in (404, 410)
-            failed.setdefault(key, Fault(exchange.url, text, lasting))
+        if (exchange.needed or exchange.judged) and (text := _fault_of(exchange)):
+            lasting = (
+                exchange.destination == "style"
+                or exchange.status in (404, 410)
+                or (exchange.status in _LATER and not exchange.is_program)
+            )
+            failed.setdefault(key, Fault(exchange.url, text, lasting, exchange.refused))
         elif exchange.status:
             failed.pop(key, None)
     return failed.values()
@@ -114,6 +119,26 @@ def _failure(faults: Sequence[Fault], errors: Iterable[str]) -> str:
     if faults:
         return f"{faults[0].url}: {faults[0].text}"
     return next((error for error in errors if error.startswith(_MALFORMED)), "")
+
+
+def may_be_the_page(visit: Visit, rendered: Rendered, judgement: Judgement) -> bool:
+    """Whether the faults of a page may be what every visitor sees: it shows something other than a
+    loading state, and nothing was refused or cut off by the proxy."""
+    return (
+        judgement.verdict in ("incomplete", "failed")
+        and rendered.shows_anything
+        and not (rendered.loading or (rendered.partial and rendered.parsing))
+        and not any(fault.ours for fault in judgement.faults)
+        and not any(exchange.limited for exchange in visit.exchanges)
+    )
+
+
+def third_party_failures(exchanges: Iterable[Exchange]) -> Iterable[str]:
+    """The URLs of data of third parties that failed. Nobody knows whether the content depends on it."""
+    for exchange in exchanges:
+        may_matter = exchange.foreign and not exchange.judged
+        if may_matter and exchange.destination in DATA and _fault_of(exchange):
+            yield exchange.url
 
 
 def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:
@@ -143,19 +168,18 @@ def _plain(text: str) -> str:
 def _fault_of(exchange: Exchange) -> str:
     """The fault of the response to a needed request, or ''.
 
-    A missing script is a fault: an outdated page requests the files of a previous release. Missing data
-    is not, and neither is a response that requires a login. A stylesheet is a fault only if the origin
-    fails with a 5xx: some applications show nothing without it.
+    A missing script is a fault: an outdated page requests the files of a previous release. For
+    everything else, a 4xx is a response like any other: the page shows what it makes of it.
     """
     status = exchange.status
+    if exchange.refused:
+        return exchange.reason
+    if exchange.blocked or not (exchange.finished or exchange.endless):
+        return ""
     if exchange.fault:
         return exchange.fault
-    if exchange.destination in PROGRAMS:
-        return f"status {status}" if status >= 400 else ""
-    refused = status in _ORDINARY_REFUSALS
-    data_failed = exchange.destination in DATA and status >= 400 and not refused
-    style_failed = exchange.destination == "style" and status >= 500
-    return f"status {status}" if data_failed or style_failed else ""
+    failed = status >= 500 or status in _LATER or (exchange.is_program and status >= 400)
+    return f"status {status}" if failed else ""
 
 
 def _is_blank(document: Document, rendered: Rendered) -> bool:

@@ -1,7 +1,7 @@
 """The requests of a page during its render, for the dashboard. Pure, except for the clock."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from prerender.browser.page_results import Resource
 from prerender.gateway.visit import Exchange, Visit
@@ -22,8 +22,11 @@ _KINDS = {
 }
 
 
-def waterfall(visit: Visit, resources: Iterable[Resource] = ()) -> tuple[Fetch, ...]:
-    """The first requests of a visit in order, with the ``resources`` from the browser's own cache."""
+def waterfall(
+    visit: Visit, resources: Iterable[Resource] = (), errors: Sequence[str] = ()
+) -> tuple[Fetch, ...]:
+    """The first requests of a visit in order, with the ``resources`` that were not requested from the
+    gateway: from the browser's own cache, or refused by the browser, as the ``errors`` say."""
     exchanges = visit.exchanges[:MOST_FETCHES]
     now = time.monotonic()
     fetches = [_fetch(exchange, exchanges[0].started, now) for exchange in exchanges]
@@ -37,21 +40,23 @@ def waterfall(visit: Visit, resources: Iterable[Resource] = ()) -> tuple[Fetch, 
         if (start := started.get(url[:_LONGEST_URL])) is not None:
             begun = max(begun, start)
         elif url.startswith("http") and url not in unseen:
-            fetches.append(_kept(resource, begun))
+            fetches.append(_unrequested(resource, begun, errors))
     return tuple(sorted(fetches, key=lambda fetch: fetch.start))[:MOST_FETCHES]
 
 
-def _kept(resource: Resource, start: float) -> Fetch:
+def _unrequested(resource: Resource, start: float, errors: Sequence[str]) -> Fetch:
+    named = (error for error in errors if resource.is_hidden and resource.url in error)
+    refusal = next(named, "")
     return Fetch(
         "GET",
         resource.url,
         _KINDS.get(resource.initiator, ""),
-        "cached",
+        "aborted" if refusal else "cached",
         resource.status,
         resource.size,
         start,
         0.0,
-        "",
+        refusal,
     )
 
 

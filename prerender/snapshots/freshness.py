@@ -13,6 +13,8 @@ Shown = Literal["fresh", "stale", "stale-if-error"]
 
 # TTL of doubtful snapshots, and of old ones whose refresh failed.
 DOUBT_SECONDS = 30.0
+# TTL of those with lasting faults that were the same again.
+LASTING_SECONDS = 300.0
 # A snapshot with less than this share of the old text is refused, but accepted if it stays short.
 SHRUNKEN = 0.2
 MOST_REFUSALS = 3
@@ -70,7 +72,7 @@ class Freshness:
         if self.page_ttl and snapshot.ttl is not None:
             ttl = snapshot.ttl
         if facts.lasting or (facts.failed_requests and doubt):
-            ttl = min(ttl, DOUBT_SECONDS)
+            ttl = min(ttl, DOUBT_SECONDS if doubt else LASTING_SECONDS)
         if snapshot.status == 200:
             return ttl
         if snapshot.status in (404, 410):

@@ -114,7 +114,8 @@ class Snapshot:
     ``headers``: of the page, without validators and framing. ``last_modified``: Unix seconds when the
     content last changed, which may be long before the last render. ``storable``: the origin allows
     storing it. ``ttl`` (seconds) and ``tags``: set by the page itself; ``asset_fingerprint``: of the
-    scripts and styles of its document. ``encoded``: the body by content coding.
+    scripts and styles of its document. ``encoded``: the body by content coding. ``may_be_the_page``: of
+    a new one with faults: visitors may see it like this.
     """
 
     status: int
@@ -129,6 +130,7 @@ class Snapshot:
     asset_fingerprint: str = ""
     encoded: tuple[tuple[str, bytes], ...] = ()
     content_type: str = HTML
+    may_be_the_page: bool = field(default=False, compare=False)
 
     @cached_property
     def _bodies(self) -> dict[str, bytes]:

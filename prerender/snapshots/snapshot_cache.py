@@ -29,6 +29,7 @@ from prerender.snapshots.freshness import (
     worse_than,
 )
 from prerender.snapshots.purges import Purge
+from prerender.snapshots.repeated_faults import RepeatedFaults
 from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.retries import Retries
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot, SnapshotResult, Snapshots
@@ -93,6 +94,7 @@ class CachedSnapshots:
         self._serve_incomplete = serve_incomplete
         self._renders: Coalesced[SnapshotResult] = Coalesced()
         self._retries = Retries(self._refresh_soon)
+        self._repeated = RepeatedFaults()
 
     def fresh(self, target: Target) -> SnapshotResult | None:
         """The stored snapshot if it is in memory and fresh. Takes microseconds: the common case."""
@@ -269,6 +271,16 @@ class CachedSnapshots:
         snapshot = result.snapshot
         old = await self._store.current(target.key, lease.entry)
         now = self._clock()
+        if snapshot.facts.unusable:
+            good_length = old.snapshot.facts.text_length if old is not None else 0
+            if await asyncio.to_thread(
+                self._repeated.confirm, target.key, snapshot, now, good_length
+            ):
+                # Like a missing file: another render would be the same.
+                snapshot = replace(snapshot, facts=replace(snapshot.facts, lasting=True))
+                result = replace(result, snapshot=snapshot)
+        else:
+            self._repeated.forget(target.key)
         if snapshot.facts.verdict in UNUSABLE:
             self._retries.failed(target)
         else:

@@ -681,6 +681,18 @@ async def test_what_a_screen_reader_announces(page: Opened) -> None:
 BY_METHODS = {"Target.attachToTarget", "Runtime.evaluate", "HeadlessExperimental.beginFrame"}
 
 
+async def test_the_log_is_told_afterwards(page: Opened) -> None:
+    """Chromium keeps its messages for those who ask later."""
+    told: list[dict[str, Any]] = []
+    policy = "<meta http-equiv='Content-Security-Policy' content=\"script-src 'self'\">"
+    await page.show(f"{policy}<script>0</script>")
+    page.session.on("Log.entryAdded", told.append)
+    await page.session.call("Log.enable")
+    (entry,) = [one["entry"] for one in told]
+    assert (entry["level"], entry["source"]) == ("error", "security")
+    assert "Content Security Policy" in entry["text"]
+
+
 def test_the_contract_is_complete() -> None:
     """Every command and event in the code has a test here."""
     name = re.compile(r'"([A-Z][A-Za-z]+\.[a-z][A-Za-z]+)"')

@@ -77,10 +77,8 @@ async def test_a_name_that_changes_its_address() -> None:
     async with Canary.open() as canary, open_session(AddressPolicy(), 1, 5, names) as session:
         for number in range(3):
             url = f"http://{number}.example:{canary.port}/"
-            assert (
-                await refusal(session, url)
-                == f"{number}.example has no address that pages may reach"
-            )
+            reason = f"{number}.example has no address that pages may reach at port {canary.port}"
+            assert await refusal(session, url) == reason
         assert canary.touched == []
 
 

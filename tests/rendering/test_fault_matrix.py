@@ -5,12 +5,14 @@ snapshot in the cache.
 """
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
 
+from prerender.snapshots import repeated_faults, retries
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
 
 PUBLIC = "https://www.example.com"
@@ -289,3 +291,52 @@ async def test_optional_requests_may_fail(
     answer = await proxy.crawl(f"/page/fetch/{fault}")
     assert answer.status == 200
     assert "stored; ttl=3600" in answer.headers["Cache-Status"]
+
+
+_CONTENT = "<p>" + " ".join(f"word{number}" for number in range(100))
+_EVERY_VISITOR_SEES = {
+    "hanging": "fetch('/hang').catch(() => 0)",
+    "failing": "fetch('/fails').catch(() => 0)",
+    "raced": "Promise.race([fetch('/hang'), new Promise((done) => setTimeout(done, 50))])",
+    "forbidden": f"fetch('{PUBLIC.replace('www', 'api')}/probe').catch(() => 0)",
+}
+
+
+async def test_a_fault_that_every_visitor_sees_is_the_page(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Renders of the proxy's own confirm it. A page that shows that it is loading is not confirmed."""
+    monkeypatch.setattr(repeated_faults, "LEAST_SECONDS", 0.5)
+    monkeypatch.setattr(retries, "FIRST_SECONDS", 0.3)
+
+    async def answer(request: web.Request) -> web.Response:
+        name = request.path.removeprefix("/page/")
+        if request.path == "/hang":
+            await asyncio.Event().wait()
+        if request.path == "/fails":
+            return web.Response(status=500)
+        if request.path == "/probe":
+            return web.Response(text="no CORS")
+        loading = '<p aria-busy="true">more' if name == "loading" else ""
+        script = _EVERY_VISITOR_SEES.get(name, "fetch('/fails')")
+        text = f"<!DOCTYPE html><title>t</title>{_CONTENT}{loading}<script>{script}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    site = await start_origin(application)
+    settings = {
+        "site": {"url": PUBLIC},
+        "network": {"allow": ["api.example.com"]},
+        "render": {"patience": "0.3s", "timeout": "3s"},
+    }
+    proxy = await start_proxy(site.url, settings)
+    first = {name: await proxy.crawl(f"/page/{name}") for name in [*_EVERY_VISITOR_SEES, "loading"]}
+    assert {reply.status for reply in first.values()} == {503}
+    for name in _EVERY_VISITOR_SEES:
+        async with asyncio.timeout(60):
+            while (reply := await proxy.crawl(f"/page/{name}")).status != 200:
+                await asyncio.sleep(0.2)
+        assert "word99" in reply.text
+        assert re.search(r"ttl=(30|[1-2]?\d)\b|ttl=300|hit", reply.headers["Cache-Status"])
+    assert (await proxy.crawl("/page/loading")).status == 503

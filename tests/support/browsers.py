@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from prerender.browser.page import Page
 from prerender.config import Settings
 from prerender.gateway.assets import AssetStore
+from prerender.gateway.needed_requests import Hanging
 from prerender.rendering.from_settings import Browsing, Rendering, browsing, rendering_with
 
 # Most tests need one of a few kinds.
@@ -63,6 +64,7 @@ class _Browser:
     async def become_as_new(self) -> bool:
         """Forget what was fetched. Returns whether all pages are idle then."""
         gateway = self.parts.gateway
+        gateway.hanging = Hanging()
         if not await self._is_calm():
             return False
         if gateway.assets.store.size_bytes:

@@ -123,6 +123,10 @@ async def _compared(
     if look.seen is None or comparison is None:
         report.add("differs", f"visitors are redirected to {look.url}")
         return None
+    for failure in look.failures[:_SHOWN_PASSAGES]:
+        report.add("request-failed", failure)
+    for complaint in look.errors[:_SHOWN_PASSAGES]:
+        report.add("script-error", complaint)
     _links_of_people(look.seen, page, report)
     _needless(document, look, report)
     report.similarity = round(comparison.similarity, 4)

@@ -13,6 +13,7 @@ from prerender.browser.pool import Pool
 from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.visit import Document
+from prerender.rendering.verdict import faults_of
 from prerender.tools.crawler import Fetched
 
 T = TypeVar("T")
@@ -23,13 +24,16 @@ _PAUSE_SECONDS = 0.2
 class Look:
     """``status`` of the document; ``seen`` is None if the page navigated to ``url``.
 
-    ``announced``: what a screen reader announces.
+    ``announced``: what a screen reader announces. ``errors``: of its scripts and of the browser;
+    ``failures``: requests of the site that failed or that the proxy refused, with the reason.
     """
 
     url: str
     status: int
     seen: Seen | None
     announced: tuple[Announcement, ...] = ()
+    errors: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
 
 class Person:
@@ -69,7 +73,15 @@ class Person:
                 if rendered.partial:
                     raise RenderError(f"{url}: does not settle")
                 seen = await page.read()
-                return Look(seen.url, status, seen, await page.announced())
+                failures = [f"{one.url}: {one.text}" for one in faults_of(visit.exchanges)]
+                return Look(
+                    seen.url,
+                    status,
+                    seen,
+                    await page.announced(),
+                    rendered.errors,
+                    tuple(failures),
+                )
 
     async def _listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
         limits = self._limits

@@ -75,8 +75,16 @@ const complain = (...parts) => {
   const text = call(cut, parts.map(String).join(" "), [0, LONGEST_COMPLAINT]);
   errors += (complaints++ ? "\0" : "") + call(replaceAll, text, ["\0", ""]);
 };
-listen.call(globalThis, "error", ({ message }) => { if (message) complain(message); });
+const place = (file, line, column) => (file ? ` (${file}:${line}:${column})` : "");
+listen.call(globalThis, "error", ({ message, filename, lineno, colno }) => {
+  if (message) complain(message + place(filename, lineno, colno));
+});
 listen.call(globalThis, "unhandledrejection", ({ reason }) => complain("Unhandled:", reason));
+listen.call(globalThis, "securitypolicyviolation", (event) => {
+  if (event.disposition !== "enforce") return;
+  complain(`Content Security Policy: ${event.effectiveDirective} blocks ${event.blockedURI}` +
+    place(event.sourceFile, event.lineNumber, event.columnNumber));
+});
 patch(globalThis.console, "error", (original) => function (...given) {
   try { complain(...given); } catch { /* an object that cannot be converted to text */ }
   return original.apply(this, given);

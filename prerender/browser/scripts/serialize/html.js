@@ -194,6 +194,14 @@ const inPieces = (text) => {
   return pieces;
 };
 
+// Visible signs that more content is to come.
+const LOADING = '[aria-busy="true"], [role="progressbar"], progress:not([value]), [class*="skeleton" i], ' +
+  '[class*="spinner" i], [class*="loading" i], [class*="loader" i]';
+const MOST_SIGNS = 100;
+const isLoading = () => [document, ...shadowRoots].some((root) =>
+  Array.from(root.querySelectorAll(LOADING)).slice(0, MOST_SIGNS).some((sign) =>
+    sign.checkVisibility({ opacityProperty: true, visibilityProperty: true })));
+
 const body = document.body;
 const [first, ...more] = inPieces(document.documentElement ? html() : "");
 globalThis.moreHtml = more;
@@ -209,9 +217,10 @@ return {
   redirected: navigation?.redirectCount > 0,
   textLength: body ? textLength(body) : 0,
   parsing: document.readyState === "loading",
+  loading: isLoading(),
   // Visible content without text. The shadow roots were collected before.
   pictures: [document, ...shadowRoots].some((root) => root.querySelector(
-    "img, svg, canvas, video, audio, picture, iframe, object, embed, input, button, select, textarea")),
+    "img, svg, canvas, video, audio, picture, iframe, frame, object, embed, input, button, select, textarea")),
   statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
   headers: [...metas("prerender-header"), ...metas("render:header")],
   cacheTtls: metas("prerender-cache-ttl"),

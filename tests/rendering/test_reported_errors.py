@@ -1,0 +1,94 @@
+"""What the browser or the proxy refuses, and what scripts throw, is on record with its cause."""
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from prerender.snapshots.snapshot import Fetch, Snapshot
+from tests.conftest import Proxy, StartOrigin, StartProxy
+
+if TYPE_CHECKING:
+    from prerender.telemetry.records import RenderRecord
+
+PUBLIC = "https://www.example.com"
+_POLICY = '<meta http-equiv="Content-Security-Policy" content="{}">'
+PAGES = {
+    "/mixed": f"<script>fetch('{PUBLIC.replace('https', 'http')}/data').catch(() => 0)</script>",
+    "/inline": _POLICY.format("script-src 'self'") + "<script>document.title = 'booted'</script>",
+    "/connect": _POLICY.format("connect-src 'none'")
+    + "<script>fetch('/x').catch(() => 0)</script>",
+    "/exception": "<script src='/boot.js'></script>",
+    "/third": "<script>fetch('https://api.example.net/x').catch(() => 0)</script>",
+}
+
+
+async def _start(start_origin: StartOrigin, start_proxy: StartProxy, public: str = "") -> Proxy:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/boot.js":
+            return web.Response(text="\n\n  missing.thing();", content_type="text/javascript")
+        if request.path == "/port":
+            script = f"<script>fetch('{other.url}/data').catch(() => 0)</script>"
+            return web.Response(text=f"<p>text{script}", content_type="text/html")
+        text = f"<!DOCTYPE html><title>t</title>{PAGES[request.path]}<p>text"
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    other = await start_origin(web.Application())
+    site = await start_origin(application)
+    return await start_proxy(site.url, {"site": {"url": public}} if public else {})
+
+
+async def test_errors_name_their_cause(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    proxy = await _start(start_origin, start_proxy, PUBLIC)
+    for path, causes in {
+        "/mixed": ("Mixed Content", "http://www.example.com/data"),
+        "/inline": ("Content Security Policy", "inline script"),
+        "/connect": ("Content Security Policy", f"connect-src blocks {PUBLIC}/x"),
+        "/exception": ("missing is not defined", f"{PUBLIC}/boot.js:3:3"),
+    }.items():
+        snapshot, fetches = await _rendered(proxy, path)
+        text = "\n".join(snapshot.facts.errors)
+        assert all(cause in text for cause in causes), (path, text)
+        if path == "/mixed":
+            (refused,) = [one for one in fetches if one.url.endswith("/data")]
+            assert refused.verdict == "aborted"
+            assert "Mixed Content" in refused.reason
+
+
+async def test_failed_data_of_third_parties_is_reported(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy, PUBLIC)
+    reply = await proxy.crawl("/third")
+    assert (reply.status, reply.headers["Cache-Status"]) == (
+        200,
+        "prerender; fwd=miss; stored; ttl=30",
+    )
+    snapshot, _ = await _rendered(proxy, "/third")
+    assert snapshot.facts.failed_requests == ("https://api.example.net/x",)
+
+
+async def test_a_refused_port_of_the_sites_host_names_the_setting(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Visitors reach it, so the page is not what they see, however often it is the same."""
+    proxy = await _start(start_origin, start_proxy)
+    reply = await proxy.crawl("/port")
+    assert reply.status == 503
+    explained = f"{proxy.admin_url}/api/v1/problems"
+    async with proxy.client.get(explained) as response:
+        assert "[network] allow" in await response.text()
+
+
+async def _rendered(proxy: Proxy, path: str) -> tuple[Snapshot, tuple[Fetch, ...]]:
+    renders: list[RenderRecord] = []
+    stop = proxy.running.telemetry.renders.subscribe(renders.append)
+    try:
+        await proxy.crawl(f"{path}?again")
+    finally:
+        stop()
+    (record,) = renders
+    assert record.snapshot is not None
+    assert record.timings is not None
+    return record.snapshot, record.timings.fetches
