@@ -199,7 +199,7 @@ FAULTS: dict[str, Fault] = {
     "throws": Fault({"script-error"}, page(more="<script>0</script>"),
         page(more="<script>missing()</script>")),
     "refused-port": Fault({"request-failed"}, page(), page(
-        more="<script>fetch(`http://${{location.hostname}}:2/data`).catch(() => 0)</script>")),
+        more="<script>fetch(`http://${location.hostname}:2/data`).catch(() => 0)</script>")),
     "hidden": Fault({"hidden"}, page(), page(more=HIDDEN)),
     "differs": Fault({"differs"}, page(), seen(page(more="<p>now 12:01"), page(more="<p>now 12:59"))),
 }  # fmt: skip
