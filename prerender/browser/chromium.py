@@ -119,6 +119,8 @@ _FLAGS = (
     "--enable-features=NetworkServiceInProcess2",
     # A new tab uses the existing process of its context.
     "--renderer-process-limit=1",
+    # As in a visitor's browser, navigator.webdriver is false.
+    "--disable-blink-features=AutomationControlled",
     # WebRTC would open its own sockets and bypass the gateway.
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     f"--disable-features={','.join(_DISABLED_FEATURES)}",

@@ -3,12 +3,12 @@
 The user agent carries the page's number.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from prerender.browser.devtools import Session
 from prerender.gateway.gateway import number_user_agent
+from prerender.gateway.navigation import of_phone
 from prerender.snapshots.variants import ORDINARY, Variant
 
 
@@ -31,6 +31,8 @@ class Window:
         }
 
 
+# Those of a Chrome in English. Headless Chromium has only the first one, and sends none.
+_LANGUAGES = "en-US,en"
 DESKTOP = Window(1280, 1024)
 # The phone of Lighthouse; Googlebot's is similar.
 MOBILE = Window(412, 823, 1.75, mobile=True)
@@ -59,7 +61,7 @@ def user_agent_override(
     major = reduced.partition("Chrome/")[2].partition(".")[0]
     brands = [{"brand": "Chromium", "version": major}]
     override: dict[str, Any] = {
-        "userAgent": number_user_agent(_of_phone(reduced) if mobile else reduced, number),
+        "userAgent": number_user_agent(of_phone(reduced) if mobile else reduced, number),
         "userAgentMetadata": {
             "brands": brands,
             "fullVersionList": brands,
@@ -72,9 +74,8 @@ def user_agent_override(
     }
     if mobile:
         override["platform"] = "Linux armv81"
-    if variant.languages:
-        # Chromium adds the weights in the header.
-        override["acceptLanguage"] = ",".join(variant.languages)
+    # Chromium adds the weights in the header.
+    override["acceptLanguage"] = ",".join(variant.languages) or _LANGUAGES
     return override
 
 
@@ -83,9 +84,3 @@ def _reduced(user_agent: str) -> str:
     honest = user_agent.replace("HeadlessChrome", "Chrome")
     version = honest.partition("Chrome/")[2].partition(" ")[0]
     return honest.replace(version, f"{version.partition('.')[0]}.0.0.0")
-
-
-def _of_phone(user_agent: str) -> str:
-    """The user agent of the same Chrome on a phone."""
-    named = re.sub(r"\([^)]*\)", "(Linux; Android 10; K)", user_agent, count=1)
-    return named.replace(" Safari/", " Mobile Safari/")

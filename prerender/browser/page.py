@@ -122,10 +122,12 @@ class Page:
             await become(self._tab.session, variant)
 
     def visit(
-        self, document: Document | None, accept_language: str = ""
+        self, document: Document | None, variant: Variant = ORDINARY
     ) -> AbstractContextManager[Visit]:
         """Let the gateway serve the requests of the next render (``ContextProxy.visit``)."""
-        return self.context.proxy.visit(self.number, document, accept_language)
+        return self.context.proxy.visit(
+            self.number, document, variant.accept_language, ordinary=variant == ORDINARY
+        )
 
     @property
     def is_first(self) -> bool:

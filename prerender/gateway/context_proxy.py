@@ -77,17 +77,23 @@ class ContextProxy:
 
     @contextmanager
     def visit(
-        self, number: int, document: Document | None, accept_language: str = ""
+        self,
+        number: int,
+        document: Document | None,
+        accept_language: str = "",
+        *,
+        ordinary: bool = True,
     ) -> Iterator[Visit]:
         """Serve the page with this number. Its first navigation gets ``document``, if there is one.
 
-        ``accept_language``: for requests without Accept-Language. Requests that belong to no visit are
-        refused.
+        ``accept_language``: for requests without Accept-Language; ``ordinary``: it is no variant.
+        Requests that belong to no visit are refused.
         """
         assert self._visit is None, "a context has one page at a time"
         self.visits += 1
         self._number = number
         self._visit = visit = self._new_visit(document, accept_language)
+        visit.is_ordinary = ordinary
         try:
             yield visit
         finally:

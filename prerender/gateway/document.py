@@ -3,8 +3,11 @@
 Redirects, errors of the origin and anything that is not HTML need no browser.
 """
 
+import re
 import zlib
-from collections.abc import AsyncIterator
+from contextlib import suppress
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urljoin
 
 from aiohttp import ClientError, ClientResponse
 from multidict import CIMultiDict
@@ -17,32 +20,21 @@ from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
 from prerender.http import forwarding_headers
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
-from prerender.snapshots.variants import ORDINARY, Variant
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-# Nothing of the crawler's request is here except the variant, because snapshots are shared.
-_REQUEST = (
-    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
-    ("Accept-Encoding", "gzip, deflate"),
-    ("Accept-Language", "en-US,en;q=0.9"),
-)
-# Chrome's User-Agent on a phone, without its version, which is not known before there is a page.
-_MOBILE = (
-    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Safari/537.36"
-)
 # Headers that describe the transferred bytes; the browser gets decoded ones.
 _OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
 
-
-# Headers of a visitor's browser, for comparisons with snapshots.
-_OF_A_PERSON = (
-    *_REQUEST,
-    ("Upgrade-Insecure-Requests", "1"),
-    (
-        "User-Agent",
-        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
-        "Chrome/140.0.0.0 Safari/537.36",
-    ),
+# A redirect of a first visit leads back to the page, with a cookie.
+_MOST_RETURNS = 5
+_DECODED = ("gzip", "x-gzip", "deflate")
+# Codings that browsers decode, but that were not requested.
+_UNDECODED = ("br", "zstd", "dcb", "dcz")
+# The tags by which browsers recognise HTML (WHATWG MIME Sniffing, section 7.1).
+_HTML = re.compile(
+    rb"[\t\n\x0c\r ]*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a"
+    rb"|style|title|b|body|br|p|!--)[ >]",
+    re.IGNORECASE,
 )
 
 
@@ -51,26 +43,52 @@ async def fetch(
     public: URL,
     target: str,
     max_bytes: int,
-    variant: Variant = ORDINARY,
+    headers: CIMultiDict[str],
     *,
     for_a_person: bool = False,
 ) -> Document:
     """Fetch the document of a request target, or its redirect (status 3xx, empty body).
 
+    ``headers``: of the browser's navigation; nothing of the crawler's request, because snapshots are
+    shared. ``for_a_person``: the request is not marked as a renderer's.
+    A redirect to the same URL that sets cookies is followed with them, as by a browser.
     Raises NotRenderable if the origin's response should be passed on instead, SnapshotTooLarge
-    above ``max_bytes`` of decoded body, OriginError and OriginTimeout. ``for_a_person``: the request
-    is not marked as a renderer's.
+    above ``max_bytes`` of decoded body, OriginError and OriginTimeout.
     """
-    headers: CIMultiDict[str] = CIMultiDict(_OF_A_PERSON if for_a_person else _REQUEST)
-    if variant.device == "mobile":
-        headers["User-Agent"] = _MOBILE
-    if variant.language:
-        headers["Accept-Language"] = variant.accept_language
+    headers = headers.copy()
     if for_a_person:
         forwarding_headers.direct(headers, public)
     else:
         forwarding_headers.mark(headers, public)
     forwarding_headers.add_trace(headers, CURRENT.get())
+    cookies = SimpleCookie()
+    set_cookies: list[str] = []
+    for _ in range(_MOST_RETURNS):
+        document = await _fetch(upstream, public, target, max_bytes, headers)
+        new = document.headers.getall("Set-Cookie", [])
+        set_cookies += new
+        if not new or not _returns(document, public, target):
+            break
+        for line in new:
+            with suppress(CookieError):
+                cookies.load(line)
+        headers["Cookie"] = "; ".join(f"{name}={one.coded_value}" for name, one in cookies.items())
+    document.headers.popall("Set-Cookie", None)
+    document.headers.extend(("Set-Cookie", line) for line in set_cookies)
+    return document
+
+
+def _returns(document: Document, public: URL, target: str) -> bool:
+    """Whether a document is a redirect to itself."""
+    if document.status not in _REDIRECTS:
+        return False
+    here = f"{public.origin()}{target}"
+    return urljoin(here, document.headers["Location"]).partition("#")[0] == here
+
+
+async def _fetch(
+    upstream: Upstream, public: URL, target: str, max_bytes: int, headers: CIMultiDict[str]
+) -> Document:
     async with upstream.request("GET", target, headers) as response:
         kept = end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:
@@ -86,6 +104,10 @@ async def fetch(
             raise OriginTimeout(f"{target}: {reason_of(error)}") from error
         except (ClientError, OSError, zlib.error) as error:
             raise OriginError(f"{target}: {reason_of(error)}") from error
+        if not _media_type(response):
+            nosniff = response.headers.get("X-Content-Type-Options", "").lower() == "nosniff"
+            if nosniff or not _HTML.match(body):
+                raise NotRenderable("media type unknown")
         return Document(response.status, kept, body)
 
 
@@ -93,22 +115,33 @@ def _refused_with(status: int) -> int:
     return status if status >= 400 and status not in PAGE_STATUSES else 0
 
 
+def _media_type(response: ClientResponse) -> str:
+    """The last valid media type of all Content-Type headers (WHATWG Fetch, section 2.2.2), or ''."""
+    values = ",".join(response.headers.getall("Content-Type", ())).split(",")
+    types = [value.partition(";")[0].strip().lower() for value in values]
+    return next((one for one in reversed(types) if "/" in one and one != "*/*"), "")
+
+
+def _codings(response: ClientResponse) -> list[str]:
+    """The content codings to decode, the last one first. If browsers do not know one of them, they
+    ignore all."""
+    said = ",".join(response.headers.getall("Content-Encoding", ())).lower().split(",")
+    names = [name.strip() for name in said if name.strip() not in ("", "identity")]
+    known = all(name in (*_DECODED, *_UNDECODED) for name in names)
+    return names[::-1] if known else []
+
+
 def _not_a_page(response: ClientResponse) -> str:
     """Why there is nothing to render, or ''."""
     status = response.status
     if status not in PAGE_STATUSES:
         return f"status {status}"
-    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if media_type not in HTML_TYPES:
-        return f"media type {media_type or 'unknown'}"
+    media_type = _media_type(response)
+    if media_type and media_type not in HTML_TYPES:
+        return f"media type {media_type}"
     if response.headers.get("Content-Disposition", "").lower().startswith("attachment"):
         return "a download"
-    if response.headers.get("Content-Encoding", "identity").lower() not in (
-        "identity",
-        "gzip",
-        "x-gzip",
-        "deflate",
-    ):
+    if any(name in _UNDECODED for name in _codings(response)):
         return "a content coding that was not requested"
     return ""
 
@@ -116,7 +149,10 @@ def _not_a_page(response: ClientResponse) -> str:
 async def _read(response: ClientResponse, max_bytes: int) -> bytes:
     parts = []
     size = 0
-    async for part in _decoded(response, max_bytes):
+    decoders = [_Decoder(max_bytes) for _ in _codings(response)]
+    async for part in response.content.iter_any():
+        for decoder in decoders:
+            part = decoder.decode(part)  # noqa: PLW2901 (through one decoder after the other)
         size += len(part)
         if size > max_bytes:
             raise SnapshotTooLarge(f"{response.url.path}: the document is over {max_bytes} bytes")
@@ -124,17 +160,26 @@ async def _read(response: ClientResponse, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-async def _decoded(response: ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    """Decode the content coding. A compression bomb stops slightly above ``max_bytes``."""
-    coding = response.headers.get("Content-Encoding", "identity").lower()
-    if coding == "identity":
-        async for part in response.content.iter_any():
-            yield part
-        return
-    # 32 + 15: detects gzip and zlib by their first bytes.
-    decoder = zlib.decompressobj(32 + zlib.MAX_WBITS)
-    async for part in response.content.iter_any():
-        yield decoder.decompress(part, max_bytes + 1)
-    yield decoder.flush()
-    if not decoder.eof:
-        raise OriginError("the compressed document is incomplete")
+class _Decoder:
+    """Decodes gzip, zlib and bare deflate as browsers do: without a trailer, and with anything behind
+    it. A compression bomb stops slightly above ``max_bytes``."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        # 32 + 15: detects gzip and zlib by their first bytes.
+        self._inflate = zlib.decompressobj(32 + zlib.MAX_WBITS)
+        self._has_begun = False
+
+    def decode(self, data: bytes) -> bytes:
+        """Decode a part. Raises zlib.error."""
+        if self._inflate.eof or not data:
+            return b""
+        try:
+            decoded = self._inflate.decompress(data, self._max_bytes + 1)
+        except zlib.error:
+            if self._has_begun:
+                raise
+            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            decoded = self._inflate.decompress(data, self._max_bytes + 1)
+        self._has_begun = True
+        return decoded

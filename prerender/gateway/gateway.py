@@ -33,6 +33,7 @@ from prerender.gateway.certificate import Certificate
 from prerender.gateway.context_proxy import HOST, ContextProxy
 from prerender.gateway.egress import Ask, Egress, authority, host_and_port
 from prerender.gateway.listener import Connection
+from prerender.gateway.navigation import LANGUAGES, Navigation
 from prerender.gateway.needed_requests import DATA, Hanging, Needed, is_beacon
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
@@ -102,6 +103,7 @@ class Gateway:
         self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
         self.hanging = Hanging()
+        self.navigation = Navigation()
         self._data_hosts: LRUCache[str, bool] = LRUCache(_MOST_DATA_HOSTS)
         self.name = f"{os.getpid()}.{next(_numbers)}"
         self._peers = Peers()
@@ -168,6 +170,8 @@ class Gateway:
             if wanted == "document" and (document := visit.take_document(url)):
                 exchange.status = document.status
                 exchange.received_bytes = len(document.body)
+                if visit.is_ordinary:
+                    self.navigation.learn(end_to_end(request.headers), user_agent)
                 return _hand_over(document)
             try:
                 exchange.needed = self._needed(
@@ -247,9 +251,8 @@ class Gateway:
         headers = end_to_end(request.headers)
         forwarding_headers.remove_forwarding(headers)
         headers["User-Agent"] = user_agent
-        if visit.accept_language:
-            # Chromium applies the language to frames, but not to their workers.
-            headers.setdefault("Accept-Language", visit.accept_language)
+        # Chromium applies the language to frames, but not to their workers.
+        headers.setdefault("Accept-Language", visit.accept_language or LANGUAGES)
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()

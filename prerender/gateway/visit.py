@@ -171,6 +171,7 @@ class Visit:
     messages: int = 0
     document_url: str = ""
     has_policy: bool = False
+    is_ordinary: bool = True
     polled: Counter[str] = field(default_factory=Counter)
     # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""

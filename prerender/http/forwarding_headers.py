@@ -192,6 +192,10 @@ def authority(url: URL) -> str:
 
 def publish(location: str, origin: URL, public: URL) -> str:
     """Replace the origin's internal host in a Location by the public host."""
+    if location.startswith("//"):
+        whole = f"{origin.scheme}:{location}"
+        published = publish(whole, origin, public)
+        return location if published == whole else published
     try:
         url = URL(location, encoded=True)
         # Hosts are case-insensitive (RFC 3986 section 6.2.2.1).

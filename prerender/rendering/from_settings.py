@@ -81,7 +81,10 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
         when_moved=settings.snapshot.moved,
         soft_404=settings.snapshot.soft_404,
     )
-    return Rendering(*parts, Renderer(settings.public_url, parts.upstream, parts.pool, render))
+    return Rendering(
+        *parts,
+        Renderer(settings.public_url, parts.upstream, parts.gateway.navigation, parts.pool, render),
+    )
 
 
 @asynccontextmanager
@@ -127,7 +130,7 @@ def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
     """The viewer that takes screenshots, with the browser of the renderer."""
     render = settings.render
     limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
-    return Viewer(settings.public_url, parts.upstream, parts.pool, limits)
+    return Viewer(settings.public_url, parts.upstream, parts.gateway.navigation, parts.pool, limits)
 
 
 def _rules(settings: Settings) -> NetworkRules:

@@ -23,10 +23,13 @@ def replacing(origin: URL, public: URL) -> Callable[[str], str]:
 def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
     """Matches the start of absolute URLs of the origin, with or without a scheme."""
     host = re.escape(forwarding_headers.authority(origin))
-    scheme = rf"(?:{origin.scheme}:|(?<![\w:]))"
-    return re.compile(rf"{scheme}(?://|\\/\\/){host}(?![\w.:-])", re.IGNORECASE)
+    # Browsers read two backslashes as slashes (WHATWG URL, section 4.4).
+    scheme = rf"(?:{origin.scheme}:|wss?:|(?<![\w:]))"
+    return re.compile(rf"{scheme}(?://|\\/\\/|\\\\){host}(?![\w.:-])", re.IGNORECASE)
 
 
 def _like(found: str, site: str) -> str:
-    """``site``, with escaped slashes if those of ``found`` are escaped."""
+    """``site``, with escaped slashes if those of ``found`` are escaped, and for WebSockets if it is."""
+    if found[:2].lower() == "ws":
+        site = site.replace("http", "ws", 1)
     return site.replace("/", "\\/") if "\\/" in found else site

@@ -13,6 +13,7 @@ from prerender.browser.queue import Place, section_of
 from prerender.errors import BrowserGone, NeedsNewContext, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.gateway import without_number
+from prerender.gateway.navigation import Navigation
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Visit
 from prerender.rendering.redirects import Redirects
@@ -24,6 +25,8 @@ from prerender.snapshots.target import Target
 
 _ATTEMPTS = 2
 _PAUSE_SECONDS = 0.2
+# How long the document waits for the first browser, as whose navigation it is requested.
+_START_SECONDS = 5.0
 # The share of the remaining time that may be spent waiting for a page.
 _WAITING_SHARE = 0.75
 # Reserved for serializing the DOM, out of the time limit of a render.
@@ -55,11 +58,13 @@ class Renderer:
         self,
         public: URL,
         upstream: Upstream,
+        navigation: Navigation,
         pool: Pool,
         settings: RenderSettings,
     ) -> None:
         self._public = public
         self._upstream = upstream
+        self._navigation = navigation
         self._pool = pool
         self._settings = settings
         self._redirects = Redirects(public, upstream.base)
@@ -139,12 +144,13 @@ class Renderer:
         limit = self._settings.timeout
         try:
             async with asyncio.timeout(limit):
+                await self._navigation.known(_START_SECONDS)
                 return await document.fetch(
                     self._upstream,
                     self._public,
                     target.request_target,
                     self._settings.max_bytes,
-                    target.variant,
+                    self._navigation.headers(target.variant),
                 )
         except TimeoutError:
             raise RenderTimeout(
@@ -166,8 +172,7 @@ class Renderer:
         async with self._pool.page(place, waiting, first=first) as page:
             begun()
             queue = time.monotonic() - asked
-            language = target.variant.accept_language
-            with page.visit(page_document, language) as visit:
+            with page.visit(page_document, target.variant) as visit:
                 rendered = await page.render(
                     target.url,
                     visit,

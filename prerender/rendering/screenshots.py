@@ -17,6 +17,7 @@ from prerender.browser.page_results import Screenshot
 from prerender.browser.pool import Pool
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
+from prerender.gateway.navigation import Navigation
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document
 from prerender.snapshots.snapshot import Snapshot
@@ -45,9 +46,17 @@ Fetching = Callable[[], Coroutine[Any, Any, Document]]
 class Viewer:
     """Takes screenshots of pages of the site at ``public``, and caches each for a minute."""
 
-    def __init__(self, public: URL, upstream: Upstream, pool: Pool, limits: ViewLimits) -> None:
+    def __init__(
+        self,
+        public: URL,
+        upstream: Upstream,
+        navigation: Navigation,
+        pool: Pool,
+        limits: ViewLimits,
+    ) -> None:
         self._public = public
         self._upstream = upstream
+        self._navigation = navigation
         self._pool = pool
         self._limits = limits
         self._seen = BoundedMemoryCache(_KEPT_BYTES)
@@ -65,8 +74,8 @@ class Viewer:
                 self._public,
                 target.request_target,
                 self._limits.max_bytes,
+                self._navigation.headers(target.variant),
                 for_a_person=True,
-                variant=target.variant,
             )
             if page.status // 100 == 3:
                 raise NotRenderable(f"redirects to {page.headers['Location']}")
@@ -105,7 +114,7 @@ class Viewer:
                 async with asyncio.timeout(left), self._pool.place(_SECTION) as place:
                     page_document = await fetch()
                     async with self._pool.page(place, left, first=True) as page:
-                        with page.visit(page_document) as visit:
+                        with page.visit(page_document, target.variant) as visit:
                             look = await page.look(
                                 target.url,
                                 visit,

@@ -5,10 +5,11 @@ No tree is built and no list is kept, so memory does not depend on the size of a
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from lxml import etree
 
@@ -32,7 +33,17 @@ _BARE_AMPERSAND = re.compile(rb"(<!\[CDATA\[.*?(?:\]\]>|\Z))|&(?!#?\w{1,31};)", 
 # What the next part may complete: an entity, a tag, or CDATA.
 _CUT = re.compile(rb"(?:&#?\w{0,31}|<[^>]{0,64}|<!\[CDATA\[(?:(?!\]\]>).){0,4096})\Z", re.DOTALL)
 _LONGEST_CUT = 4096 + 64
-_ENTRY = re.compile(rb"<(?:[\w.-]+:)?(?:url|sitemap)[\s/>]")
+_ENTRY = re.compile(rb"<(?:[\w.-]+:)?(?:url|sitemap|item|entry)[\s/>]")
+# Of sitemaps and their indexes (sitemaps.org), and of feeds, which search engines accept, too.
+_ROOTS = ("urlset", "sitemapindex", "rss", "feed")
+_ENTRIES = ("url", "sitemap", "item", "entry")
+_FIELDS = {
+    "loc": "loc",
+    "link": "loc",
+    "lastmod": "lastmod",
+    "updated": "lastmod",
+    "pubDate": "lastmod",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,7 @@ def is_sitemap(data: bytes) -> bool:
             data = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, 4096)
         except zlib.error:
             return False
-    return b"<urlset" in data[:4096] or b"<sitemapindex" in data[:4096]
+    return any(f"<{root}".encode() in data[:4096] for root in _ROOTS)
 
 
 class _Gzip:
@@ -199,7 +210,7 @@ class _XML:
         yield from self._events.taken()
         if not self._events.is_sitemap:
             raise SitemapError(
-                f"{self._name}: is no sitemap: there is neither urlset nor sitemapindex in it"
+                f"{self._name}: is no sitemap: there is no urlset, sitemapindex, rss or feed in it"
             )
         if (lost := self._entries - self._events.entries) > 0 and self._parser.feed_error_log:
             first = self._parser.feed_error_log[0]
@@ -246,19 +257,21 @@ class _Events:
         found, self._found = self._found, []
         return found
 
-    def start(self, tag: str, _: object) -> None:
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Begin an element."""
         self.count += 1
         self._depth += 1
         namespace, name = _name(tag)
         if self._entry is None:
-            if name in ("url", "sitemap"):
+            if name in _ENTRIES:
                 self._entry, self._entry_tag = {}, (namespace, name)
                 self._entry_depth = self._depth
-            elif name in ("urlset", "sitemapindex"):
+            elif name in _ROOTS:
                 self.is_sitemap = True
         elif self._depth == self._entry_depth + 1 and namespace == self._entry_tag[0]:
-            self._field, self._text = name, ""
+            self._field, self._text = _FIELDS.get(name, ""), ""
+            if "href" in attributes and attributes.get("rel", "alternate") == "alternate":
+                self._entry.setdefault("loc", attributes["href"])  # RFC 4287 section 4.2.7
         else:
             self._field = ""
 
@@ -275,7 +288,7 @@ class _Events:
             if self._depth == self._entry_depth:
                 self._finish(self._entry)
                 self._entry = None
-            elif self._depth == self._entry_depth + 1 and self._field in ("loc", "lastmod"):
+            elif self._depth == self._entry_depth + 1 and self._field and self._text.strip():
                 self._entry[self._field] = self._text.strip()
         self._field = ""
         self._depth -= 1
@@ -301,7 +314,10 @@ def _name(tag: str) -> tuple[str, str]:
 
 
 def _seconds(text: str) -> float | None:
-    """A W3C date and time (https://www.w3.org/TR/NOTE-datetime) in Unix seconds."""
+    """A W3C date and time (https://www.w3.org/TR/NOTE-datetime) or that of RSS, in Unix seconds."""
+    if "," in text:
+        with suppress(ValueError):
+            return parsedate_to_datetime(text).timestamp()
     if len(text) in (4, 7):
         text += "-01-01"[: 10 - len(text)]
     try:

@@ -1,14 +1,18 @@
 // ---- The page as HTML text, with its metadata. Works on an inert copy, so that no code of the page runs.
 const keep = "[data-prerender-keep]";
 const removed = [
-  "noscript", 'meta[name="fragment"]', 'link[rel~="modulepreload"]', 'link[rel~="import"]',
+  "noscript", 'meta[name="fragment" i]', 'link[rel~="modulepreload"]', 'link[rel~="import"]',
   'link[rel~="preload"][as="script"]', 'link[rel~="prefetch"][as="script"]',
 ];
-const ownMetas = 'meta[name="prerender-status-code"], meta[name="prerender-header"], ' +
-  'meta[name="prerender-cache-ttl"], meta[name="prerender-cache-tags"], ' +
-  'meta[name="render:status_code"], meta[name="render:header"]';
+// Names of metadata are ASCII case-insensitive (HTML, section 4.2.5.1).
+const ownMetas = 'meta[name="prerender-status-code" i], meta[name="prerender-header" i], ' +
+  'meta[name="prerender-cache-ttl" i], meta[name="prerender-cache-tags" i], ' +
+  'meta[name="render:status_code" i], meta[name="render:header" i]';
 // Other data blocks are for scripts: crawlers do not read them, and frameworks put megabytes there.
-const dataScript = /^application\/ld\+json$/i;
+const dataScript = /^\s*application\/ld\+json\s*(;|$)/i;
+// An AMP page is valid only with AMP's scripts and its noscript.
+const isAmp = ["amp", "\u26a1"].some((name) => document.documentElement?.hasAttribute(name));
+const ampScript = 'script[src^="https://cdn.ampproject.org/"], noscript';
 
 const setAttribute = (element, name, on) => {
   if (on) element.setAttribute(name, ""); else element.removeAttribute(name);
@@ -110,18 +114,19 @@ const flattened = (host, copy, root) => {
 
 const clean = (copy) => {
   for (const template of copy.querySelectorAll("template")) clean(template.content);
+  const stays = (element) => element.matches(keep) || (isAmp && element.matches(ampScript));
   for (const element of copy.querySelectorAll(removed.join(","))) {
-    if (!element.matches(keep)) element.remove();
+    if (!stays(element)) element.remove();
   }
   for (const script of copy.querySelectorAll("script")) {
-    if (!script.matches(keep) && !dataScript.test(script.type)) script.remove();
+    if (!stays(script) && !dataScript.test(script.type)) script.remove();
   }
 };
 
 // Enough for any page. More would only fill the store.
 const MOST_METAS = 20;
 const LONGEST_META = 4000;
-const metas = (name) => Array.from(document.querySelectorAll(`meta[name="${name}"]`)).slice(0, MOST_METAS)
+const metas = (name) => Array.from(document.querySelectorAll(`meta[name="${name}" i]`)).slice(0, MOST_METAS)
   .map((meta) => meta.content.slice(0, LONGEST_META).trim());
 
 // The number of characters before the content of the head, or -1 if the page needs no canonical link.

@@ -1,0 +1,173 @@
+"""Documents as servers in the wild send them, and how they are requested: as by the browser that
+renders."""
+
+import gzip
+import html
+import json
+import re
+import zlib
+
+import pytest
+from aiohttp import web
+
+from tests.conftest import StartOrigin, StartProxy
+from tests.support import raw
+
+PUBLIC = "https://www.example.com"
+_PAGE = (
+    b"<!DOCTYPE html><title>t</title><p id=out></p><script>out.textContent = 'rendered'</script>"
+)
+_ZIPPED = gzip.compress(_PAGE)
+_BARE = zlib.compress(_PAGE)[2:-4]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ("Content-Type: text/html\r\nContent-Encoding: utf-8", _PAGE),
+        ("Content-Type: text/html\r\nContent-Encoding: none", _PAGE),
+        ("Content-Type: text/html\r\nContent-Encoding: aws-chunked", _PAGE),
+        ("Content-Type: text/html\r\nContent-Encoding: ", _PAGE),
+        ("Content-Type: text/html\r\nContent-Encoding: gzip, gzip", gzip.compress(_ZIPPED)),
+        (
+            "Content-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Encoding: identity",
+            _ZIPPED,
+        ),
+        ("Content-Type: text/html\r\nContent-Encoding: deflate", zlib.compress(_PAGE)),
+        ("Content-Type: text/html\r\nContent-Encoding: deflate", _BARE),
+        ("Content-Type: text/html\r\nContent-Encoding: gzip", _ZIPPED[:-8]),
+        ("Content-Type: text/html\r\nContent-Encoding: gzip", _ZIPPED + bytes(100)),
+        ("Content-Type: text/html, text/html; charset=utf-8", _PAGE),
+        ("Content-Type: \r\nContent-Type: text/html", _PAGE),
+        ("X: no type", b" \n" + _PAGE),
+        ("Content-Type: ", _PAGE.replace(b"<!DOCTYPE html>", b"<!-- x --><HTML>")),
+    ],
+)
+async def test_what_browsers_read_is_rendered(
+    start_proxy: StartProxy, headers: str, body: bytes
+) -> None:
+    """And what is forwarded stays as it is."""
+    head = f"HTTP/1.1 200 OK\r\n{headers}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    async def serve(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await raw.receive(reader)
+        writer.write(head + body)
+
+    async with raw.origin(serve) as origin:
+        proxy = await start_proxy(origin.url, {"site": {"url": PUBLIC}})
+        assert '<p id="out">rendered</p>' in (await proxy.crawl("/")).text
+        async with raw.client(proxy.running.public_port) as client:
+            await client.send(b"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n")
+            answer = await client.answer()
+        assert answer.endswith(body)
+        assert headers.split("\r\n", maxsplit=1)[0].strip().encode() in answer
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ("Content-Type: application/json", b"{}"),
+        ("X: no type", b"just text <p>"),
+        ("X: no type", b"\xef\xbb\xbf" + _PAGE),
+        ("X-Content-Type-Options: nosniff", _PAGE),
+    ],
+)
+async def test_what_browsers_do_not_take_for_a_page_is_forwarded(
+    start_proxy: StartProxy, headers: str, body: bytes
+) -> None:
+    head = f"HTTP/1.1 200 OK\r\n{headers}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    async def serve(_: raw.Origin, reader: raw.Reader, writer: raw.Writer) -> None:
+        await raw.receive(reader)
+        writer.write(head + body)
+
+    async with raw.origin(serve) as origin:
+        proxy = await start_proxy(origin.url, {"site": {"url": PUBLIC}})
+        assert (await proxy.crawl("/")).body == body
+
+
+async def test_a_redirect_to_itself_with_a_cookie_is_followed(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if "seen" not in request.cookies:
+            bounce = web.Response(status=302, headers={"Location": request.path_qs})
+            bounce.set_cookie("seen", "1")
+            return bounce
+        page = "<p id=out></p><script>out.textContent = document.cookie</script>"
+        return web.Response(text=page, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    proxy = await start_proxy((await start_origin(application)).url, {"site": {"url": PUBLIC}})
+    reply = await proxy.crawl("/a?b=1")
+    assert (reply.status, '<p id="out">seen=1</p>' in reply.text) == (200, True)
+
+
+_LOOKS = """<p id="out"></p><script>
+  fetch("/data").then(() => { out.textContent = JSON.stringify([
+    navigator.userAgent, navigator.userAgentData?.brands[0].version, navigator.webdriver,
+    navigator.languages,
+  ]); });
+</script>"""
+
+
+async def test_the_document_is_requested_as_by_the_browser(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=_LOOKS, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    site = await start_origin(application)
+    proxy = await start_proxy(site.url, {"site": {"url": PUBLIC}})
+    await proxy.crawl("/first")  # now a browser has been started
+    del site.requests[:]
+    reply = await proxy.crawl("/")
+    found = re.search(r'<p id="out">(.*?)</p>', reply.text)
+    assert found
+    user_agent, version, webdriver, languages = json.loads(html.unescape(found[1]))
+    document, data = (request.headers for request in site.requests)
+    own = re.sub(r"(Chrome/\d+\.0\.0\.)\d+", r"\g<1>0", user_agent)
+    assert re.fullmatch(re.escape(own) + r" PrerenderProxy/\S+", document["User-Agent"])
+    assert data["User-Agent"] == document["User-Agent"]
+    assert (webdriver, languages) == (False, ["en-US", "en"])
+    assert f"Chrome/{version}." in own
+    assert f'v="{version}"' in document["Sec-CH-UA"]
+    assert data["Sec-CH-UA"] == document["Sec-CH-UA"]
+    assert data["Accept-Language"] == document["Accept-Language"] == "en-US,en;q=0.9"
+    assert document["Upgrade-Insecure-Requests"] == "1"
+    fetch = {name: value for name, value in document.items() if name.startswith("Sec-Fetch-")}
+    assert fetch == {
+        "Sec-Fetch-Site": "none",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-User": "?1",
+        "Sec-Fetch-Dest": "document",
+    }
+
+
+_LEFTOVERS = """<!DOCTYPE html><html{amp}><head><title>t</title><META NAME="FRAGMENT" CONTENT="!">
+<META NAME="Prerender-Status-Code" CONTENT="404">
+<script type=" Application/LD+JSON; charset=utf-8">{{"@type": "Thing"}}</script>
+<script src="https://cdn.ampproject.org/v0.js"></script></head><body><noscript>n</noscript><p>text</html>"""
+
+
+@pytest.mark.parametrize("amp", ["", " amp", " ⚡"])
+async def test_names_and_types_in_any_case(
+    start_origin: StartOrigin, start_proxy: StartProxy, amp: str
+) -> None:
+    """AMP pages keep what makes them valid."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=_LEFTOVERS.format(amp=amp), content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    proxy = await start_proxy((await start_origin(application)).url, {"site": {"url": PUBLIC}})
+    reply = await proxy.crawl("/")
+    assert reply.status == 404
+    assert "fragment" not in reply.text.lower()
+    assert '{"@type": "Thing"}' in reply.text
+    assert ("cdn.ampproject.org" in reply.text) is bool(amp)
+    assert ("<noscript>" in reply.text) is bool(amp)
