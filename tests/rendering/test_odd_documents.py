@@ -17,7 +17,7 @@ PUBLIC = "https://www.example.com"
 _PAGE = (
     b"<!DOCTYPE html><title>t</title><p id=out></p><script>out.textContent = 'rendered'</script>"
 )
-_ZIPPED = gzip.compress(_PAGE)
+_ZIPPED = gzip.compress(_PAGE, mtime=0)
 _BARE = zlib.compress(_PAGE)[2:-4]
 
 
@@ -28,7 +28,10 @@ _BARE = zlib.compress(_PAGE)[2:-4]
         ("Content-Type: text/html\r\nContent-Encoding: none", _PAGE),
         ("Content-Type: text/html\r\nContent-Encoding: aws-chunked", _PAGE),
         ("Content-Type: text/html\r\nContent-Encoding: ", _PAGE),
-        ("Content-Type: text/html\r\nContent-Encoding: gzip, gzip", gzip.compress(_ZIPPED)),
+        (
+            "Content-Type: text/html\r\nContent-Encoding: gzip, gzip",
+            gzip.compress(_ZIPPED, mtime=0),
+        ),
         (
             "Content-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Encoding: identity",
             _ZIPPED,
@@ -42,6 +45,7 @@ _BARE = zlib.compress(_PAGE)[2:-4]
         ("X: no type", b" \n" + _PAGE),
         ("Content-Type: ", _PAGE.replace(b"<!DOCTYPE html>", b"<!-- x --><HTML>")),
     ],
+    ids=range(14),
 )
 async def test_what_browsers_read_is_rendered(
     start_proxy: StartProxy, headers: str, body: bytes

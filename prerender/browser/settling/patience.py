@@ -18,6 +18,8 @@ MOST_BEYOND_PAUSE_SECONDS = 0.02
 WORK_PATIENCE_SECONDS = 3.0
 # A worker or server that has sent something may send more.
 TALK_PATIENCE_SECONDS = 0.3
+# If its last message has changed the page: applications that are sent in parts pause for this long.
+DELIVERING_SECONDS = 2.4
 # A response that the gateway has passed on takes a moment to reach the page.
 DELIVERY_SECONDS = 0.2
 # Limits of endless work: without a visible effect in the page, and in total.
@@ -153,7 +155,10 @@ class Work:
             # Chromium queues it, because slow requests use all connections to its host.
             return self._all_its_time(seconds), True
         works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
-        talks = page.talking > 0 and silent < TALK_PATIENCE_SECONDS
+        # What has just changed the page may do so again; what only pings has no effect.
+        delivers = self.began < activity.since <= self.mutations.since
+        patience = DELIVERING_SECONDS if delivers else TALK_PATIENCE_SECONDS
+        talks = page.talking > 0 and silent < patience
         return replace(self, activity=activity, answered=answered), works or talks
 
 

@@ -19,6 +19,8 @@ const setAttribute = (element, name, on) => {
 };
 
 const copyState = (from, to) => {
+  // No attribute says that a popover is open.
+  if (from.hasAttribute("popover") && from.matches(":popover-open")) to.removeAttribute("popover");
   switch (from.localName) {
     case "style": {
       const text = styleText(from);
@@ -41,18 +43,53 @@ const copyState = (from, to) => {
     case "option":
       setAttribute(to, "selected", from.selected);
       break;
-    case "iframe":
-      to.setAttribute("srcdoc", frameText(from));
+    case "iframe": {
+      const text = frameText(from);
+      if (text !== null) to.setAttribute("srcdoc", text);
       break;
+    }
+    case "img": {
+      const url = pictureOf(from);
+      if (url) to.setAttribute("src", url);
+      break;
+    }
   }
 };
 
-// The content of a srcdoc frame; the attribute itself if a sandbox hides the content.
+// Nobody else can open a blob: URL.
+const MOST_PIXELS = 4_000_000;
+const pictureOf = (image) => {
+  const { naturalWidth: width, naturalHeight: height } = image;
+  if (!width || width * height > MOST_PIXELS) return null;
+  try {
+    const canvas = Object.assign(document.createElement("canvas"), { width, height });
+    canvas.getContext("2d").drawImage(image, 0, 0);
+    return canvas.toDataURL();
+  } catch { return null; /* of another origin */ }
+};
+
+// Without scripts, custom elements are not defined. Pages often hide such elements.
+let hasRulesForUndefined = null;
+const rulesForUndefined = () => hasRulesForUndefined ??= [document, ...shadowRoots].some((root) =>
+  Array.from(root.styleSheets).some((sheet) => sheetText(sheet)?.includes(":defined")));
+const KEPT_STYLES = ["display", "visibility", "opacity"];
+const keepDefined = (from, to) => {
+  if (!from.matches(":defined") || !rulesForUndefined()) return;
+  const style = getComputedStyle(from);
+  for (const name of KEPT_STYLES) to.style.setProperty(name, style.getPropertyValue(name), "important");
+};
+
+// The content of a frame without a URL: of a srcdoc frame, or null if a sandbox or a policy hides it, and of one that
+// scripts have written into.
 const frameText = (frame) => {
   const shown = frame.contentDocument;
-  const live = shown?.URL === "about:srcdoc" ? shown.documentElement : null;
-  const root = live ? inert.importNode(live, true)
-    : new DOMParser().parseFromString(frame.srcdoc, "text/html").documentElement;
+  if (!frame.hasAttribute("srcdoc") && !shown?.body?.hasChildNodes()) return null;
+  const live = ["about:srcdoc", "about:blank"].includes(shown?.URL) ? shown.documentElement : null;
+  let root;
+  try {
+    root = live ? inert.importNode(live, true)
+      : new DOMParser().parseFromString(frame.srcdoc, "text/html").documentElement;
+  } catch { return null; }
   if (live) complete(live, root);
   clean(root);
   asParsed(root);
@@ -62,7 +99,8 @@ const frameText = (frame) => {
 
 // Original and copy have the same structure, so the n-th elements correspond. Most elements are only checked for a
 // shadow root, and their copies not at all: each access costs time.
-const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, iframe[srcdoc]";
+const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, iframe[srcdoc], iframe:not([src]), " +
+  "iframe[src='about:blank' i], [popover], img[src^='blob:']";
 const shadowRoots = [];
 const complete = (original, copy) => {
   const from = original.querySelectorAll("*");
@@ -72,6 +110,7 @@ const complete = (original, copy) => {
   for (let i = 0; i < fromStateful.length; i++) copyState(fromStateful[i], toStateful[i]);
   for (let i = 0; i < from.length; i++) {
     const root = from[i].shadowRoot;
+    if (from[i].localName.includes("-")) keepDefined(from[i], to[i]);
     if (!root) continue;
     shadowRoots.push(root);
     if (options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root));

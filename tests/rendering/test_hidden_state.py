@@ -1,0 +1,82 @@
+"""State that no attribute holds is in the snapshot: a reader without scripts sees what visitors see."""
+
+import asyncio
+
+from aiohttp import web
+
+from tests.conftest import StartOrigin, StartProxy, pages
+
+PAGE = """<!DOCTYPE html><title>t</title><style>:not(:defined) { visibility: hidden }</style>
+<div id="news" popover="manual">news</div><div id="closed" popover>closed</div>
+<my-card>card</my-card><un-known>never defined</un-known><img id="picture"><img id="other" src="/x.png">
+<iframe id="written"></iframe><iframe id="empty"></iframe>
+<iframe sandbox srcdoc="<p>boxed</p>"></iframe><script>
+  news.showPopover();
+  customElements.define("my-card", class extends HTMLElement {});
+  written.contentDocument.body.innerHTML = "<h2>written</h2>";
+  const canvas = Object.assign(document.createElement("canvas"), {width: 3, height: 2});
+  canvas.toBlob((blob) => { picture.src = URL.createObjectURL(blob); });
+</script>"""
+
+
+async def test_state_that_no_attribute_holds(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    policy = "require-trusted-types-for 'script'"
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    trusted = meta + '<p>text<iframe sandbox srcdoc="<p>boxed</p>"></iframe>'
+    origin = await pages(start_origin, {"/": PAGE, "/trusted": trusted, "/x.png": "x"})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    text = (await proxy.crawl("/")).text
+    assert '<div id="news">news</div>' in text
+    assert '<div id="closed" popover="">' in text
+    assert "visibility: visible !important" in text.partition("<my-card")[2].partition(">")[0]
+    assert "<un-known>" in text
+    assert "&lt;h2&gt;written&lt;/h2&gt;" in text or "<h2>written</h2>" in text
+    assert '<iframe id="empty"></iframe>' in text
+    assert '<img id="picture" src="data:image/png;base64,' in text
+    assert '<img id="other" src="/x.png">' in text
+    trusted_reply = await proxy.crawl("/trusted")
+    assert (trusted_reply.status, "boxed" in trusted_reply.text) == (200, True)
+
+
+async def test_a_socket_that_delivers_the_page_is_waited_for(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """One that only pings is not."""
+    pings = 0
+
+    async def deliver(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        for part in ("first", "second", "third"):
+            await socket.send_str(part)
+            await asyncio.sleep(1.2)
+        return socket
+
+    async def ping(request: web.Request) -> web.WebSocketResponse:
+        nonlocal pings
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        for _ in range(10):
+            pings += 1
+            await socket.send_str("ping")
+            await asyncio.sleep(1.2)
+        return socket
+
+    async def page(request: web.Request) -> web.Response:
+        text = f"""<p>text<ul id="out"></ul><script>
+          new WebSocket("wss://" + location.host + "/{request.query_string}").onmessage = (event) => {{
+            if (event.data !== "ping") out.append(event.data + " ");
+          }};</script>"""
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.add_routes(
+        [web.get("/deliver", deliver), web.get("/ping", ping), web.get("/", page)]
+    )
+    site = await start_origin(application)
+    proxy = await start_proxy(site.url, {"site": {"url": "https://www.example.com"}})
+    assert "first second third" in (await proxy.crawl("/?deliver")).text
+    assert (await proxy.crawl("/?ping")).status == 200
+    assert pings < 4
