@@ -41,7 +41,7 @@ DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 	frameworks clean
 
 run: .venv/run.stamp
-	@scripts/system-packages chromium
+	@scripts/system-packages headless-shell
 	@exec scripts/run '$(ORIGIN)'
 
 test: test-programs

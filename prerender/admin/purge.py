@@ -1,5 +1,7 @@
 """Purges snapshots: ``POST /api/v1/purge``. parameters.PurgeBody says what it accepts."""
 
+from collections.abc import Callable
+
 import structlog
 from aiohttp import web
 
@@ -18,8 +20,11 @@ log = structlog.get_logger(__name__)
 class Purging:
     """Handles purge requests. auth.py authorizes them."""
 
-    def __init__(self, purges: Invalidation, site: Site) -> None:
+    def __init__(
+        self, purges: Invalidation, site: Site, forget_assets: Callable[[], object]
+    ) -> None:
         self._purges = purges
+        self._forget_assets = forget_assets
         self._site = site
 
     def add_to(self, app: web.Application) -> None:
@@ -28,6 +33,9 @@ class Purging:
 
     async def _purge(self, request: web.Request) -> web.Response:
         purges = self._asked_for(body_of(await request.read(), PurgeBody))
+        if any(purge.kind == "all" for purge in purges):
+            # After a deploy, a page must not be rendered with a script of the last one.
+            self._forget_assets()
         told = [await self._purges.purge(purge) for purge in purges]
         log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
         if not all(told):

@@ -66,6 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (128 + SIGINT, as in shells).
     """
     terminal.open_standard_streams()
+    if not sys.platform.startswith("linux"):
+        terminal.say(
+            f"prerender runs on Linux, not on {sys.platform}: run its container image instead"
+        )
+        return FAILED
     if arguments is None:
         arguments = sys.argv[1:]
     try:

@@ -75,6 +75,10 @@ class AssetStore:
         others = [it for it in known if it.selecting != stored.selecting]
         self._variants[url] = [stored, *others][:_MOST_VARIANTS]
 
+    def clear(self) -> None:
+        """Delete all stored responses."""
+        self._variants.clear()
+
     def forget(self, url: str) -> None:
         """Delete the stored responses of a URL."""
         self._variants.pop(url, None)

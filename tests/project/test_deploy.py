@@ -129,7 +129,7 @@ async def nginx(
         ("listen 80;", f"listen 127.0.0.1:{port};"),
         (r"server prerender(-\d)?:8080\b", f"server 127.0.0.1:{proxy_port}"),
         ("server origin:3000;", f"server 127.0.0.1:{site_port};"),
-        ("/var/cache/nginx/", f"{folder}/"),
+        ("/var/cache/", f"{folder}/"),
     ):
         site, count = re.subn(name, address, site)
         assert count or "origin" in name or "cache" in name

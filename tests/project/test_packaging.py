@@ -199,7 +199,7 @@ def packages(path: str, *names: str, **environ: str) -> subprocess.CompletedProc
 
 
 def test_what_is_there_is_not_installed() -> None:
-    done = packages(SEARCHED, "python", "chromium", "nginx", PYTHON=sys.executable)
+    done = packages(SEARCHED, "python", "headless-shell", "nginx", PYTHON=sys.executable)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

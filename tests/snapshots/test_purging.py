@@ -191,3 +191,27 @@ async def test_the_command_line(
     where = "cannot connect to 127.0.0.1:1 ([admin] host, port): "
     assert err.startswith(f"prerender: {where}")
     assert "refused" in err
+
+
+async def test_purging_all_forgets_the_scripts_that_renders_share(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """A mended script is used at once, although the broken one may be stored for ten minutes."""
+    text = "broken"
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/app.js":
+            script = f"document.body.append('{text}')"
+            headers = {"Cache-Control": "public, max-age=600"}
+            return web.Response(text=script, content_type="text/javascript", headers=headers)
+        page = "<p>page</p><script src=/app.js></script>"
+        return web.Response(text=page, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    proxy = await start_proxy((await start_origin(application)).url, {})
+    assert "broken" in (await proxy.crawl("/")).text
+    text = "mended"
+    async with proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json={"all": True}) as done:
+        assert done.status == 200
+    assert "mended" in (await proxy.crawl("/")).text
