@@ -125,9 +125,7 @@ class Page:
         self, document: Document | None, variant: Variant = ORDINARY
     ) -> AbstractContextManager[Visit]:
         """Let the gateway serve the requests of the next render (``ContextProxy.visit``)."""
-        return self.context.proxy.visit(
-            self.number, document, variant.accept_language, ordinary=variant == ORDINARY
-        )
+        return self.context.proxy.visit(self.number, document, variant)
 
     @property
     def is_first(self) -> bool:

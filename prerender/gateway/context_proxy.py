@@ -21,6 +21,7 @@ from aiohttp.web import BaseRequest, StreamResponse
 from prerender.gateway.listener import http_server
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.visit import Document, Visit
+from prerender.snapshots.variants import ORDINARY, Variant
 
 HOST = "127.0.0.1"
 # Chromium opens connections in advance, and uses them when it needs them.
@@ -47,7 +48,7 @@ class ContextProxy:
         handle: Handler,
         tls: ssl.SSLContext,
         peers: Peers,
-        new_visit: Callable[[Document | None, str], Visit],
+        new_visit: Callable[[Document | None, Variant], Visit],
     ) -> None:
         self._server = http_server(partial(handle, self), IDLE_SECONDS)
         self._tls = tls
@@ -77,23 +78,16 @@ class ContextProxy:
 
     @contextmanager
     def visit(
-        self,
-        number: int,
-        document: Document | None,
-        accept_language: str = "",
-        *,
-        ordinary: bool = True,
+        self, number: int, document: Document | None, variant: Variant = ORDINARY
     ) -> Iterator[Visit]:
         """Serve the page with this number. Its first navigation gets ``document``, if there is one.
 
-        ``accept_language``: for requests without Accept-Language; ``ordinary``: it is no variant.
         Requests that belong to no visit are refused.
         """
         assert self._visit is None, "a context has one page at a time"
         self.visits += 1
         self._number = number
-        self._visit = visit = self._new_visit(document, accept_language)
-        visit.is_ordinary = ordinary
+        self._visit = visit = self._new_visit(document, variant)
         try:
             yield visit
         finally:

@@ -33,7 +33,7 @@ from prerender.gateway.certificate import Certificate
 from prerender.gateway.context_proxy import HOST, ContextProxy
 from prerender.gateway.egress import Ask, Egress, authority, host_and_port
 from prerender.gateway.listener import Connection
-from prerender.gateway.navigation import LANGUAGES, Navigation
+from prerender.gateway.navigation import Navigation
 from prerender.gateway.needed_requests import DATA, Hanging, Needed, is_beacon
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
@@ -44,12 +44,14 @@ from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, V
 from prerender.http import caching, forwarding_headers
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
+from prerender.snapshots.variants import ORDINARY, Variant
 
 # "Chrome/156.0.0.N": reduced user agents have 0 for N, ours has the number of the page.
 _PAGE_NUMBER = re.compile(r"(Chrome/\d+\.0\.0\.)(\d{1,9})")
 # Shared workers call the browser by its full name, other requests by the one with the number.
 _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 
+_IDENTIFYING = ("User-Agent", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform")
 # Responses to beacons are smaller than data.
 _LEAST_DATA_BYTES = 100
 _MOST_DATA_HOSTS = 200
@@ -143,12 +145,12 @@ class Gateway:
         self._proxies.discard(proxy)
         await proxy.close()
 
-    def _new_visit(self, document: Document | None, accept_language: str) -> Visit:
+    def _new_visit(self, document: Document | None, variant: Variant) -> Visit:
         return Visit(
             self._public,
             document,
             self._rules.limits,
-            accept_language,
+            variant,
             CURRENT.get(),
             self.traffic,
             self.hanging,
@@ -170,7 +172,7 @@ class Gateway:
             if wanted == "document" and (document := visit.take_document(url)):
                 exchange.status = document.status
                 exchange.received_bytes = len(document.body)
-                if visit.is_ordinary:
+                if visit.variant == ORDINARY:
                     self.navigation.learn(end_to_end(request.headers), user_agent)
                 return _hand_over(document)
             try:
@@ -251,8 +253,13 @@ class Gateway:
         headers = end_to_end(request.headers)
         forwarding_headers.remove_forwarding(headers)
         headers["User-Agent"] = user_agent
-        # Chromium applies the language to frames, but not to their workers.
-        headers.setdefault("Accept-Language", visit.accept_language or LANGUAGES)
+        # Chromium applies what is emulated to frames, but not to all workers.
+        navigation = self.navigation.headers(visit.variant)
+        headers.setdefault("Accept-Language", navigation["Accept-Language"])
+        if "HeadlessChrome" in request.headers.get("User-Agent", ""):
+            for name in _IDENTIFYING:
+                if name in navigation:
+                    headers[name] = navigation[name]
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()

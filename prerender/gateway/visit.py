@@ -16,6 +16,7 @@ from prerender.gateway.needed_requests import DATA, Hanging, without_query
 from prerender.gateway.resource_kind import MEDIA, PROGRAMS
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
+from prerender.snapshots.variants import ORDINARY, Variant
 
 # A page with hundreds of frames keeps the browser's main thread busy, which all pages share. The first
 # frames get their documents at once; each further one waits its turn.
@@ -161,7 +162,7 @@ class Visit:
     public: URL
     document: Document | None
     limits: VisitLimits = VisitLimits()
-    accept_language: str = ""
+    variant: Variant = ORDINARY
     trace: TraceContext | None = None
     traffic: Traffic = field(default_factory=Traffic)
     hanging: Hanging = field(default_factory=Hanging)
@@ -171,7 +172,6 @@ class Visit:
     messages: int = 0
     document_url: str = ""
     has_policy: bool = False
-    is_ordinary: bool = True
     polled: Counter[str] = field(default_factory=Counter)
     # State of the visit in the browser that cannot be cleared, or ''.
     remembered: str = ""

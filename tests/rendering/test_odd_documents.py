@@ -175,3 +175,43 @@ async def test_names_and_types_in_any_case(
     assert '{"@type": "Thing"}' in reply.text
     assert ("cdn.ampproject.org" in reply.text) is bool(amp)
     assert ("<noscript>" in reply.text) is bool(amp)
+
+
+_WORKER = """onconnect = ({ports}) => fetch("/echo").then((answer) => answer.text())
+  .then((text) => ports[0].postMessage(text));"""
+_ASKS = """<p id="out"></p><script>
+  const worker = new SharedWorker("/worker.js");
+  worker.port.onmessage = async ({data}) => {
+    out.textContent = JSON.stringify([await (await fetch("/echo")).text(), data]);
+  };
+</script>"""
+
+
+@pytest.mark.parametrize("phone", [False, True])
+async def test_workers_are_the_same_browser(
+    start_origin: StartOrigin, start_proxy: StartProxy, phone: bool
+) -> None:
+    """Chromium does not emulate devices and languages in shared workers."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/echo":
+            names = ("User-Agent", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Accept-Language")
+            return web.json_response({name: request.headers.get(name) for name in names})
+        if request.path == "/worker.js":
+            return web.Response(text=_WORKER, content_type="text/javascript")
+        return web.Response(text=_ASKS, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    site = await start_origin(application)
+    cache = {"vary": ["device", "language"], "languages": ["en", "de-CH"]}
+    proxy = await start_proxy(site.url, {"site": {"url": PUBLIC}, "cache": cache})
+    user_agent = "Mozilla/5.0 (iPhone) Mobile Safari" if phone else "Mozilla/5.0"
+    headers = {"User-Agent": user_agent, "Accept-Language": "de-CH"}
+    reply = await proxy.crawl("/", headers=headers)
+    found = re.search(r'<p id="out">(.*?)</p>', reply.text)
+    assert found
+    of_page, of_worker = json.loads(html.unescape(found[1]))
+    assert of_worker == of_page
+    assert (" Mobile " in of_page) is phone
+    assert "de-CH" in of_page
