@@ -71,6 +71,7 @@ class State:
     unseen: int
     errors: int
     sheets: int
+    delivering: int = 0
 
     @classmethod
     def read(cls, answer: object) -> "State | None":

@@ -155,8 +155,9 @@ class Work:
             # Chromium queues it, because slow requests use all connections to its host.
             return self._all_its_time(seconds), True
         works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
-        # What has just changed the page may do so again; what only pings has no effect.
-        delivers = self.began < activity.since <= self.mutations.since
+        # A server that has just changed the page may do so again; one that only pings has no effect.
+        has_effect = self.began < activity.since <= self.mutations.since
+        delivers = page.delivering > 0 and has_effect
         patience = DELIVERING_SECONDS if delivers else TALK_PATIENCE_SECONDS
         talks = page.talking > 0 and silent < patience
         return replace(self, activity=activity, answered=answered), works or talks

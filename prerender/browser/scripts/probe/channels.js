@@ -1,11 +1,11 @@
 // ---- Channels that respond at any time: their next message is waited for.
-const answering = (target, receiver = target, keepsTalking = false) => {
+const answering = (target, receiver = target, keepsTalking = "") => {
   let end = begin();
   let talks = () => {};
   const heard = () => {
     end();
     talks();
-    if (keepsTalking) talks = begin("talking");
+    if (keepsTalking) talks = begin(keepsTalking);
   };
   listen.call(receiver, "message", heard);
   listen.call(target, "error", () => end());
@@ -56,14 +56,14 @@ const askedBy = (owner, calls) => {
   });
 };
 subclass("Worker", (worker) => {
-  const calls = answering(worker, worker, true);
+  const calls = answering(worker, worker, "talking");
   askedBy(worker, calls);
   const terminate = worker.terminate;
   worker.terminate = () => { calls.end(); terminate.call(worker); };
 });
-subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, true)));
+subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, "talking")));
 subclass("WebSocket", (socket) => {
-  const calls = answering(socket, socket, true);
+  const calls = answering(socket, socket, "delivering");
   listen.call(socket, "close", calls.end);
   const { send } = socket;
   socket.send = (...given) => { calls.asked(); return send.apply(socket, given); };
@@ -72,7 +72,7 @@ subclass("EventSource", (source) => {
   const answered = requested();
   listen.call(source, "open", answered);
   listen.call(source, "error", answered);
-  const calls = answering(source, source, true);
+  const calls = answering(source, source, "delivering");
   // Events of an event stream can have any name.
   patch(source, "addEventListener", (original) => function (type, ...given) {
     if (!["error", "message", "open"].includes(type)) listen.call(source, type, calls.heard);

@@ -26,7 +26,7 @@ const newSet = () => own(new Set(), Set);
 const newWeakSet = () => own(new WeakSet(), WeakSet);
 const timers = newMap(); // id -> when a one-shot timer is due
 const intervals = newSet();
-const open = { working: 0, layout: 0, drawn: 0, talking: 0 }; // work outside virtual time
+const open = { working: 0, layout: 0, drawn: 0, talking: 0, delivering: 0 }; // work outside virtual time
 let activity = 0; // grows with each event of that work; constant if it hangs
 let fetching = 0; // requests by script whose response has not begun
 let mutations = 0;

@@ -1,6 +1,6 @@
 // ---- The state for settling/.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "fetching", "activity",
-  "mutations", "unseen", "foreign"];
+  "mutations", "unseen", "foreign", "delivering"];
 // Timers that no budget reaches are not told, and of very many only the first and the next one.
 const MOST_TIMERS = 1000;
 const LATEST_MS = 3_600_000;
@@ -41,7 +41,9 @@ const state = () => {
     drawn: open.drawn,
     // Observers that a frame may notify after any change.
     watched: observers + ends.length + unseenParts + foreign,
-    talking: open.talking,
+    talking: open.talking + open.delivering,
+    // Those of them whose server may send more: sockets and event streams.
+    delivering: open.delivering,
     fetching,
     foreign,
     activity,
