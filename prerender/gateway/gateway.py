@@ -256,7 +256,8 @@ class Gateway:
         # Chromium applies what is emulated to frames, but not to all workers.
         navigation = self.navigation.headers(visit.variant)
         headers.setdefault("Accept-Language", navigation["Accept-Language"])
-        if "HeadlessChrome" in request.headers.get("User-Agent", ""):
+        own_name = "HeadlessChrome" in request.headers.get("User-Agent", "")
+        if own_name and self.navigation.is_known:
             for name in _IDENTIFYING:
                 if name in navigation:
                     headers[name] = navigation[name]

@@ -34,7 +34,13 @@ class Connection(RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send what is left of the response."""
-        answer, lost = await super().finish_response(request, resp, start_time)
+        try:
+            answer, lost = await super().finish_response(request, resp, start_time)
+        except RuntimeError as error:
+            # uvloop's error for a connection that was aborted a moment ago, at the end of a visit.
+            if request.transport is not None and not request.transport.is_closing():
+                raise
+            raise ConnectionResetError("the connection was aborted") from error
         self.reusable = not lost and bool(answer.keep_alive) and "Set-Cookie" not in answer.headers
         return answer, lost
 

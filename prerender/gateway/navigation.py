@@ -52,6 +52,11 @@ class Navigation:
         self._headers = learned
         self._learned.set()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether a browser has been started."""
+        return self._learned.is_set()
+
     async def known(self, seconds: float) -> None:
         """Wait until a browser has been started, up to ``seconds``."""
         with suppress(TimeoutError):
