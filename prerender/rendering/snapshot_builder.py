@@ -35,7 +35,7 @@ from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.hosts import normalized
-from prerender.urls.references import pretty_links, pretty_reference
+from prerender.urls.references import pretty_links, pretty_reference, without_programs
 
 _MOST_URLS = 50
 _LONGEST_URL = 500
@@ -146,11 +146,10 @@ class SnapshotBuilder:
     def _kept(self, target: Target, document: Document) -> Iterator[Header]:
         """The document's headers that are copied to the snapshot."""
         for name, value in forwarding_headers.kept_on_snapshot(document.headers.items()):
-            is_link = name.lower() == "link"
-            yield (
-                name.title(),
-                pretty_links(value, target.url, self._hosts) if is_link else value,
-            )
+            if name.lower() != "link":
+                yield name.title(), value
+            elif links := without_programs(value):
+                yield "Link", pretty_links(links, target.url, self._hosts)
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
         blocked = (one.url for one in visit.exchanges if one.blocked)

@@ -213,7 +213,8 @@ class States:
         """Why crawlers do not index an existing page, or ''."""
         if page.noindex or "noindex" in answer.headers.get("X-Robots-Tag", "").lower():
             return "noindex"
-        if not self._allowed(answer.url):
+        # A page without a state is also crawled at its own URL, if ugly URLs are disallowed.
+        if not self._allowed(answer.url) and ("#" in url or not self._allowed(url)):
             return "robots.txt"
         canonical = next(iter(canonicals(answer, page)), "")
         if canonical and not same_page(canonical, url):

@@ -17,6 +17,9 @@ from prerender.urls.hosts import normalized
 _AROUND = "".join(map(chr, range(0x21)))
 _WITHIN = str.maketrans("", "", "\t\n\r")
 _SLASHES = re.compile("(https?:|)/{2,}", re.IGNORECASE)
+# A link with its parameters, up to the comma (RFC 8288 section 3), and one parameter.
+_LINK = re.compile(r"""(?:<[^>]*>?|"(?:[^"\\]|\\.)*"?|[^,<"])+""")
+_LINK_PARAMETER = re.compile(r""";\s*([\w*-]+)\s*=\s*(?:"([^"]*)"|([^\s;,"]*))""")
 _LINK_REFERENCE = re.compile(r"""(<)([^>]*)|(\banchor\s*=\s*")([^"]*)""", re.IGNORECASE)
 
 
@@ -47,6 +50,22 @@ def pretty_links(value: str, base: str, sites: Collection[str]) -> str:
         return before + pretty_reference(reference, base, sites)
 
     return _LINK_REFERENCE.sub(pretty, value)
+
+
+def without_programs(value: str) -> str:
+    """The value of a Link header without preloads of scripts, which a snapshot does not have."""
+    kept = [link for link in _LINK.findall(value) if not _is_of_program(link)]
+    return ", ".join(link.strip() for link in kept if link.strip())
+
+
+def _is_of_program(link: str) -> bool:
+    parameters = {
+        name.lower(): (quoted or bare).lower()
+        for name, quoted, bare in reversed(_LINK_PARAMETER.findall(link.partition(">")[2]))
+    }
+    relations = set(parameters.get("rel", "").split())
+    is_program = "modulepreload" in relations or parameters.get("as") == "script"
+    return is_program and relations <= {"preload", "modulepreload", "prefetch"}
 
 
 def redirected(page: str, location: str, sites: Collection[str]) -> str:

@@ -67,6 +67,22 @@ async def test_what_crawlers_keep_is_listed(site: Site) -> None:
     ElementTree.fromstring(ended.out)
 
 
+async def test_pages_without_ugly_urls_by_robots_txt(start_origin: StartOrigin) -> None:
+    """They are crawled at their own URLs; states have no other than the ugly ones."""
+    opted_in = '<meta name="fragment" content="!">'
+    robots = "User-agent: *\nDisallow: /*_escaped_fragment_\nDisallow: /forbidden\n"
+    content: dict[str, str | web.Response] = {
+        "/": page("/b", "/b#!state", "/forbidden", head=opted_in),
+        "/b": page(head=opted_in),
+        "/forbidden": page(head=opted_in),
+        "/robots.txt": web.Response(text=robots),
+    }
+    site = await pages(start_origin, content)
+    ended = await run("sitemap", f"{site.url}/")
+    listed = [entry.url.removeprefix(site.url) for entry in parse(ended.out, "x")]
+    assert listed == ["/", "/b"]
+
+
 async def test_states_with_the_dates_of_their_snapshots(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -148,6 +148,7 @@ CHUNKS = {
 OTHER_STATUS = {
     "unknown method": (501, request(line=b"FOO / HTTP/1.1")),
     "lower-case method": (501, request(line=b"get / HTTP/1.1")),
+    "known codings, not chunked": (400, request(b"Transfer-Encoding: gzip")),
     "known codings": (501, request(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n")),
     "HTTP/2.0": (505, request(line=b"GET / HTTP/2.0")),
     "HTTP/1.2": (505, request(line=b"GET / HTTP/1.2")),

@@ -215,3 +215,22 @@ async def test_workers_are_the_same_browser(
     assert of_worker == of_page
     assert (" Mobile " in of_page) is phone
     assert "de-CH" in of_page
+
+
+async def test_preloads_of_scripts_are_not_in_headers(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        links = '</a.js>; rel=preload; as=script, </c>; rel="canonical"'
+        return web.Response(
+            body=_PAGE,
+            content_type="text/html",
+            headers=[("Link", links), ("Link", "</b.mjs>; rel=modulepreload")],
+        )
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    proxy = await start_proxy((await start_origin(application)).url, {"site": {"url": PUBLIC}})
+    reply = await proxy.crawl("/")
+    assert "rendered" in reply.text
+    assert reply.headers.getall("Link") == ['</c>; rel="canonical"']

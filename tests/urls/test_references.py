@@ -9,7 +9,12 @@ import pytest
 
 from prerender.browser import serializer
 from prerender.urls.ajax_crawling import ugly_to_pretty
-from prerender.urls.references import pretty_links, pretty_reference, redirected
+from prerender.urls.references import (
+    pretty_links,
+    pretty_reference,
+    redirected,
+    without_programs,
+)
 from tests.support.plain_browser import plain_browser
 
 VECTORS: dict[str, Any] = json.loads(
@@ -149,6 +154,23 @@ async def test_the_same_vectors_in_the_browser() -> None:
 )
 def test_link_fields(value: str, pretty: str | None) -> None:
     assert pretty_links(value, PAGE, SITES) == (value if pretty is None else pretty)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("</a.js>; rel=preload; as=script", ""),
+        ('</a.mjs>;REL="ModulePreload" , </a,b.css>; as=style', "</a,b.css>; as=style"),
+        ('<a.js>; as="Script"; rel="prefetch preload", <c>; rel="canonical"', '<c>; rel="canonical"'),
+        ('<c>; rel=canonical; title="a, <b>; rel=modulepreload"', None),
+        ("<c>; rel=canonical; rel=modulepreload", None),
+        ('<a.js>; rel="modulepreload license"', None),
+        ('<a>; title="\\", <b', None),
+        ("no link at all", None),
+    ],
+)  # fmt: skip
+def test_preloads_of_scripts_are_removed(value: str, kept: str | None) -> None:
+    assert without_programs(value) == (value if kept is None else kept)
 
 
 @pytest.mark.parametrize(
