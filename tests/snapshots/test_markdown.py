@@ -85,6 +85,26 @@ def _content(html: str, url: str = URL) -> str:
             '<pre><code class="language-js">if (a &lt; 1) {\n  b*c*d\n}</code></pre>',
             "```js\nif (a < 1) {\n  b*c*d\n}\n```",
         ),
+        *(
+            (html.format("<pre><code>x</code></pre>"), "```py\nx\n```")
+            for html in (
+                "<div class='language-py highlighter-rouge'><div class=highlight>{}</div></div>",
+                "<div class='highlight highlight-source-py'>{}</div>",
+                "<div data-lang=py>{}</div>",
+            )
+        ),
+        ("<pre class='brush: py'>x</pre>", "```py\nx\n```"),
+        ("<pre><code class='hljs py'>x</code></pre>", "```py\nx\n```"),
+        # Text stays text.
+        (
+            "<p>in __init__ of _x_, a_b, * and **kw",
+            "in \\_\\_init\\_\\_ of \\_x\\_, a_b, * and \\*\\*kw",
+        ),
+        (
+            "<p>[a](b), ![c](d), [e] `f` ~~g~~ ~5",
+            "[a\\](b), ![c\\](d), [e] \\`f\\` \\~\\~g\\~\\~ ~5",
+        ),
+        ("<p><a href=/t>__t__</a>", "[\\_\\_t\\_\\_](https://www.example.com/t)"),
         ("<p>write &lt;script&gt;alert(1)&lt;/script&gt;", "write &lt;script>alert(1)&lt;/script>"),
         ("<p>write <code>&lt;b&gt;</code> if 1 &lt; 2", "write `<b>` if 1 < 2"),
         # Lists.

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from urllib.parse import urljoin
 
 import html_to_markdown
@@ -17,7 +18,7 @@ from lxml.html import HtmlElement
 from prerender.snapshots.parsed_html import parse
 
 # A part of each key, so that the output of an older version is not used.
-FORMAT = "md1"
+FORMAT = "md2"
 
 _MAIN = XPath('//main | //*[@role="main"]')
 _ARTICLES = XPath("//body//article[not(ancestor::article)]")
@@ -40,14 +41,27 @@ _TEMPLATES = XPath("//template")
 _PICTURES_IN_PLACE = XPath('//img[starts-with(@src, "data:")]')
 _LINKS_TO_CODE = XPath('//a[starts-with(normalize-space(@href), "javascript:")]')
 _TEXT_LENGTH = XPath("string-length(normalize-space(.))")
-_LIKE_ELEMENTS = XPath(
-    './/text()[contains(., "<")]'
+_LIKE_MARKUP = XPath(
+    './/text()[translate(., "<*_`~]", "") != .]'
     "[not(ancestor::code or ancestor::pre or ancestor::kbd or ancestor::samp)]"
 )
+_CODE = XPath("//pre/code | //pre[not(code)]")
 # lxml parses these characters, but does not accept them in values (XML 1.0 section 2.2).
 _NOT_FOR_LXML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # Text that would be read as an element or a comment.
 _LIKE_AN_ELEMENT = re.compile(r"<(?=[A-Za-z/!?])")
+# Text that would be read as emphasis, code, a link or struck out. Underscores within a word, or
+# anything between spaces, would not (CommonMark, section 6.2).
+_LIKE_MARKDOWN = re.compile(
+    r"(?<!\w)_++(?!\s)|(?<![\s_])_++(?!\w)|\*(?!\s)|(?<!\s)\*|`|~{2,}|\](?=[(\[:])"
+)
+# The converter doubles backslashes, so noncharacters (Unicode, section 23.7) stand for what is escaped.
+_ESCAPED = {ord(character): 0xFDD0 + i for i, character in enumerate("_*`~]")}
+_TO_ESCAPES = {place: f"\\{chr(character)}" for character, place in _ESCAPED.items()}
+# How highlighters name the language of code: on the code or on an element around it.
+_LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s?)([\w+#.-]+)")
+_HLJS = re.compile(r"hljs\s+([\w+#.-]+)")
+_NAME = re.compile(r"([\w+#.-]+)")
 # No genuine document is nested deeper.
 _DEEPEST = 200
 _OPTIONS = html_to_markdown.ConversionOptions(
@@ -79,12 +93,14 @@ def markdown_of(html: bytes, url: str) -> bytes:
     for picture in _PICTURES_IN_PLACE(page):
         picture.drop_tree()
     content = _content(page)
+    _name_languages(page)
     _escape(content)
     text = lxml.html.tostring(content, encoding="unicode", with_tail=False)
     try:
         converted = html_to_markdown.convert(text, options).content or ""
     except Exception as error:  # of several kinds, including bugs of the library
         raise ValueError(f"no Markdown can be made of {url}: {error!r}") from error
+    converted = converted.translate(_TO_ESCAPES)
     return f"{front}\n{converted.strip()}\n".encode("utf-8", "replace")
 
 
@@ -166,11 +182,28 @@ def _drop(elements: Iterable[HtmlElement]) -> None:
             element.drop_tree()
 
 
+def _name_languages(page: HtmlElement) -> None:
+    """Name the language of code as the converter expects it: ``<code class="language-x">``."""
+    for code in _CODE(page):
+        around = [code, *islice(code.iterancestors(), 3)]
+        said = (_language_of(element) for element in around if element.tag != "body")
+        if language := next(filter(None, said), ""):
+            code.set("class", f"language-{language}")
+
+
+def _language_of(element: HtmlElement) -> str:
+    names = element.get("class", "")
+    said = element.get("data-language") or element.get("data-lang") or ""
+    found = _LANGUAGE.search(names) or _HLJS.fullmatch(names.strip()) or _NAME.fullmatch(said)
+    return found[1] if found else ""
+
+
 def _escape(content: HtmlElement) -> None:
-    """Escape text, so that a ``<b>`` in it does not become an element in the Markdown."""
-    for text in _LIKE_ELEMENTS(content):
+    """Escape text, so that a ``<b>`` or ``__init__`` in it is shown as it is."""
+    for text in _LIKE_MARKUP(content):
         element = text.getparent()
         escaped = _LIKE_AN_ELEMENT.sub("&lt;", _NOT_FOR_LXML.sub("", text))
+        escaped = _LIKE_MARKDOWN.sub(lambda found: found[0].translate(_ESCAPED), escaped)
         if text.is_tail:
             element.tail = escaped
         else:
