@@ -151,6 +151,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             markdown=markdown,
             hosts=_site_hosts(settings),
             notices=telemetry.notices,
+            tracking=tracking,
             drop_in=_drop_in(settings),
             verify=verify,
             begin_span=_tracing(settings, telemetry, stack),

@@ -39,6 +39,8 @@ from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry.config_notices import Notices
 from prerender.telemetry.records import Channel, RequestContext, RequestRecord
+from prerender.urls.ajax_crawling import UGLY_TOKEN
+from prerender.urls.tracking import NO_TRACKING, Tracking
 
 _REMEMBERED_TARGETS = 1024
 _REMEMBERED_CLIENTS = 1024
@@ -73,6 +75,7 @@ class Handler:
         markdown: MarkdownSnapshots,
         hosts: SiteHosts,
         notices: Notices,
+        tracking: Tracking = NO_TRACKING,
         vary: Vary | None = None,
         drop_in: DropIn | None = None,
         verify: Callable[[Request], Awaitable[bool]] | None = None,
@@ -97,6 +100,7 @@ class Handler:
         self._drop_in = drop_in
         self._hosts = hosts
         self._notices = notices
+        self._tracking = tracking
         self._verify = verify
         self._looks_twice = verify is not None or opt_out is not None
         self._begin_span = begin_span
@@ -192,9 +196,13 @@ class Handler:
                 drop_in = self._drop_in.take(request)
             except Refused as error:
                 return Refuse(type(error), "a middleware that is not allowed")
+        target = request.target
+        if UGLY_TOKEN in target:
+            # Others append their parameters to shared URLs, behind the token, which must be the last.
+            target = self._tracking.without(target)
         decision = decide(
             request.method,
-            request.target,
+            target,
             triggers=self._triggers,
             crawler=crawler,
             marked=marked,

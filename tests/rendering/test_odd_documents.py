@@ -234,3 +234,38 @@ async def test_preloads_of_scripts_are_not_in_headers(
     reply = await proxy.crawl("/")
     assert "rendered" in reply.text
     assert reply.headers.getall("Link") == ['</c>; rel="canonical"']
+
+
+@pytest.mark.parametrize(
+    ("query", "tracking", "state"),
+    [
+        ("_escaped_fragment_=a&fbclid=x", None, "#!a"),
+        ("b=1&_escaped_fragment_=&utm_source=x&gclid=y", None, ""),
+        ("_escaped_fragment_=a%26fbclid=x", None, "#!a&fbclid=x"),
+        ("_escaped_fragment_=a&b=1", None, None),
+        ("_escaped_fragment_=a&_escaped_fragment_=b&fbclid=x", None, None),
+        ("_escaped_fragment_=a&fbclid=x", [], None),
+    ],
+)
+async def test_tracking_parameters_behind_the_token(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    query: str,
+    tracking: list[str] | None,
+    state: str | None,
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        page = "<p id=out></p><script>out.textContent = `state: ${location.hash}`</script>"
+        return web.Response(text=page, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    cache = {} if tracking is None else {"cache": {"tracking_parameters": tracking}}
+    proxy = await start_proxy(
+        (await start_origin(application)).url, {"site": {"url": PUBLIC}, **cache}
+    )
+    async with raw.client(proxy.running.public_port) as client:
+        await client.send(f"GET /?{query} HTTP/1.1\r\nHost: www.example.com\r\n\r\n".encode())
+        answer_text = (await client.answer()).decode()
+    shown = re.search(r'<p id="out">state: (.*?)</p>', html.unescape(answer_text))
+    assert (shown[1] if shown else None) == state
