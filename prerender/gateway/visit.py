@@ -141,8 +141,10 @@ class Exchange:
 
     @property
     def lacks_response(self) -> bool:
-        """Whether it is needed, and its response has not begun."""
-        return self.needed and not self.finished and not self.endless and not self.status
+        """Whether it is needed, and its response has not begun. The end of the visit also ends one that
+        nobody waits for."""
+        is_open = self.hangs or not self.finished
+        return self.needed and is_open and not self.endless and not self.status
 
     @property
     def is_program(self) -> bool:

@@ -8,12 +8,17 @@ import asyncio
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 
+from prerender.gateway import needed_requests
 from prerender.snapshots import repeated_faults, retries
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
+
+if TYPE_CHECKING:
+    from prerender.telemetry.records import RenderRecord
 
 PUBLIC = "https://www.example.com"
 PATIENCE_SECONDS = 0.3
@@ -340,3 +345,46 @@ async def test_a_fault_that_every_visitor_sees_is_the_page(
         assert "word99" in reply.text
         assert re.search(r"ttl=(30|[1-2]?\d)\b|ttl=300|hit", reply.headers["Cache-Status"])
     assert (await proxy.crawl("/page/loading")).status == 503
+
+
+async def test_a_request_that_hangs_on_several_pages_is_not_waited_for(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But the pages are not complete without it. A response ends that."""
+    monkeypatch.setattr(needed_requests, "_HANGS_AFTER_SECONDS", 0.5)
+    hanging = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/data":
+            await hanging.wait()
+            return web.Response(text="data")
+        script = "fetch('/data').then((a) => a.text()).then((text) => document.body.append(text))"
+        return web.Response(text=f"{_CONTENT}<script>{script}</script>", content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    site = await start_origin(application)
+    settings = {"site": {"url": PUBLIC}, "render": {"timeout": "3s"}, "cache": {"ttl": 0}}
+    proxy = await start_proxy(site.url, settings)
+    for number in range(3):
+        assert (await proxy.crawl(f"/{number}")).status == 503
+    settled = [(await _settled(proxy, f"/next/{number}")) for number in range(8)]
+    assert all(verdict == "incomplete" and seconds < 2 for verdict, seconds in settled), settled
+    hanging.set()
+    async with asyncio.timeout(30):
+        while "data" not in (await proxy.crawl("/again")).text:
+            pass
+    assert (await proxy.crawl("/more")).status == 200
+
+
+async def _settled(proxy: Proxy, path: str) -> tuple[str, float]:
+    """The verdict about a page, and how long it was waited for."""
+    renders: list[RenderRecord] = []
+    stop = proxy.running.telemetry.renders.subscribe(renders.append)
+    try:
+        await proxy.crawl(path)
+    finally:
+        stop()
+    (record,) = renders
+    assert record.facts is not None
+    return record.facts.verdict, record.facts.real_seconds
