@@ -197,7 +197,7 @@ class Handler:
             except Refused as error:
                 return Refuse(type(error), "a middleware that is not allowed")
         target = request.target
-        if UGLY_TOKEN in target:
+        if "&" in target.rpartition(UGLY_TOKEN)[2] and UGLY_TOKEN in target:
             # Others append their parameters to shared URLs, behind the token, which must be the last.
             target = self._tracking.without(target)
         decision = decide(
