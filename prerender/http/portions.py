@@ -57,7 +57,7 @@ class Portions(BaseProtocol):
         """
         size = _PORTION_BYTES
         is_dense = len(data) > size and data.count(b"\n") > len(data) // _DENSE_BYTES
-        if not data or not (is_dense or self._portions):
+        if not (is_dense or self._portions) or not data:
             super().data_received(data)
             return
         has_begun = bool(self._portions)

@@ -197,7 +197,8 @@ class Handler:
             except Refused as error:
                 return Refuse(type(error), "a middleware that is not allowed")
         target = request.target
-        if "&" in target.rpartition(UGLY_TOKEN)[2] and UGLY_TOKEN in target:
+        token_at = target.rfind(UGLY_TOKEN)
+        if token_at >= 0 and target.find("&", token_at + len(UGLY_TOKEN)) >= 0:
             # Others append their parameters to shared URLs, behind the token, which must be the last.
             target = self._tracking.without(target)
         decision = decide(

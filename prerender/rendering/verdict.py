@@ -6,12 +6,13 @@
 | moved      | the page changed its own path or ``#!`` state                | ``[snapshot] moved``     |
 | cut-off    | it hit the time limit, with all of the site's own data       | the page, not stored     |
 | incomplete | no response for the site's own data or scripts; limit reached| ``[render] incomplete``  |
-| failed     | an error response for them; an exception left the page blank | ``[render] incomplete``  |
+| failed     | an error response for them; an exception before scripts have | ``[render] incomplete``  |
+|            | shown anything                                               |                          |
 | blank      | the page shows nothing, but its document has scripts         | 503 with ``Retry-After`` |
 
 The last three are not stored and never replace a good snapshot. Exceptions are served, and stored for a
-short time: a page that failed only because the site lacks files (``Judgement.lasting``), and one that
-every visitor sees like this (snapshots/repeated_faults.py).
+short time: a page that failed only because the site lacks files or its scripts have an error
+(``Judgement.lasting``), and one that every visitor sees like this (snapshots/repeated_faults.py).
 """
 
 import re
@@ -19,15 +20,22 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from lxml import etree
+
 from prerender.browser.page_results import Rendered
 from prerender.gateway.needed_requests import DATA
 from prerender.gateway.visit import Document, Exchange, Visit
+from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import RenderVerdict
 
 # Statuses of an API that mean: ask again later (RFC 9110 section 15.5, RFC 8470, RFC 6585). Any other
 # 4xx is what an anonymous visitor gets, too.
 _LATER = (408, 421, 425, 429)
 _MALFORMED = "Malformed JSON: "
+# A page with more text shows its content, even if its scripts have added nothing to it.
+_THIN_TEXT = 1000
+_LONGEST_THIN_PAGE = 1_000_000
+_UNSEEN = etree.XPath("//head | //script | //style | //noscript | //template")
 _SCRIPT = re.compile(rb"<script[\s>/]", re.IGNORECASE)
 
 
@@ -42,24 +50,25 @@ class Fault(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A verdict, its first reason (for the owner of the site), and the requests that failed."""
+    """A verdict, its first reason (for the owner of the site), and the requests that failed.
+
+    ``lasting``: every failure is a lasting one.
+    """
 
     verdict: RenderVerdict
     reason: str
     faults: tuple[Fault, ...]
-
-    @property
-    def lasting(self) -> bool:
-        """Whether every failure is a lasting one."""
-        faults = self.faults
-        return self.verdict == "failed" and bool(faults) and all(one.lasting for one in faults)
+    lasting: bool = False
 
 
 def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) -> Judgement:
     """The verdict about a rendered page. ``moved``: its URL is not the requested one."""
     faults = tuple(faults_of(visit.exchanges))
     verdict, reason = _verdict(document, visit, rendered, faults, moved=moved)
-    return Judgement(verdict, reason, faults)
+    lasting = verdict == "failed" and bool(faults) and all(one.lasting for one in faults)
+    if verdict == "complete" and (reason := _script_failure(document, rendered)):
+        verdict, lasting = "failed", True
+    return Judgement(verdict, reason, faults, lasting)
 
 
 def _verdict(
@@ -119,6 +128,29 @@ def _failure(faults: Sequence[Fault], errors: Iterable[str]) -> str:
     if faults:
         return f"{faults[0].url}: {faults[0].text}"
     return next((error for error in errors if error.startswith(_MALFORMED)), "")
+
+
+def _script_failure(document: Document, rendered: Rendered) -> str:
+    """The first error of scripts that have added nothing to the little text of a page, or ''."""
+    if (
+        not rendered.errors
+        or rendered.text_length >= _THIN_TEXT
+        or len(rendered.html) > _LONGEST_THIN_PAGE
+    ):
+        return ""
+    given_texts, given = _content_of(document.body)
+    texts, elements = _content_of(rendered.html.encode("utf-8", "replace"))
+    has_more = elements > given or not texts <= given_texts
+    return "" if has_more else f"the scripts have shown nothing: {rendered.errors[0]}"
+
+
+def _content_of(html: bytes) -> tuple[set[str], int]:
+    """The texts of a page, and the number of its elements without scripts and styles."""
+    root = parse(html)
+    if root is None:
+        return set(), 0
+    texts = set(texts_of(root))
+    return texts, sum(1 for _ in root.iter()) - len(_UNSEEN(root))
 
 
 def may_be_the_page(visit: Visit, rendered: Rendered, judgement: Judgement) -> bool:

@@ -12,6 +12,16 @@ HEAD = "<!DOCTYPE html><title>t</title>"
 PAGES = {
     "/blank": '<div id="app"></div><script>1</script>',
     "/exception": '<div id="app"></div><script>throw new Error("boot")</script>',
+    "/exception-below-a-header": "<h1>Shop</h1><p>wait</p><script>throw new Error('boot')</script>",
+    "/exception-after-text": "<h1>Shop</h1><p id=o>wait</p>"
+    "<script>o.textContent = 'the content'; throw new Error('late')</script>",
+    "/exception-after-short-text": "<h1>Shop</h1><p id=o>please wait</p>"
+    "<script>o.textContent = 'sold'; throw new Error('late')</script>",
+    "/exception-after-picture": "<h1>Shop</h1>"
+    "<script>document.body.append(document.createElement('canvas')); throw new Error('late')</script>",
+    "/exception-in-a-long-page": f"<p>{'word ' * 300}</p><script>throw new Error('boot')</script>",
+    "/blocked-script": "<meta http-equiv=Content-Security-Policy content=\"script-src 'self'\">"
+    "<h1>Shop</h1><p id=o>wait</p><script>o.textContent = 'the content'</script>",
     "/empty": "",
     "/picture": '<body><script>document.body.append(document.createElement("canvas"))</script>',
     "/moved": "<p>home</p><script>history.replaceState({}, '', '/home')</script>",
@@ -35,6 +45,12 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, **snapshot:
     [
         ("/blank", 503, "detail=blank"),
         ("/exception", 503, "detail=failed"),
+        ("/exception-below-a-header", 200, "stored; ttl=30; detail=failed"),
+        ("/exception-after-text", 200, "stored; ttl=3600"),
+        ("/exception-after-short-text", 200, "stored; ttl=3600"),
+        ("/exception-after-picture", 200, "stored; ttl=3600"),
+        ("/exception-in-a-long-page", 200, "stored; ttl=3600"),
+        ("/blocked-script", 200, "stored; ttl=30; detail=failed"),
         ("/empty", 200, "stored; ttl=3600"),
         ("/picture", 200, "stored; ttl=3600"),
         ("/late-refresh", 200, "stored; ttl=3600"),
