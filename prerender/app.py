@@ -12,7 +12,7 @@ import os
 import resource
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -52,6 +52,7 @@ from prerender.proxy.server import Server
 from prerender.proxy.site_hosts import SiteHosts
 from prerender.rendering.from_settings import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.learned import Learned
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.refresher import Refresher
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -118,7 +119,6 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         telemetry.renders.subscribe(histories)
         _log_requests(settings, telemetry, stack)
         freshness = _freshness(settings)
-        told = await _indexnow(settings, stack)
         popularity = _popularity(settings, telemetry)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
@@ -128,10 +128,15 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
             popular=popularity.most_first,
-            kept=told.kept if told else lambda *_: None,
+            kept=await _indexnow(settings, stack),
             serve_incomplete=settings.render.incomplete == "serve",
         )
         stack.push_async_callback(snapshots.close)
+        await stack.enter_async_context(
+            Learned(
+                store.notes, (gateway.hanging, gateway.data_hosts, snapshots.repeated_faults)
+            ).shared()
+        )
         markdown = MarkdownSnapshots(snapshots, store)
         stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
@@ -377,14 +382,17 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def _indexnow(settings: Settings, stack: AsyncExitStack) -> IndexNow | None:
-    """Start IndexNow, if it is configured."""
+async def _indexnow(
+    settings: Settings, stack: AsyncExitStack
+) -> Callable[[Target, str, str], None]:
+    """What is called for each stored snapshot: IndexNow, if it is configured."""
     told = settings.indexnow
     if not told.key:
-        return None
-    return await stack.enter_async_context(
+        return lambda *_: None
+    indexnow = await stack.enter_async_context(
         IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
     )
+    return indexnow.kept
 
 
 def _freshness(settings: Settings) -> Freshness:

@@ -8,6 +8,7 @@ Its parts (scripts/probe/) are pieces of one function, in this order. It saves a
 calls later, because a page may replace them.
 """
 
+import json
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from operator import attrgetter
@@ -93,6 +94,11 @@ _NUMBERS = frozenset((int, float, bool))
 def lead(seconds: float) -> str:
     """A script that tells a new document how far the page's clock is ahead of real time."""
     return f'globalThis[Symbol.for("prerender.probe")]?.lead({seconds * 1000:.0f})'
+
+
+def has(urls: list[str]) -> str:
+    """The JavaScript expression that tells whether the page has got the responses of these URLs."""
+    return f'globalThis[Symbol.for("prerender.probe")]?.has({json.dumps(urls)})'
 
 
 def sight(call: str) -> str:

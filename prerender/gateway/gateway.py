@@ -21,7 +21,6 @@ from http import HTTPStatus
 import structlog
 from aiohttp import ClientSession
 from aiohttp.web import BaseRequest, StreamResponse
-from cachetools import LRUCache
 from yarl import URL
 
 from prerender.errors import OriginError
@@ -34,7 +33,7 @@ from prerender.gateway.context_proxy import HOST, ContextProxy
 from prerender.gateway.egress import Ask, Egress, authority, host_and_port
 from prerender.gateway.listener import Connection
 from prerender.gateway.navigation import Navigation
-from prerender.gateway.needed_requests import DATA, Hanging, Needed, is_beacon
+from prerender.gateway.needed_requests import DATA, DataHosts, Hanging, Needed, is_beacon
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
 from prerender.gateway.resource_kind import FRAMES, destination
@@ -54,8 +53,6 @@ _OWN_NAME = re.compile(r"(?:Headless)?Chrome/(\d+)\.[\d.]+")
 _IDENTIFYING = ("User-Agent", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform")
 # Responses to beacons are smaller than data.
 _LEAST_DATA_BYTES = 100
-_MOST_DATA_HOSTS = 200
-_LONGEST_HOST = 255
 # Of the gateways of this process.
 _numbers = itertools.count(1)
 
@@ -106,7 +103,7 @@ class Gateway:
         self.traffic = Traffic()
         self.hanging = Hanging()
         self.navigation = Navigation()
-        self._data_hosts: LRUCache[str, bool] = LRUCache(_MOST_DATA_HOSTS)
+        self.data_hosts = DataHosts()
         self.name = f"{os.getpid()}.{next(_numbers)}"
         self._peers = Peers()
         self._proxies: set[ContextProxy] = set()
@@ -213,14 +210,14 @@ class Gateway:
             exchange.destination in DATA
             and exchange.foreign
             and not is_beacon(request.method, request.headers)
-            and authority(request) in self._data_hosts
+            and authority(request) in self.data_hosts
         )
 
     def _learn(self, request: BaseRequest, exchange: Exchange) -> None:
         host = authority(request)
         gave = exchange.status == HTTPStatus.OK and exchange.received_bytes > _LEAST_DATA_BYTES
         if gave and exchange.foreign and exchange.destination in DATA and not exchange.blocked:
-            self._data_hosts[host[:_LONGEST_HOST]] = True
+            self.data_hosts.gave(host)
 
     def _refused(self, visit: Visit, exchange: Exchange, error: Forbidden | LimitReached) -> Plain:
         exchange.blocked = True

@@ -5,7 +5,6 @@ They are waited for until ``[render] timeout``, and without them the page is inc
 """
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -15,6 +14,7 @@ from yarl import URL
 
 from prerender.gateway.resource_kind import PROGRAMS
 from prerender.http.forwarding_headers import Headers
+from prerender.snapshots import steady_clock
 from prerender.urls.hosts import Hosts, normalized
 from prerender.urls.patterns import matches
 
@@ -36,6 +36,9 @@ _HANGING_SECONDS = 60.0
 _HANGS_AFTER_SECONDS = 5.0
 _MOST_HANGING = 500
 _LONGEST_URL = 1000
+_MOST_DATA_HOSTS = 100
+_LONGEST_HOST = 300
+_ELSEWHERE = frozenset(f"page {number} of another replica" for number in range(_HANGING_PAGES))
 _NEVER: tuple[frozenset[str], float] = (frozenset(), 0.0)
 
 
@@ -100,12 +103,15 @@ def is_beacon(method: str, headers: Headers) -> bool:
 
 class Hanging:
     """Requests of the site that hang on several pages. They are not waited for, except by one page each
-    minute, until one of them gets a response."""
+    minute, until one of them gets a response. ``clock``: Unix seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    learned_name = "hanging requests"
+
+    def __init__(self, clock: Callable[[], float] = steady_clock.now) -> None:
         self._clock = clock
         # The documents on which a URL without query has hung, and when last.
         self._pages: LRUCache[str, tuple[frozenset[str], float]] = LRUCache(_MOST_HANGING)
+        self._answered: LRUCache[str, float] = LRUCache(_MOST_HANGING)
 
     def __contains__(self, url: str) -> bool:
         name = without_query(url)
@@ -121,12 +127,52 @@ class Hanging:
         """Note the end of a needed request after ``seconds``, with or without a response."""
         name = without_query(url)
         if answered:
-            self._pages.pop(name, None)
+            if self._pages.pop(name, None):
+                self._answered[name] = self._clock()
         elif seconds > _HANGS_AFTER_SECONDS and len(url) < _LONGEST_URL:
             documents, _ = self._pages.get(name, _NEVER)
             if len(documents) < _HANGING_PAGES:
                 documents |= {document}
             self._pages[name] = documents, self._clock()
+
+    def learned(self) -> dict[str, float]:
+        """The URLs without query that hang on several pages, and when each did last."""
+        return {
+            name: last
+            for name, (documents, last) in self._pages.items()
+            if len(documents) >= _HANGING_PAGES
+        }
+
+    def learn(self, known: Mapping[str, float]) -> None:
+        """Also know what hangs on pages of other replicas."""
+        for name, last in known.items():
+            if last > self._answered.get(name, 0.0):
+                self._pages[name] = _ELSEWHERE, last
+
+
+class DataHosts:
+    """Hosts of third parties that have given data to pages. ``clock``: Unix seconds."""
+
+    learned_name = "data of third parties"
+
+    def __init__(self, clock: Callable[[], float] = steady_clock.now) -> None:
+        self._clock = clock
+        self._hosts: LRUCache[str, float] = LRUCache(_MOST_DATA_HOSTS)
+
+    def __contains__(self, host: str) -> bool:
+        return host in self._hosts
+
+    def gave(self, host: str) -> None:
+        """Note that a host, with its port, has given data."""
+        self._hosts[host[:_LONGEST_HOST]] = self._clock()
+
+    def learned(self) -> dict[str, float]:
+        """The hosts, and when each gave data last."""
+        return dict(self._hosts)
+
+    def learn(self, known: Mapping[str, float]) -> None:
+        """Also know what hosts have given data to pages of other replicas."""
+        self._hosts.update(known)
 
 
 def without_query(url: str) -> str:

@@ -305,6 +305,16 @@ class Visit:
         return bool(self._unfinished)
 
     @property
+    def answered_urls(self) -> list[str]:
+        """The URLs of the finished requests, without that for the page's document."""
+        return [record.url for record in self.exchanges[1:] if record.finished]
+
+    @property
+    def only_known_to_hang(self) -> bool:
+        """Whether all requests in progress have hung on other pages."""
+        return all(record.hangs for record in self._unfinished.values())
+
+    @property
     def has_ending(self) -> bool:
         """Whether any request in progress is no stream, so that its connection becomes free."""
         return any(not record.endless for record in self._unfinished.values())

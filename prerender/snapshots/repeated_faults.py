@@ -2,15 +2,19 @@
 
 A request of a page may fail or hang for everybody: a probe that the server refuses, a poll of its own.
 Visitors see the page all the same. So if renders spread over a while have the same faults and show the
-same content, that is the page. ``is_the_page`` has the rule.
+same content, that is the page. ``is_the_page`` has the rule. Once several pages were confirmed with the
+same faults, others with these faults need only one render.
 """
 
+import asyncio
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from cachetools import LRUCache
 
+from prerender.snapshots import steady_clock
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import Snapshot
 
@@ -23,6 +27,10 @@ LEAST_TEXT = 200
 LEAST_SHARE = 0.8
 # Two renders of one page differ in dates and the like.
 LEAST_LIKENESS = 0.8
+# So many pages with the same faults speak for others, for so long after the last one.
+USUAL_PAGES = 3
+USUAL_SECONDS = 600.0
+_MOST_USUAL = 200
 _SKETCH_WORDS = 64
 _MOST_PAGES = 1000
 _WORD = re.compile(r"\w+")
@@ -61,15 +69,18 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Renders in a row that were alike: the ``first`` one, and how many."""
+    """Renders in a row that were alike: the ``first`` one, how many, and whether they were enough."""
 
     first: Sight
     renders: int = 1
+    confirmed: bool = False
 
     def after(self, sight: Sight) -> "Repeated":
         """With one more render."""
         return (
-            Repeated(self.first, self.renders + 1) if self.first.is_like(sight) else Repeated(sight)
+            replace(self, renders=self.renders + 1)
+            if self.first.is_like(sight)
+            else Repeated(sight)
         )
 
 
@@ -79,29 +90,74 @@ def is_the_page(repeated: Repeated, now: float, text_length: int, good_length: i
     return (
         repeated.renders >= LEAST_RENDERS
         and now - repeated.first.at >= LEAST_SECONDS
-        and text_length >= max(LEAST_TEXT, LEAST_SHARE * good_length)
+        and is_long_enough(text_length, good_length)
     )
 
 
+def is_long_enough(text_length: int, good_length: int) -> bool:
+    """Whether a page has as much text as is expected of it."""
+    return text_length >= max(LEAST_TEXT, LEAST_SHARE * good_length)
+
+
 class RepeatedFaults:
-    """The pages whose last renders had faults."""
+    """The pages whose last renders had faults, and the faults that several pages have."""
+
+    learned_name = "usual faults"
 
     def __init__(self) -> None:
         self._pages: LRUCache[str, Repeated] = LRUCache(_MOST_PAGES)
+        # By the URLs of faults: how many pages were confirmed with them, and when last.
+        self._usual: LRUCache[frozenset[str], tuple[int, float]] = LRUCache(_MOST_USUAL)
+        self._recovered: LRUCache[frozenset[str], float] = LRUCache(_MOST_USUAL)
 
-    def confirm(self, key: str, snapshot: Snapshot, now: float, good_length: int) -> bool:
-        """Note a render with faults. Returns whether visitors see the page like this."""
+    async def confirm(self, key: str, snapshot: Snapshot, now: float, old: Snapshot | None) -> bool:
+        """Note a render with faults. Returns whether visitors see the page like this.
+
+        ``old``: the stored snapshot, which perhaps another process has confirmed.
+        """
         if not snapshot.may_be_the_page:
             self.forget(key)
             return False
-        sight = Sight.of(snapshot, now)
+        sight = await asyncio.to_thread(Sight.of, snapshot, now)
         before = self._pages.get(key)
         repeated = self._pages[key] = before.after(sight) if before else Repeated(sight)
-        return is_the_page(repeated, now, snapshot.facts.text_length, good_length)
+        length = snapshot.facts.text_length
+        good_length = 0 if old is None else old.facts.text_length
+        if is_the_page(repeated, now, length, good_length):
+            if not repeated.confirmed:
+                self._pages[key] = replace(repeated, confirmed=True)
+                self._usual[sight.faults] = self._pages_with(sight.faults, now) + 1, now
+            return True
+        if self._pages_with(sight.faults, now) >= USUAL_PAGES:
+            return is_long_enough(length, good_length)
+        if old is None or not old.facts.lasting:
+            return False
+        return (await asyncio.to_thread(Sight.of, old, now)).is_like(sight)
 
     def forget(self, key: str) -> None:
         """Note that a page was rendered without faults, or shows a loading state."""
-        self._pages.pop(key, None)
+        before = self._pages.pop(key, None)
+        if before and self._usual.pop(before.first.faults, None):
+            self._recovered[before.first.faults] = steady_clock.now()
+
+    def learned(self) -> dict[str, float]:
+        """The URLs of the faults that several pages have, a line each, and when each was seen last."""
+        return {
+            "\n".join(sorted(faults)): last
+            for faults, (pages, last) in self._usual.items()
+            if pages >= USUAL_PAGES
+        }
+
+    def learn(self, known: Mapping[str, float]) -> None:
+        """Also know what faults pages of other replicas have."""
+        for lines, last in known.items():
+            faults = frozenset(lines.split("\n"))
+            if last > self._recovered.get(faults, 0.0):
+                self._usual[faults] = USUAL_PAGES, last
+
+    def _pages_with(self, faults: frozenset[str], now: float) -> int:
+        pages, last = self._usual.get(faults, (0, 0.0))
+        return pages if now - last < USUAL_SECONDS else 0
 
 
 def _number(word: str) -> int:

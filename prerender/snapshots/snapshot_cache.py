@@ -94,7 +94,7 @@ class CachedSnapshots:
         self._serve_incomplete = serve_incomplete
         self._renders: Coalesced[SnapshotResult] = Coalesced()
         self._retries = Retries(self._refresh_soon)
-        self._repeated = RepeatedFaults()
+        self.repeated_faults = RepeatedFaults()
 
     def fresh(self, target: Target) -> SnapshotResult | None:
         """The stored snapshot if it is in memory and fresh. Takes microseconds: the common case."""
@@ -272,15 +272,13 @@ class CachedSnapshots:
         old = await self._store.current(target.key, lease.entry)
         now = self._clock()
         if snapshot.facts.unusable:
-            good_length = old.snapshot.facts.text_length if old is not None else 0
-            if await asyncio.to_thread(
-                self._repeated.confirm, target.key, snapshot, now, good_length
-            ):
+            before = None if old is None else old.snapshot
+            if await self.repeated_faults.confirm(target.key, snapshot, now, before):
                 # Like a missing file: another render would be the same.
                 snapshot = replace(snapshot, facts=replace(snapshot.facts, lasting=True))
                 result = replace(result, snapshot=snapshot)
         else:
-            self._repeated.forget(target.key)
+            self.repeated_faults.forget(target.key)
         if snapshot.facts.verdict in UNUSABLE:
             self._retries.failed(target)
         else:

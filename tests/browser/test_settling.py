@@ -244,6 +244,12 @@ LATER_THAN_PATIENCE = {
       for (let i = 0; i < 3; i++) said = await (await fetch(`/held?ms=200&large=${+(i === 2)}`)).text();
       eval(said);
     </script>""",
+    "beside what hangs, with one URL": """<script type="module">
+      fetch("/long-polling");
+      let said;
+      for (let i = 0; i < 3; i++) said = await (await fetch("/held?ms=200&large=3")).text();
+      eval(said);
+    </script>""",
 }
 
 
@@ -255,10 +261,15 @@ async def test_answers_on_their_way_are_waited_for(
     it.
     """
 
+    asked = 0
+
     async def held(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
         await asyncio.sleep(int(request.query["ms"]) / 1000)
         # As on a busy machine: the proxy has sent the answer long before all of it is in the page.
-        padding = f"/*{LARGE_BYTES * 'x'}*/" if request.query["large"] == "1" else ""
+        is_large = request.query["large"] in ("1", str(asked))
+        padding = f"/*{LARGE_BYTES * 'x'}*/" if is_large else ""
         return web.Response(text=padding + DONE, content_type="text/javascript")
 
     async def hanging(_: web.Request) -> web.Response:

@@ -316,6 +316,11 @@ def test_a_clock_that_waits_for_requests_delivers_them() -> None:
     assert waits(patience.DELIVERY_SECONDS / 2, {}, answered=2, clock_waits=False)
 
 
+def test_responses_that_the_page_has_got_are_not_on_their_way() -> None:
+    delivered = {"answered": 2, "clock_waits": False, "delivered": True}
+    assert not waits(patience.DELIVERY_SECONDS / 2, {}, **delivered)
+
+
 def test_requests_that_have_reached_the_gateway_are_its_business() -> None:
     assert not waits(LITTLE, {}, fetching=1, fetches=1)
 

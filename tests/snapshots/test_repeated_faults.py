@@ -7,6 +7,8 @@ import pytest
 from prerender.snapshots.repeated_faults import (
     LEAST_SECONDS,
     LEAST_TEXT,
+    USUAL_PAGES,
+    USUAL_SECONDS,
     Repeated,
     RepeatedFaults,
     Sight,
@@ -54,12 +56,37 @@ def test_what_is_alike() -> None:
     assert not sight.is_like(Sight.of(page(facts=more), NOW))
 
 
-def test_a_page_is_confirmed_after_a_while() -> None:
+async def test_a_page_is_confirmed_after_a_while() -> None:
     faults = RepeatedFaults()
-    confirmed = [faults.confirm("a", page(), NOW + at, 0) for at in (0, 20, 40, 60, 80)]
+    confirmed = [await faults.confirm("a", page(), NOW + at, None) for at in (0, 20, 40, 60, 80)]
     assert confirmed == [False, False, False, True, True]
     # Another content begins anew, and a loading state or a good render ends it.
-    assert not faults.confirm("a", page(TEXT.replace("word", "term")), NOW + 100, 0)
+    assert not await faults.confirm("a", page(TEXT.replace("word", "term")), NOW + 100, None)
     for number in range(3):
-        assert not faults.confirm("a", page(may_be=False), NOW + 200 + 60 * number, 0)
-    assert not faults.confirm("a", page(), NOW + 500, 0)
+        assert not await faults.confirm("a", page(may_be=False), NOW + 200 + 60 * number, None)
+    assert not await faults.confirm("a", page(), NOW + 500, None)
+
+
+async def test_several_confirmed_pages_speak_for_others_with_their_faults() -> None:
+    faults = RepeatedFaults()
+    for number in range(USUAL_PAGES):
+        assert not await faults.confirm("neighbour", page("other " * 99), NOW, None), number
+        for at in (0, 30, 60):
+            confirmed = await faults.confirm(str(number), page(), NOW + at, None)
+        assert confirmed
+    assert await faults.confirm("neighbour", page("other " * 99), NOW + 61, None)
+    assert not await faults.confirm("later", page(), NOW + 61 + USUAL_SECONDS, None)
+    # Not for other faults, less content than before, or after one of them was rendered without faults.
+    other = replace(FACTS, failed_requests=("https://a.example/other",))
+    assert not await faults.confirm("other faults", page(facts=other), NOW + 62, None)
+    good = page(facts=Facts("complete", text_length=2 * len(TEXT)))
+    assert not await faults.confirm("less", page(), NOW + 62, good)
+    faults.forget("1")
+    assert not await faults.confirm("after that", page(), NOW + 63, None)
+
+
+async def test_a_stored_snapshot_is_proof_after_a_restart_and_for_other_replicas() -> None:
+    stored = page(facts=replace(FACTS, lasting=True))
+    assert await RepeatedFaults().confirm("a", page(), NOW, stored)
+    assert not await RepeatedFaults().confirm("a", page(TEXT.replace("word", "term")), NOW, stored)
+    assert not await RepeatedFaults().confirm("a", page(), NOW, page())

@@ -13,7 +13,8 @@ class Network:
     any are in progress, hanging or not. ``promising``: whether any of those are worth waiting for.
     ``programs``: whether scripts are loading that the content depends on. ``fetches``: how
     many requests by script have no response yet. ``ending``: whether any in progress is no stream.
-    ``awaited_seconds``: how long needed data has been loading.
+    ``awaited_seconds``: how long needed data has been loading. ``delivered``: the page is known to
+    have got every response that the gateway has passed on.
     """
 
     requests: int
@@ -24,6 +25,7 @@ class Network:
     fetches: int
     ending: bool
     awaited_seconds: float
+    delivered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

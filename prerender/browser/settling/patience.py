@@ -145,7 +145,8 @@ class Work:
         answered = self.answered.at(seconds, seen.network.answered)
         # The parser may wait for a program that the gateway has passed on.
         delivery_seconds = DELIVERY_SECONDS if page.parsed else WORK_PATIENCE_SECONDS
-        if not seen.clock_waits and seconds - answered.since < delivery_seconds:
+        is_delivering = not (seen.clock_waits or seen.network.delivered)
+        if is_delivering and seconds - answered.since < delivery_seconds:
             # A response may be on its way to the page.
             return replace(self, answered=answered), True
         activity = self.activity.at(seconds, page.activity)

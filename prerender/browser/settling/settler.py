@@ -28,6 +28,8 @@ from prerender.gateway.visit import Visit
 STALL_SECONDS = 0.1
 # How long no request begins or ends before the tasks that these have caused run.
 QUIET_SECONDS = 0.02
+# Browsers list 250 resources of a page.
+_MOST_DELIVERIES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,10 @@ class Settler:
         await self._until(used_up, started)
         cpu_seconds = self._cpu_seconds()
         self._page = await self._ask()
+        delivered = not self._clock_waits and await self._is_delivered()
         return Observation(
             self._page,
-            self._network(parsed=self._page is not None and self._page.parsed),
+            self._network(parsed=self._page is not None and self._page.parsed, delivered=delivered),
             seconds=time.monotonic() - self._started,
             cpu_seconds=cpu_seconds,
             slice_cpu_seconds=cpu_seconds - used,
@@ -143,9 +146,12 @@ class Settler:
             if (await asyncio.wait({used_up}, timeout=timeout))[0]:
                 return
             before, seen = seen, (self._visit.requests, self._visit.answered)
-            if self._visit.has_unfinished and ran != seen == before:
+            is_quiet = seen == before
+            if self._visit.has_unfinished and is_quiet and ran != seen:
                 await self._frames.clock.run_tasks()
                 ran = seen
+                if self._clock_waits and self._visit.only_known_to_hang:
+                    await self._go_on_without()
             stalled_seconds = time.monotonic() - started
             if stalled_seconds > STALL_SECONDS and not used_up.done():
                 await self._unstall(stalled_seconds)
@@ -154,10 +160,13 @@ class Settler:
         """Check what holds the clock, and continue it if that is irrelevant."""
         hanging = self._visit.only_hanging(self._patience_seconds)
         if hanging or stalled_seconds > self._patience_seconds:
-            # The remaining requests never end. From now on, the clock does not wait for requests; the
-            # relevant ones are waited for here.
-            self._clock_waits = False
-            await self._frames.clock.advance()
+            await self._go_on_without()
+
+    async def _go_on_without(self) -> None:
+        """From now on, the clock does not wait for requests, as some never end. The relevant ones are
+        waited for here."""
+        self._clock_waits = False
+        await self._frames.clock.advance()
 
     async def _ask(self) -> State | None:
         """The probe's answer; None if the page has broken a dependency of the probe."""
@@ -166,7 +175,17 @@ class Settler:
         except CommandFailed:
             return None
 
-    def _network(self, *, parsed: bool) -> Network:
+    async def _is_delivered(self) -> bool:
+        """Whether the page is known to have got all responses."""
+        urls = self._visit.answered_urls
+        if len(urls) > _MOST_DELIVERIES:
+            return False
+        try:
+            return await self._session.evaluate(probe.has(urls)) is True
+        except CommandFailed:
+            return False
+
+    def _network(self, *, parsed: bool, delivered: bool) -> Network:
         visit, unfinished = self._visit, self._visit.has_unfinished
         return Network(
             visit.requests,
@@ -177,6 +196,7 @@ class Settler:
             fetches=visit.fetches if unfinished else 0,
             ending=unfinished and visit.has_ending,
             awaited_seconds=visit.awaited_seconds if unfinished else 0.0,
+            delivered=delivered,
         )
 
     def _settled(self, reason: str) -> Settled:

@@ -62,6 +62,23 @@ const state = () => {
 };
 state.lead = lead;
 state.sheets = restyled;
+
+// Whether the page has got the responses to all these requests, some of which may have the same URL.
+// Those of frames and workers are not listed.
+const { getEntriesByType } = Performance.prototype;
+const nameOf = Object.getOwnPropertyDescriptor(PerformanceEntry.prototype, "name").get;
+state.has = (urls) => {
+  const entries = call(getEntriesByType, performance, ["resource"]);
+  const names = [];
+  for (let i = 0; i < entries.length; i++) names[i] = call(nameOf, entries[i], []);
+  for (let i = 0; i < urls.length; i++) {
+    let at = 0;
+    while (at < names.length && names[at] !== urls[i]) at++;
+    if (at === names.length) return false;
+    names[at] = "";
+  }
+  return true;
+};
 state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
 // ---- Errors of the page's scripts, for the site's owner.
