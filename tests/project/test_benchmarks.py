@@ -20,6 +20,7 @@ LONG = {
     "against_prerender.py": "--only fetch-that",
     "cached_path.py": "--seconds 1 --rounds 1",
     "chaos.py": "--seconds 2 --pages 1 --clients 1",
+    "dead_endpoint.py": "--pages 3 --rounds 1",
     "everything.py": "--quick",
     "forwarding.py": "--seconds 1 --rounds 1",
     "growth.py": "--quick",
