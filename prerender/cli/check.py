@@ -75,10 +75,9 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             urls = [entry.url for entry in await sources.listed(urls)]
         person = None
         if not options.no_browser:
-            rendering = await stack.enter_async_context(
-                from_settings.rendering(settings, marked=False)
-            )
-            person = Person(rendering.pool, settings.render)
+            pool, addresses = await stack.enter_async_context(from_settings.visiting(settings))
+            blocklist = from_settings.rules_of(settings).blocklist
+            person = Person(pool, settings.render, addresses, blocklist)
 
         def told(report: Report) -> None:
             progress.done()

@@ -64,7 +64,7 @@ class AddressPolicy:
         only_listed: bool = False,
         own_host: str = "",
     ) -> None:
-        self._own_host = normalized(own_host)
+        self.own_host = normalized(own_host)
         self.allow = allow or Hosts()
         self._deny = deny or Hosts()
         self._only_listed = only_listed
@@ -99,6 +99,34 @@ class AddressPolicy:
             return False
         if self.allow.named(host, port) or self.allow.has_address(plain):
             return True
-        is_own = bool(self._own_host) and normalized(host) == self._own_host
+        is_own = bool(self.own_host) and normalized(host) == self.own_host
         port_is_open = port in WEB_PORTS or is_own
         return not self._only_listed and port_is_open and is_public(address)
+
+
+class VisitorPolicy(AddressPolicy):
+    """Allows what a visitor's browser reaches: also other ports of public addresses, and the site's own
+    host at any address.
+
+    ``pages``: the policy for pages. ``refused_to_pages``: hosts and ports that it would refuse.
+    """
+
+    def __init__(self, pages: AddressPolicy) -> None:
+        super().__init__(pages.allow, own_host=pages.own_host)
+        self._pages = pages
+        self.refused_to_pages: set[tuple[str, int]] = set()
+
+    def check(self, host: str, port: int) -> None:
+        """Check a host before it is resolved. Raises Forbidden."""
+        try:
+            self._pages.check(host, port)
+        except Forbidden:
+            super().check(host, port)
+            self.refused_to_pages.add((host, port))
+
+    def lets_pass(self, address: Address, host: str, port: int) -> bool:
+        """Whether ``host`` may be reached at ``address``."""
+        if self._pages.lets_pass(address, host, port):
+            return True
+        self.refused_to_pages.add((host, port))
+        return is_public(address) or normalized(host) == self.own_host

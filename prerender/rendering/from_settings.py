@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import NamedTuple
 
 import structlog
@@ -18,7 +17,7 @@ from prerender.browser.supervisor import Limits as BrowserLimits
 from prerender.browser.warm_up import trial
 from prerender.config import Settings
 from prerender.errors import ConfigError
-from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.address_policy import AddressPolicy, VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
@@ -31,6 +30,9 @@ from prerender.urls.hosts import Hosts
 # Pages also wait for responses: three leave a tenth of the CPU time unused.
 _PAGES_PER_CPU = 4
 # A browser is restarted at this age, which bounds slow leaks.
+# Of a page as a visitor sees it.
+_VISITOR_REQUESTS = 10_000
+_VISITOR_BYTES = 1024**3
 _OLDEST_SECONDS = 6 * 3600.0
 # Memory limits of a browser and of each of its pages: about twice the measured usage.
 _BROWSER_BYTES = 512 * 1024**2
@@ -57,13 +59,25 @@ class Browsing(NamedTuple):
 
 
 @asynccontextmanager
-async def rendering(settings: Settings, *, marked: bool = True) -> AsyncIterator[Rendering]:
-    """Open a renderer. ``prerender render`` needs nothing else.
-
-    ``marked``: pages and requests identify themselves as a prerenderer's to the site.
-    """
-    async with browsing(settings, marked=marked) as parts:
+async def rendering(settings: Settings) -> AsyncIterator[Rendering]:
+    """Open a renderer. ``prerender render`` needs nothing else."""
+    async with browsing(settings) as parts:
         yield rendering_with(parts, settings)
+
+
+@asynccontextmanager
+async def visiting(settings: Settings) -> AsyncIterator[tuple[Pool, VisitorPolicy]]:
+    """Open a browser for what visitors see: without the rules for pages, and without identifying itself
+    as a prerenderer's to the site."""
+    addresses = VisitorPolicy(rules_of(settings).addresses)
+    rules = NetworkRules(
+        addresses=addresses,
+        blocklist=Blocklist(block_trackers=False),
+        limits=VisitLimits(_VISITOR_REQUESTS, _VISITOR_BYTES, _VISITOR_BYTES),
+        marked=False,
+    )
+    async with browsing(settings, rules) as parts:
+        yield parts.pool, addresses
 
 
 def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
@@ -88,8 +102,11 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
 
 
 @asynccontextmanager
-async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[Browsing]:
-    """Open a browser. Reads [origin], [site], [browser], [network] and [render] optional."""
+async def browsing(
+    settings: Settings, rules: NetworkRules | None = None
+) -> AsyncIterator[Browsing]:
+    """Open a browser. Reads [origin], [site] and [browser], and [network] without ``rules``."""
+    rules = rules or rules_of(settings)
     async with AsyncExitStack() as stack:
         origin = settings.origin
         session = await stack.enter_async_context(
@@ -98,7 +115,6 @@ async def browsing(settings: Settings, *, marked: bool = True) -> AsyncIterator[
             )
         )
         upstream = Upstream(session, settings.origin_url)
-        rules = replace(_rules(settings), marked=marked, optional=settings.render.optional)
         third_parties = await stack.enter_async_context(
             open_session(rules.addresses, origin.connect_timeout, origin.timeout)
         )
@@ -133,7 +149,8 @@ def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
     return Viewer(settings.public_url, parts.upstream, parts.gateway.navigation, parts.pool, limits)
 
 
-def _rules(settings: Settings) -> NetworkRules:
+def rules_of(settings: Settings) -> NetworkRules:
+    """The rules for the requests of pages. Reads [network] and [render] optional."""
     network = settings.network
     allow, deny = Hosts(network.allow), Hosts(network.deny)
     return NetworkRules(
@@ -156,6 +173,7 @@ def _rules(settings: Settings) -> NetworkRules:
             network.request_timeout,
         ),
         cache_bytes=network.cache_bytes,
+        optional=settings.render.optional,
     )
 
 

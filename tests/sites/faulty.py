@@ -200,6 +200,9 @@ FAULTS: dict[str, Fault] = {
         page(more="<script>missing()</script>")),
     "refused-port": Fault({"request-failed"}, page(), page(
         more="<script>fetch(`http://${location.hostname}:2/data`).catch(() => 0)</script>")),
+    "refused": Fault(
+        {"incomplete", "request-refused"}, page(), seen(page(), page(more=f"<p>{SPAM}" + (
+            "<script>new Image().src = '//www.google-analytics.com/a.gif'</script>")))),
     "hidden": Fault({"hidden"}, page(), page(more=HIDDEN)),
     "differs": Fault({"differs"}, page(), seen(page(more="<p>now 12:01"), page(more="<p>now 12:59"))),
 }  # fmt: skip

@@ -225,6 +225,61 @@ async def test_people_who_get_more_than_crawlers(start_origin: StartOrigin) -> N
     assert 0.5 < page["similarity"] < 1
 
 
+async def test_what_the_proxy_keeps_from_crawlers(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """The visitor's browser reaches the API of the site, and the report names the setting."""
+    api = web.Application()
+
+    async def data(request: web.Request) -> web.Response:
+        text = f"There is something more that only visitors see, by way of {request.path}."
+        return web.Response(text=text, headers={"Access-Control-Allow-Origin": "*"})
+
+    api.router.add_get("/{path}", data)
+    other_port = (await start_origin(api)).url
+    load = f"fetch('{other_port}/api').then(async (a) => {{ o.textContent = await a.text(); }})"
+    caught = f"{load}.catch(() => {{ o.textContent = 'sorry'; }})"
+    own = web.Application()
+
+    async def page(request: web.Request) -> web.Response:
+        script = {"/needed": load, "/optional": caught}[request.path]
+        text = f"{HEAD}{TEXT}<meta name=fragment content='!'><p id=o></p><script>{script}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    own.router.add_get("/{path}", page)
+    site = await start_origin(own)
+    proxy = await start_proxy(site.url, {"render": {"optional": ["/api"]}})
+    _, report = await checked(f"{site.url}/optional", "--via", proxy.url)
+    found = codes(report["pages"][0])
+    assert "something more" in found["incomplete"]
+    assert f"{other_port}/api: not a public address" in found["request-refused"]
+    assert (
+        f"add {other_port.removeprefix('http://')} to [network] allow" in found["request-refused"]
+    )
+
+
+async def test_the_cause_of_a_page_without_a_snapshot(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    own = web.Application()
+
+    async def page(_: web.Request) -> web.Response:
+        script = "fetch('/api')"
+        return web.Response(text=f"{HEAD}{TEXT}<script>{script}</script>", content_type="text/html")
+
+    async def broken(_: web.Request) -> web.Response:
+        raise web.HTTPBadGateway
+
+    own.router.add_get("/", page)
+    own.router.add_get("/api", broken)
+    site = await start_origin(own)
+    proxy = await start_proxy(site.url)
+    _, report = await checked(f"{site.url}/#!a", "--via", proxy.url)
+    found = codes(report["pages"][0])
+    assert found.keys() == {"status", "verdict", "request-failed"}
+    assert found["request-failed"] == f"{site.url}/api: status 502"
+
+
 async def test_a_site_that_goes_by_the_user_agent(start_origin: StartOrigin) -> None:
     application = web.Application()
 

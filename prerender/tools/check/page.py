@@ -67,6 +67,9 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         report.add("not-found", f"status {answer.status}: {why}")
     elif answer.status != 200:
         report.add("status", f"status {answer.status}")
+        if metadata.verdict(answer):
+            async with pages.turns.looking():
+                await _explained(url, pages, report)
         return report, None
     if not answer.is_html:
         report.kind = "file"
@@ -105,6 +108,31 @@ def _redirect(visit: Visit, report: Report) -> None:
         report.add("redirect", f"status {answer.status} to {location}: link to that directly")
 
 
+async def _explained(url: str, pages: Pages, report: Report) -> None:
+    """Report what a visitor's browser shows about a page of which the proxy had no usable render."""
+    if pages.person is None:
+        return
+    try:
+        look = await pages.person.look(url)
+    except RenderError as error:
+        report.add("no-look", f"the browser could not open the page: {error}")
+        return
+    _troubles(look, report)
+    _refused(look, report)
+
+
+def _troubles(look: Look, report: Report) -> None:
+    for failure in look.failures[:_SHOWN_PASSAGES]:
+        report.add("request-failed", failure)
+    for complaint in look.errors[:_SHOWN_PASSAGES]:
+        report.add("script-error", complaint)
+
+
+def _refused(look: Look, report: Report) -> None:
+    for refused in look.withheld[:_SHOWN_PASSAGES]:
+        report.add("request-refused", refused)
+
+
 async def _compared(
     url: str, page: Page, document: Page | None, pages: Pages, report: Report
 ) -> Look | None:
@@ -123,10 +151,7 @@ async def _compared(
     if look.seen is None or comparison is None:
         report.add("differs", f"visitors are redirected to {look.url}")
         return None
-    for failure in look.failures[:_SHOWN_PASSAGES]:
-        report.add("request-failed", failure)
-    for complaint in look.errors[:_SHOWN_PASSAGES]:
-        report.add("script-error", complaint)
+    _troubles(look, report)
     _links_of_people(look.seen, page, report)
     _needless(document, look, report)
     report.similarity = round(comparison.similarity, 4)
@@ -140,6 +165,8 @@ async def _compared(
         report.add("shell", "it is the page before its JavaScript has run")
         return None
     _passages(comparison, look, page, report)
+    if any(finding.code == "incomplete" for finding in report.findings):
+        _refused(look, report)
     return look
 
 

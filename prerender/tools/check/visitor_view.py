@@ -1,18 +1,21 @@
 """What a visitor sees: opens the pretty URL of a page on the live site in a browser."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from multidict import CIMultiDict
+from yarl import URL
 
 from prerender.browser.accessibility import Announcement
 from prerender.browser.page_results import Departed, Seen, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
-from prerender.gateway.visit import Document
+from prerender.gateway.address_policy import VisitorPolicy
+from prerender.gateway.blocklist import Blocklist
+from prerender.gateway.visit import Document, Exchange
 from prerender.rendering.verdict import faults_of
 from prerender.tools.crawler import Fetched
 
@@ -25,7 +28,8 @@ class Look:
     """``status`` of the document; ``seen`` is None if the page navigated to ``url``.
 
     ``announced``: what a screen reader announces. ``errors``: of its scripts and of the browser;
-    ``failures``: requests of the site that failed or that the proxy refused, with the reason.
+    ``failures``: requests of the site that failed, with the reason. ``withheld``: requests that the
+    proxy would refuse to a page, with the reason.
     """
 
     url: str
@@ -34,14 +38,22 @@ class Look:
     announced: tuple[Announcement, ...] = ()
     errors: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
 
 class Person:
-    """Opens pages of the site with the browser of ``pool``."""
+    """Opens pages of the site with the browser of ``pool``, which reaches what ``addresses`` allows.
 
-    def __init__(self, pool: Pool, limits: Render) -> None:
+    ``blocklist``: what the proxy blocks.
+    """
+
+    def __init__(
+        self, pool: Pool, limits: Render, addresses: VisitorPolicy, blocklist: Blocklist
+    ) -> None:
         self._pool = pool
         self._limits = limits
+        self._addresses = addresses
+        self._blocklist = blocklist
 
     async def look(self, url: str) -> Look:
         """Open a URL and read it when it has settled. Raises RenderError."""
@@ -81,7 +93,20 @@ class Person:
                     await page.announced(),
                     rendered.errors,
                     tuple(failures),
+                    tuple(self._withheld(visit.exchanges)),
                 )
+
+    def _withheld(self, exchanges: Iterable[Exchange]) -> Iterator[str]:
+        for exchange in exchanges:
+            url = URL(exchange.url, encoded=True)
+            host, port = url.raw_host or "", url.port or 0
+            remedy = f"add {url.authority} to [network] allow if crawlers need it"
+            if reason := self._blocklist.unwanted_type(exchange.destination):
+                yield f"{exchange.url}: {reason}"
+            elif exchange.foreign and (reason := self._blocklist.unwanted_host(host, port)):
+                yield f"{exchange.url}: {reason}; {remedy}"
+            elif (host, port) in self._addresses.refused_to_pages:
+                yield f"{exchange.url}: not a public address at port 80 or 443; {remedy}"
 
     async def _listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
         limits = self._limits
