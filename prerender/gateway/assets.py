@@ -5,6 +5,7 @@ Concurrent requests for the same asset are coalesced.
 """
 
 import asyncio
+import re
 import time
 from functools import partial
 from http import HTTPStatus
@@ -33,6 +34,8 @@ _OVERHEAD_BYTES = 2000
 _WAITED_FOR = frozenset(
     {"script", "style", "image", "font", "manifest", "worker", "sharedworker", "serviceworker"}
 )
+# Parsed only when complete (RFC 8259, RFC 6839), so not JSON text sequences and the like.
+_JSON = re.compile(r"application/(?:[\w.-]+\+)?json|text/json")
 _UNSAFE = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
 
@@ -204,6 +207,9 @@ class Assets:
         exchange.fault = _unreadable(ask, response)
         if response.content_type == "text/event-stream":
             exchange.expect_no_end()
+        exchange.has_end = response.content_length is not None or bool(
+            _JSON.fullmatch(response.content_type)
+        )
         ask.visit.expect(response.content_length or 0)
         answer = await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
         if response.content.exception() is not None:

@@ -84,8 +84,8 @@ class Exchange:
     asset cache.
     ``reason``: why it was blocked. ``limited``: ended by a limit; ``refused``: by the address policy.
     ``judged``: the content may depend on it, although it is not waited for. ``foreign``: it is for a
-    third party. ``hangs``: it has hung on
-    other pages. ``fault``: why the page cannot use a response that looks successful.
+    third party. ``hangs``: it has hung on other pages. ``has_end``: its response is no stream.
+    ``fault``: why the page cannot use a response that looks successful.
     """
 
     method: str
@@ -106,6 +106,7 @@ class Exchange:
     foreign: bool = False
     hangs: bool = False
     fault: str = ""
+    has_end: bool = False
     finished: bool = False
     ended: float = 0.0
     deadline: asyncio.Timeout | None = None
@@ -133,18 +134,16 @@ class Exchange:
 
     @property
     def awaited(self) -> bool:
-        """Whether the page's content waits for this request, however slow the response is.
-
-        Only until the response begins: a stream may have no end.
-        """
+        """Whether the page's content waits for this request, however slow the response is."""
         return self.lacks_response and not self.hangs
 
     @property
     def lacks_response(self) -> bool:
-        """Whether it is needed, and its response has not begun. The end of the visit also ends one that
-        nobody waits for."""
+        """Whether it is needed, and its response has not begun, or has not arrived although it has an
+        end. The end of the visit also ends one that nobody waits for."""
         is_open = self.hangs or not self.finished
-        return self.needed and is_open and not self.endless and not self.status
+        has_response = self.status and (self.finished or not self.has_end)
+        return self.needed and is_open and not self.endless and not has_response
 
     @property
     def is_program(self) -> bool:
@@ -231,13 +230,16 @@ class Visit:
         if not self.flooded:
             self.exchanges.append(record)
             self._unfinished[number] = record
+        complete = False
         try:
             yield record
+            complete = True
         finally:
             record.finished = True
             if record.needed:
                 seconds = time.monotonic() - record.started
-                self.hanging.ended(url, self.document_url, seconds, answered=bool(record.status))
+                answered = bool(record.status) and (complete or not record.has_end)
+                self.hanging.ended(url, self.document_url, seconds, answered=answered)
             self._unfinished.pop(number, None)
             record.ended = time.monotonic()
             self.traffic.count(record)

@@ -102,7 +102,8 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
         # The time limit also ends the requests of a page.
         cut_off = rendered.partial and exchange.needed and not exchange.status
         if exchange.lacks_response or cut_off:
-            return f"{exchange.url}: no response"
+            what = "an incomplete response" if exchange.status else "no response"
+            return f"{exchange.url}: {what}"
     return ""
 
 

@@ -9,6 +9,7 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -171,6 +172,49 @@ async def test_own_data_is_waited_for_longer_than_the_patience(
     proxy = await start_proxy(origin.url, SITE | {"render": {"patience": "0.5s"}})
     answer = await proxy.crawl("/parts/slow-interface.html")
     assert '<p id="out">done: answered</p>' in answer.text
+
+
+STALLING = """<script>
+  fetch("/stalls?KIND").then(async (answer) => {
+    const reader = answer.body.getReader();
+    while (!(await reader.read()).done);
+    out.textContent = "done";
+  });
+</script>"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("length", "done"), ("application/json", "done"), ("text/plain", "waiting")],
+)
+async def test_a_response_with_an_end_is_waited_for_until_then(
+    kind: str, expected: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """But not one that may be a stream."""
+    ended = asyncio.Event()
+
+    async def stalls(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        if kind == "length":
+            answer.content_length = 4
+        else:
+            answer.content_type = kind
+        await answer.prepare(request)
+        await answer.write(b"[1")
+        with suppress(TimeoutError):
+            seconds = 20 if expected == "waiting" else PATIENCE_SECONDS + 3.5
+            await asyncio.wait_for(ended.wait(), seconds)
+        await answer.write(b"2]")
+        return answer
+
+    application = web.Application()
+    application.router.add_get("/", _page(STALLING.replace("KIND", kind)))
+    application.router.add_get("/stalls", stalls)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, SITE | {"render": {"patience": PATIENCE_SECONDS}})
+    answer = await proxy.crawl("/")
+    ended.set()
+    assert f'<p id="out">{expected}</p>' in answer.text
 
 
 OUT = '<!DOCTYPE html><p id="out">waiting</p>'
