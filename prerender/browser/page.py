@@ -8,7 +8,9 @@ import asyncio
 import itertools
 import json
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -190,16 +192,15 @@ class Page:
         finally:
             self._departure = None
         started = time.monotonic()
-        errors = await self._errors() if settler.complaints else ()
+        complaints = await self._complaints() if settler.complaints else ()
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
+        if visit.has_policy:
+            refused = await self._refused_styles()
+            options = replace(options, has_policy=True, refused_styles=refused)
         found = await self._serialize(world, options, sheets)
         resources = tuple(Resource(*resource) for resource in found["resources"])
-        seen = {exchange.url for exchange in visit.exchanges}
-        # The probe runs only in documents whose scripts run.
-        unexplained = any(one.is_hidden and one.url not in seen for one in resources)
-        if errors or unexplained or visit.has_policy:
-            errors = tuple(dict.fromkeys((*errors, *await self._log_entries())))
+        errors, script_failure = await self._errors(complaints, visit, resources)
         if visit.needs_own_context:
             self.broken = True
             raise NeedsNewContext(_WHOSE)
@@ -223,6 +224,7 @@ class Page:
             resources=resources,
             text_length=found["textLength"],
             errors=errors,
+            script_failure=script_failure,
             partial=partial,
             settled=settled,
             serialize_seconds=time.monotonic() - started,
@@ -375,13 +377,37 @@ class Page:
         self._length = len(found["html"])
         return found
 
-    async def _errors(self) -> tuple[str, ...]:
-        """The errors of the page's scripts. The page can put anything here."""
+    async def _errors(
+        self, complaints: Sequence[str], visit: Visit, resources: Iterable[Resource]
+    ) -> tuple[tuple[str, ...], str]:
+        """The errors of the page's scripts and of the browser, and the first that ended a script or
+        kept it from running, or ''."""
+        errors = tuple(one.removeprefix(probe.FATAL) for one in complaints)
+        failure = next((one[1:] for one in complaints if one.startswith(probe.FATAL)), "")
+        seen = {exchange.url for exchange in visit.exchanges}
+        unexplained = any(one.is_hidden and one.url not in seen for one in resources)
+        if not (errors or unexplained or visit.has_policy):
+            return errors, failure
+        entries = await self._log_entries()
+        # The probe runs only in documents whose scripts run.
+        if entries and not complaints and await self._is_without_scripts():
+            failure = entries[0]
+        return tuple(dict.fromkeys((*errors, *entries))), failure
+
+    async def _complaints(self) -> tuple[str, ...]:
+        """What the probe reports of the page's scripts. The page can put anything here."""
         try:
             complaints = await self._tab.session.evaluate(probe.ERRORS)
         except CommandFailed:
             return ()
         return tuple(complaints.split("\0")) if isinstance(complaints, str) else ()
+
+    async def _is_without_scripts(self) -> bool:
+        """Whether no script of the page has run."""
+        try:
+            return await self._tab.session.evaluate(probe.LATE) is True
+        except CommandFailed:
+            return False
 
     async def _log_entries(self) -> list[str]:
         """What Chromium itself reports: mixed content, CORS, Content Security Policy. It collects its
@@ -403,6 +429,16 @@ class Page:
             await session.call("Log.enable", _STOP_SECONDS)
         session.remove_listener("Log.entryAdded", add)
         return entries[:_MOST_ENTRIES]
+
+    async def _refused_styles(self) -> tuple[int, ...]:
+        """The style attributes that the policy refuses. The page can manipulate the result."""
+        try:
+            found = await self._tab.session.evaluate(probe.REFUSED_STYLES)
+        except CommandFailed:
+            return ()
+        if not isinstance(found, list):
+            return ()
+        return tuple(one for one in found if isinstance(one, int) and one >= 0)
 
     async def _sheets(self) -> list[Any] | None:
         """The style sheets that scripts have modified, or None if the page manipulates the result."""

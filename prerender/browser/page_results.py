@@ -36,6 +36,7 @@ class Rendered:
     ``url``, ``status`` (0: not from a server), ``content_type`` and ``redirected`` are those of its
     last document, for example after a reload. ``canonical_at``: the start of the head's content in
     ``html``, or -1 if the page needs no canonical link. ``loading``: it shows that it is loading.
+    ``script_failure``: the first of the ``errors`` that ended a script, or kept it from running, or ''.
     """
 
     html: str
@@ -54,6 +55,7 @@ class Rendered:
     resources: tuple[Resource, ...]
     text_length: int
     errors: tuple[str, ...]
+    script_failure: str
     partial: bool
     settled: Settled
     serialize_seconds: float
@@ -79,12 +81,16 @@ class SerializeOptions:
     """Options of the serializer (serializer.py).
 
     ``internal_host``: the origin's host, with its port unless it is the scheme's default. Ugly URLs on
-    it are the site's, too.
+    it are the site's, too. ``has_policy``: the document has a Content Security Policy.
+    ``refused_styles``: the style attributes that it refuses, as indexes in
+    ``document.querySelectorAll("[style]")``.
     """
 
     flatten_shadow_dom: bool = False
     add_canonical: bool = False
     internal_host: str = ""
+    has_policy: bool = False
+    refused_styles: tuple[int, ...] = ()
 
     def as_json(self) -> str:
         """The options as arguments of the script."""
@@ -93,6 +99,8 @@ class SerializeOptions:
                 "flattenShadowDom": self.flatten_shadow_dom,
                 "addCanonical": self.add_canonical,
                 "internalHost": self.internal_host,
+                "hasPolicy": self.has_policy,
+                "refusedStyles": self.refused_styles,
             }
         )
 

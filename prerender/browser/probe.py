@@ -42,10 +42,15 @@ SCRIPT = "".join(
 )
 # Pending work: a State.
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
-# Errors of the page's scripts, separated by zero characters.
+# Errors of the page's scripts, separated by zero characters. FATAL begins those that ended a script.
+FATAL = "\x01"
+# Whether the document was complete before a script of it ran.
+LATE = 'globalThis[Symbol.for("prerender.probe")]?.late'
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors()'
 # Style sheets that scripts have modified: [index in document.styleSheets, current rules or null].
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
+# Style attributes that the policy of the page refuses: indexes in document.querySelectorAll("[style]").
+REFUSED_STYLES = 'globalThis[Symbol.for("prerender.probe")]?.refusedStyles()'
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,15 +134,16 @@ def _failure(faults: Sequence[Fault], errors: Iterable[str]) -> str:
 def _script_failure(document: Document, rendered: Rendered) -> str:
     """The first error of scripts that have added nothing to the little text of a page, or ''."""
     if (
-        not rendered.errors
+        not rendered.script_failure
         or rendered.text_length >= _THIN_TEXT
         or len(rendered.html) > _LONGEST_THIN_PAGE
+        or not _SCRIPT.search(document.body)
     ):
         return ""
     given_texts, given = _content_of(document.body)
     texts, elements = _content_of(rendered.html.encode("utf-8", "replace"))
     has_more = elements > given or not texts <= given_texts
-    return "" if has_more else f"the scripts have shown nothing: {rendered.errors[0]}"
+    return "" if has_more else f"the scripts have shown nothing: {rendered.script_failure}"
 
 
 def _content_of(html: bytes) -> tuple[set[str], int]:

@@ -80,3 +80,41 @@ async def test_a_socket_that_delivers_the_page_is_waited_for(
     assert "first second third" in (await proxy.crawl("/?deliver")).text
     assert (await proxy.crawl("/?ping")).status == 200
     assert pings < 4
+
+
+_STYLES = """<!DOCTYPE html><title>t</title>{meta}<style>.refused {{ display: none }}</style>
+<style nonce="n">.allowed {{ color: red }}</style><p class="refused" style="display: none">shown
+<p class="adopted">hidden
+<script nonce="n">
+  const sheet = new CSSStyleSheet(); sheet.replaceSync(".adopted {{ display: none }}");
+  document.adoptedStyleSheets = [sheet];
+</script>"""
+_POLICY = "default-src 'none'; script-src 'nonce-n'; style-src 'nonce-n'"
+
+
+async def test_the_styles_of_a_snapshot_are_those_that_its_policy_has_allowed(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    html = {"content_type": "text/html", "headers": {"Content-Security-Policy": _POLICY}}
+    site: dict[str, str | web.Response] = {
+        "/meta": _STYLES.format(meta=meta),
+        "/header": web.Response(text=_STYLES.format(meta=""), **html),  # type: ignore[arg-type]
+        "/none": _STYLES.format(meta=""),
+    }
+    origin = await pages(start_origin, site)
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    for path in ("/meta", "/header"):
+        reply = await proxy.crawl(path)
+        assert "Content-Security-Policy" not in reply.headers
+        assert ".refused {" not in reply.text
+        assert '<p class="refused">shown' in reply.text
+        assert ".allowed {" in reply.text
+        assert ".adopted { display: none; }" in reply.text
+    policy = (await proxy.crawl("/meta")).text.partition('content="')[2].partition('"')[0]
+    assert policy == (
+        "default-src 'none'; script-src 'nonce-n'; style-src * data: blob: 'unsafe-inline'"
+    )
+    ordinary = (await proxy.crawl("/none")).text
+    assert ".refused {" in ordinary
+    assert '<p class="refused" style="display: none">' in ordinary

@@ -156,10 +156,8 @@ class Work:
             # Chromium queues it, because slow requests use all connections to its host.
             return self._all_its_time(seconds), True
         works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
-        # A server that has just changed the page may do so again; one that only pings has no effect.
-        has_effect = self.began < activity.since <= self.mutations.since
-        delivers = page.delivering > 0 and has_effect
-        patience = DELIVERING_SECONDS if delivers else TALK_PATIENCE_SECONDS
+        # Who has just changed the page may do so again; a server that only pings has no effect.
+        patience = DELIVERING_SECONDS if page.delivering > 0 else TALK_PATIENCE_SECONDS
         talks = page.talking > 0 and silent < patience
         return replace(self, activity=activity, answered=answered), works or talks
 

@@ -3,6 +3,7 @@ const answering = (target, receiver = target, keepsTalking = "") => {
   let end = begin();
   let talks = () => {};
   const heard = () => {
+    noteMessage();
     end();
     talks();
     if (keepsTalking) talks = begin(keepsTalking);
@@ -56,12 +57,18 @@ const askedBy = (owner, calls) => {
   });
 };
 subclass("Worker", (worker) => {
-  const calls = answering(worker, worker, "talking");
+  const calls = answering(worker, worker, "delivering");
   askedBy(worker, calls);
   const terminate = worker.terminate;
   worker.terminate = () => { calls.end(); terminate.call(worker); };
 });
-subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, "talking")));
+subclass("SharedWorker", (worker) => askedBy(worker.port, answering(worker, worker.port, "delivering")));
+let service = null;
+patch(prototypeOf("ServiceWorker"), "postMessage", (original) => function (...given) {
+  service ??= answering(globalThis.navigator.serviceWorker, undefined, "delivering");
+  service.asked();
+  return original.apply(this, given);
+});
 subclass("WebSocket", (socket) => {
   const calls = answering(socket, socket, "delivering");
   listen.call(socket, "close", calls.end);

@@ -54,6 +54,27 @@ patch(prototypeOf("Document"), "startViewTransition", (original) => function (..
   }, end);
   return transition;
 });
+// Paint timings come with a drawn frame, or never: a page may have nothing to paint.
+const { PerformanceObserver } = globalThis;
+const { observe, disconnect } = prototypeOf("PerformanceObserver");
+const PAINTED = ["paint", "largest-contentful-paint", "element"];
+const painted = {};
+patch(prototypeOf("PerformanceObserver"), "observe", (original) => function (...given) {
+  const result = original.apply(this, given);
+  const { type, entryTypes } = given[0];
+  for (const kind of PAINTED) {
+    if (painted[kind] || (type !== kind && !entryTypes?.includes(kind))) continue;
+    painted[kind] = true;
+    const end = begin("drawn");
+    const key = {};
+    const observer = new PerformanceObserver(() => stop());
+    const stop = () => { timers.delete(key); call(disconnect, observer, []); end(); };
+    call(observe, observer, [{ type: kind, buffered: true }]);
+    timers.set(key, now() + SMOOTH_MS);
+    setTimeout.call(globalThis, stop, SMOOTH_MS);
+  }
+  return result;
+});
 // Layout requests fonts; frames decode images and show videos.
 onAccess(prototypeOf("FontFaceSet"), "ready", "get", wantFrame);
 wantFrameAfter(prototypeOf("HTMLImageElement"), "decode");

@@ -13,24 +13,35 @@ patch(EventTarget.prototype, "addEventListener", (original) => function (...give
   if (given[0] === "contentvisibilityautostatechange" && this instanceof Element) unseen.add(this);
   return original.apply(this, given);
 });
+const unloaded = () => {
+  const elements = [];
+  const add = (found) => {
+    for (let i = 0; i < found.length; i++) {
+      // A frame that is not loaded is blank; one of another origin cannot be inspected.
+      if (found[i].complete === false || found[i].contentDocument?.URL === "about:blank") {
+        elements[elements.length] = found[i];
+      }
+    }
+  };
+  add(querySelectorAll.call(document, lazy));
+  shadowRoots.forEach((root) => add(querySelectorAllWithin.call(root, lazy)));
+  return elements;
+};
+// Loading so many only for the pixels would take longer than everything else, and exceed the limit of requests.
+const MOST_UNLOADED = 200;
 const waitingToBeSeen = () => {
   const waiting = newSet();
   const add = (element) => { if (element.isConnected && !visited.has(element)) waiting.add(element); };
-  const addLazy = (found) => {
-    for (let i = 0; i < found.length; i++) {
-      // A frame that is not loaded is blank; one of another origin cannot be inspected.
-      if (found[i].complete === false || found[i].contentDocument?.URL === "about:blank") add(found[i]);
-    }
-  };
   unseen.forEach(add);
-  addLazy(querySelectorAll.call(document, lazy));
-  shadowRoots.forEach((root) => addLazy(querySelectorAllWithin.call(root, lazy)));
+  const found = unloaded();
+  for (let i = 0; i < found.length && found.length <= MOST_UNLOADED; i++) add(found[i]);
   return waiting;
 };
 const listensToScrolling = () => Boolean(scrolled.size || globalThis.onscroll || document.onscroll);
 
 // The window height that shows the whole page, including the content of scrolling elements.
 const height = () => {
+  if (unloaded().length > MOST_UNLOADED) return 0;
   let highest = document.documentElement?.scrollHeight ?? 0;
   const reach = (bottom) => { highest = Math.max(highest, Math.ceil(bottom + scrollY)); };
   waitingToBeSeen().forEach((element) => reach(getBoundingClientRect.call(element).bottom));

@@ -20,6 +20,15 @@ for (const method of ["insertRule", "deleteRule", "addRule", "removeRule"]) {
 for (const property of ["cssRules", "rules"]) {
   hide(prototypeOf("CSSStyleSheet"), property, (rules, sheet) => { touch(sheet); return rules; });
 }
+// Which of the style attributes the policy refuses: indexes in document.querySelectorAll("[style]"). A policy does not
+// apply to other worlds, where they seem to be in force.
+const refusedStyles = () => {
+  const found = [];
+  document.querySelectorAll("[style]").forEach((element, place) => {
+    if (element.style?.length === 0) found[found.length] = place;
+  });
+  return found;
+};
 // [index in document.styleSheets, current rules] of linked sheets that have changed, and [index, null] of others that
 // may have.
 const restyled = () => {

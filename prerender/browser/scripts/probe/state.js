@@ -5,7 +5,11 @@ const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", 
 const MOST_TIMERS = 1000;
 const LATEST_MS = 3_600_000;
 let focused = false;
+const countMutations = () => { mutations += count.takeRecords().length; };
+let mutationsAtMessage = 0;
+const noteMessage = () => { countMutations(); mutationsAtMessage = mutations; };
 const state = () => {
+  countMutations();
   const within = [];
   forEachFrame((probe) => { within[within.length] = probe(); });
   const ends = animationEnds();
@@ -42,14 +46,14 @@ const state = () => {
     // Observers that a frame may notify after any change.
     watched: observers + ends.length + unseenParts + foreign,
     talking: open.talking + open.delivering,
-    // Those of them whose server may send more: sockets and event streams.
-    delivering: open.delivering,
+    // Those of them that may send more, if the last message has changed the page.
+    delivering: mutations > mutationsAtMessage ? open.delivering : 0,
     fetching,
     foreign,
     activity,
     // Asking for scrollY computes the layout.
     unseen: unseenParts + (listensToScrolling() && scrollY === 0 ? 1 : 0),
-    mutations: (mutations += count.takeRecords().length),
+    mutations,
     errors: complaints,
     sheets: touchedSheets.size,
   };
@@ -62,6 +66,7 @@ const state = () => {
 };
 state.lead = lead;
 state.sheets = restyled;
+state.refusedStyles = refusedStyles;
 
 // Whether the page has got the responses to all these requests, some of which may have the same URL.
 // Those of frames and workers are not listed.
@@ -82,26 +87,32 @@ state.has = (urls) => {
 state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
 // ---- Errors of the page's scripts, for the site's owner.
-// Separated by a zero character. The page can neither change nor replace them.
+// Separated by a zero character; FATAL marks those that ended a script. The page can neither change nor replace them.
 const MOST_COMPLAINTS = 20;
 const LONGEST_COMPLAINT = 500;
 const { slice: cut, replaceAll } = String.prototype;
 let complaints = 0;
 let errors = "";
+// Without scripts, the probe begins only when it is asked.
+state.late = document.readyState === "complete";
 state.errors = () => errors;
-const complain = (...parts) => {
+const FATAL = "\x01";
+const note = (mark, text) => {
   if (complaints >= MOST_COMPLAINTS) return;
-  const text = call(cut, parts.map(String).join(" "), [0, LONGEST_COMPLAINT]);
-  errors += (complaints++ ? "\0" : "") + call(replaceAll, text, ["\0", ""]);
+  const begin = call(cut, text, [0, LONGEST_COMPLAINT]);
+  const plain = call(replaceAll, call(replaceAll, begin, ["\0", ""]), [FATAL, ""]);
+  errors += (complaints++ ? "\0" : "") + mark + plain;
 };
+const complain = (...parts) => note("", parts.map(String).join(" "));
 const place = (file, line, column) => (file ? ` (${file}:${line}:${column})` : "");
 listen.call(globalThis, "error", ({ message, filename, lineno, colno }) => {
-  if (message) complain(message + place(filename, lineno, colno));
+  if (message) note(FATAL, message + place(filename, lineno, colno));
 });
-listen.call(globalThis, "unhandledrejection", ({ reason }) => complain("Unhandled:", reason));
+listen.call(globalThis, "unhandledrejection", ({ reason }) => note(FATAL, "Unhandled: " + String(reason)));
 listen.call(globalThis, "securitypolicyviolation", (event) => {
   if (event.disposition !== "enforce") return;
-  complain(`Content Security Policy: ${event.effectiveDirective} blocks ${event.blockedURI}` +
+  const mark = event.effectiveDirective.startsWith("script-src") ? FATAL : "";
+  note(mark, `Content Security Policy: ${event.effectiveDirective} blocks ${event.blockedURI}` +
     place(event.sourceFile, event.lineNumber, event.columnNumber));
 });
 patch(globalThis.console, "error", (original) => function (...given) {

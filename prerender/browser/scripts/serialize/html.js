@@ -23,12 +23,14 @@ const copyState = (from, to) => {
   if (from.hasAttribute("popover") && from.matches(":popover-open")) to.removeAttribute("popover");
   switch (from.localName) {
     case "style": {
+      if (isRefused(from)) { to.textContent = ""; break; }
       const text = styleText(from);
       if (text !== null) to.textContent = text;
       copySheetState(from, to);
       break;
     }
     case "link":
+      if (document.readyState === "complete" && isRefused(from)) to.setAttribute("media", "not all");
       copySheetState(from, to);
       break;
     case "input":
@@ -96,6 +98,19 @@ const frameText = (frame) => {
   if (root.outerHTML.includes(TOKEN)) prettify(root);
   return root.outerHTML;
 };
+
+// The policy of the page has decided which of its styles apply. The snapshot has these, and as elements also those that
+// scripts have added by other ways, which the policy would refuse.
+const isRefused = (sheetOwner) => options.hasPolicy && !sheetOwner.sheet && sheetOwner.isConnected &&
+  ["", "text/css"].includes(sheetOwner.type.toLowerCase());
+const withoutRefusedStyles = (root) => {
+  const styled = root.querySelectorAll("[style]");
+  for (const place of options.refusedStyles) styled[place]?.removeAttribute("style");
+};
+const allowStyles = (policy) => [
+  ...policy.split(";").filter((directive) => !/^\s*style-src/i.test(directive)),
+  " style-src * data: blob: 'unsafe-inline'",
+].join(";");
 
 // Original and copy have the same structure, so the n-th elements correspond. Most elements are only checked for a
 // shadow root, and their copies not at all: each access costs time.
@@ -192,11 +207,15 @@ const doctype = () => {
 let canonicalPlace = -1;
 const html = () => {
   const root = inert.importNode(document.documentElement, true);
+  withoutRefusedStyles(root);
   complete(document.documentElement, root);
   const style = adopted(document);
   if (style) (root.querySelector("head") ?? root).append(style);
   clean(root);
   for (const meta of root.querySelectorAll(ownMetas)) meta.remove();
+  for (const meta of root.querySelectorAll("meta[http-equiv='content-security-policy' i]")) {
+    meta.setAttribute("content", allowStyles(meta.getAttribute("content") ?? ""));
+  }
   for (const meta of root.querySelectorAll("meta[charset], meta[http-equiv='content-type' i]")) meta.remove();
   const charset = inert.createElement("meta");
   charset.setAttribute("charset", "utf-8");
