@@ -66,6 +66,11 @@ class Portions(BaseProtocol):
         if not has_begun:
             self._pass_on()
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Go on after ``pause_reading``. aiohttp also calls this for each chunk that is read."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def _resume_transport_reading(self) -> None:
         """Not while data is held back, which comes first. aiohttp has no public way for this."""
         if not self._portions:
