@@ -236,6 +236,8 @@ class Visit:
             complete = True
         finally:
             record.finished = True
+            # It references the task, and so the response with all its headers.
+            record.deadline = None
             if record.needed:
                 seconds = time.monotonic() - record.started
                 answered = bool(record.status) and (complete or not record.has_end)

@@ -75,6 +75,7 @@ async def test_third_parties_get_what_the_browser_sent(start_origin: StartOrigin
     (exchange,) = visit.exchanges
     assert exchange.url == "http://cdn.example/lib.js?v=1"
     assert (exchange.status, exchange.received_bytes, exchange.finished) == (200, 4, True)
+    assert exchange.deadline is None, "it references the response"
 
 
 @pytest.mark.parametrize(
