@@ -8,6 +8,7 @@ PrerenderError               500
 ├── BadRequest               4xx, 501, 505: the request is malformed or not supported
 ├── Refused                  403
 │   ├── CrawlerRefused       [triggers] refuses this class of crawlers
+│   ├── PageTooLong          414  the URL is longer than those of pages
 │   ├── ForeignPage          a [drop_in] request for another site
 │   ├── MalformedPage        400  a [drop_in] request without the URL of a page
 │   ├── TokenMissing         a [drop_in] request without a token
@@ -128,6 +129,13 @@ class CrawlerRefused(Refused):
     """A crawler of a class that [triggers] refuses."""
 
     public = "This site is not open to crawlers like this one."
+
+
+class PageTooLong(Refused):
+    """A request for the snapshot of a URL that is longer than those of pages."""
+
+    status = HTTPStatus.REQUEST_URI_TOO_LONG
+    public = "The URL is too long for a page."
 
 
 class NotRenderable(PrerenderError):

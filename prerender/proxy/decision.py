@@ -7,9 +7,12 @@ from typing import ClassVar, Literal
 
 from prerender.config.types import CLASSES, CrawlerClass
 from prerender.crawlers.triggers import Triggers, may_be_page
-from prerender.errors import CrawlerRefused, Refused
+from prerender.errors import CrawlerRefused, PageTooLong, Refused
 from prerender.urls.ajax_crawling import UGLY_TOKEN, PrettyURL, ugly_to_pretty
 
+# Search engines do not index URLs of more than about 2,000 characters, and each render of a longer one
+# would need a multiple of its length.
+LONGEST_PAGE = 8192
 # Browsers resolve these before they send a request (WHATWG URL, section 4.4), so the snapshot would be
 # of another page than the requested one.
 _UNRESOLVED = re.compile(r"(^|/)(\.|%2e){1,2}(/|$)|\\", re.IGNORECASE)
@@ -51,7 +54,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Respond with an error, because the settings say so."""
+    """Respond with an error: a setting or a limit says so."""
 
     kind: ClassVar[Literal["refuse"]] = "refuse"
 
@@ -67,6 +70,7 @@ _MARKED = Forward("from a renderer")
 _UPGRADE = Forward("a protocol upgrade")
 _PATH = Forward("a path with dot segments or a backslash")
 _EXCLUDED = Forward("an excluded path")
+_LONG = Forward("longer than the URLs of pages")
 _NO_PAGE = Forward("not a page, by its extension")
 # The reason names the setting, to explain why a crawler gets no snapshot.
 _CLASS_FORWARDED = {
@@ -132,6 +136,8 @@ def _read(target: str, ordinary_too: bool, markdown: bool, drop_in: bool) -> Dec
         pretty = PrettyURL(target, "")
     if not target.startswith("/") or _UNRESOLVED.search(pretty.path.partition("?")[0]):
         return _PATH
+    if len(pretty.path) + len(pretty.fragment) > LONGEST_PAGE:
+        return Refuse(PageTooLong, _LONG.reason) if ugly or drop_in else _LONG
     return Render(pretty, by_user_agent=not ugly, markdown=markdown, drop_in=drop_in)
 
 

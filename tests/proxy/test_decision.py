@@ -4,7 +4,7 @@ import pytest
 
 from prerender.config.types import CLASSES, CrawlerClass
 from prerender.crawlers.triggers import Paths, Triggers
-from prerender.proxy.decision import Forward, Refuse, Render, decide
+from prerender.proxy.decision import LONGEST_PAGE, Forward, Refuse, Render, decide
 from prerender.urls.ajax_crawling import PrettyURL
 
 UGLY = "/p?a=1&_escaped_fragment_=k"
@@ -50,9 +50,20 @@ def test_paths_that_only_look_unresolved_are_rendered(path: str) -> None:
 
 
 def test_long_targets_are_read_like_short_ones() -> None:
-    value = "x" * 60_000
+    value = "x" * 8000
     decision = decide("GET", f"/?_escaped_fragment_={value}", triggers=NONE)
     assert decision == Render(PrettyURL("/", value))
+
+
+def test_no_page_has_a_url_of_over_8192_characters() -> None:
+    for size, kind in ((LONGEST_PAGE - 1, Render), (LONGEST_PAGE, Refuse)):
+        ugly = decide("GET", f"/?_escaped_fragment_={'x' * size}", triggers=NONE)
+        assert isinstance(ugly, kind)
+    pretty = f"/{'x' * LONGEST_PAGE}"
+    assert isinstance(decide("GET", pretty, triggers=BY_CLASS, crawler="search"), Forward)
+    refused = decide("GET", pretty, triggers=NONE, drop_in=True)
+    assert isinstance(refused, Refuse)
+    assert refused.error.status == 414
 
 
 @pytest.mark.parametrize("target", ["/", "/p?a=1", "/p?", "/a.b/c", "/release-1.2"])
