@@ -48,6 +48,8 @@ RENDERS = 500
 # In workers, Date cannot be corrected, so if the clock is further ahead, the context is replaced.
 LEAD_SECONDS = 60.0
 MAX_RELOADS = 3
+# Of all URLs that a page gives itself. Each occupies the browser process by its length.
+_MAX_URLS_LENGTH = 8_000_000
 # An ordinary page has a few frames. Each costs the browser process a few milliseconds.
 _MAX_FRAMES = 200
 # Requests beyond [network] max_requests are refused; this many times as many end the page.
@@ -91,6 +93,7 @@ class Page:
         self._free_at = 0.0
         self._over_limit = ""
         self._length = 0
+        self._urls_length = 0
         self.number = 0
         self.broken = False
 
@@ -117,6 +120,8 @@ class Page:
         tab.session.on("Inspector.targetCrashed", self._crashed)
         tab.session.on("Page.frameRequestedNavigation", self._navigation_requested)
         tab.session.on("Page.frameAttached", self._frame_attached)
+        tab.session.on("Page.navigatedWithinDocument", self._url_changed)
+        self._urls_length = 0
 
     async def _become(self, variant: Variant) -> None:
         if variant != ORDINARY:
@@ -514,9 +519,18 @@ class Page:
             # Immediately: the browser drops pending work of the page with it.
             self._end(f"more than {_MAX_FRAMES} frames")
 
+    def _url_changed(self, params: dict[str, Any]) -> None:
+        self._count_url(params["url"])
+
+    def _count_url(self, url: str) -> None:
+        self._urls_length += len(url)
+        if self._urls_length > _MAX_URLS_LENGTH:
+            self._end(f"more than {_MAX_URLS_LENGTH} characters of URLs")
+
     def _navigation_requested(self, params: dict[str, Any]) -> None:
         """Handle a navigation by the page. Changes of only the fragment are not reported here."""
         url: str = params["url"]
+        self._count_url(url)
         departure = self._departure
         mine = params["frameId"] == self._tab.target_id and params["disposition"] == "currentTab"
         if departure is None or departure.done() or not mine or not url.startswith("http"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -124,6 +125,37 @@ async def test_cookies_beyond_the_quota_are_not_written(
     origin = await pages(start_origin, {"/": COOKIES})
     proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
     assert '<p id="out">written=499</p>' in (await proxy.crawl("/")).text
+
+
+LONG_URLS = {
+    "push": "history.pushState(null, '', '?' + i + 'x'.repeat(1e5))",
+    "replace": "history.replaceState(null, '', '?' + i + 'x'.repeat(1e5))",
+    "hash": "location.hash = i + 'x'.repeat(1e5)",
+    "link": "(link.href = '#' + i + 'x'.repeat(1e5), link.click())",
+    "navigation": "navigation.navigate('#' + i + 'x'.repeat(1e5)).finished?.catch(() => 0)",
+    "state": "history.replaceState({ deep: [['x'.repeat(4e5)]] }, '', '#' + i)",
+    "bytes": "history.replaceState(new Uint8Array(4e5), '', '#' + i)",
+}
+
+
+@pytest.mark.parametrize("change", LONG_URLS.values(), ids=LONG_URLS.keys())
+async def test_urls_and_states_beyond_the_quota_are_not_set(
+    change: str, start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    """Ordinary ones are set before, as often as the browser allows."""
+    script = f"""
+      for (let i = 0; i < 50; i++) history.replaceState({{ i }}, "", "?page=" + i);
+      const before = location.search;
+      for (let i = 0; i < 20; i++) {change};
+      out.textContent = before + " " + /^[?#]([0-9]+)/.exec(location.hash || location.search)[1];
+      history.replaceState(null, "", "?");"""
+    page = f"<p id=out></p><a id=link></a><script>{script}</script>"
+    origin = await pages(start_origin, {"/": page})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    text = (await proxy.crawl("/")).text
+    found = re.search(r'<p id="out">\?page=49 (\d+)<', text)
+    assert found, text[:500]
+    assert int(found[1]) <= 4
 
 
 async def test_titles_beyond_the_quota_are_not_set(

@@ -16,6 +16,41 @@ patchEach(globalThis.console, Object.keys(globalThis.console), logged);
 const traversed = quota(2);
 patchEach(prototypeOf("History"), ["back", "forward", "go"], traversed);
 
+// A change of the URL or of the history's state occupies the browser process by its length.
+const MOST_URLS_LENGTH = 500_000;
+const MOST_STATES_LENGTH = 2_000_000;
+const MOST_VALUES = 1000;
+const getterOf = (type, property) => Object.getOwnPropertyDescriptor(prototypeOf(type), property).get;
+const destinationOf = getterOf("NavigateEvent", "destination");
+const urlOf = getterOf("NavigationDestination", "url");
+const isWithin = getterOf("NavigationDestination", "sameDocument");
+const { preventDefault } = Event.prototype;
+let urlsLength = 0;
+listen.call(globalThis.navigation, "navigate", (event) => {
+  const destination = call(destinationOf, event, []);
+  if (!call(isWithin, destination, [])) return;
+  urlsLength += call(urlOf, destination, []).length;
+  if (urlsLength > MOST_URLS_LENGTH) call(preventDefault, event, []);
+});
+const { values: valuesOf } = Object;
+const lengthOf = (value) => {
+  const left = [value];
+  let length = 0;
+  for (let i = 0; i < left.length && i < MOST_VALUES; i++) {
+    const one = left[i];
+    length += one?.byteLength ?? one?.length ?? 1;
+    if (typeof one !== "object" || one === null || one.byteLength !== undefined) continue;
+    const inner = valuesOf(one);
+    for (let j = 0; j < inner.length && left.length < MOST_VALUES; j++) left[left.length] = inner[j];
+  }
+  return length;
+};
+let statesLength = 0;
+patchEach(prototypeOf("History"), ["pushState", "replaceState"], (original) => function (...given) {
+  if (typeof given[0] === "object" || typeof given[0] === "string") statesLength += lengthOf(given[0]);
+  return statesLength > MOST_STATES_LENGTH ? undefined : original.apply(this, given);
+});
+
 // Each write of a cookie occupies the network service.
 const cookieWritten = quota(500, () => Promise.resolve());
 patchEach(prototypeOf("CookieStore"), ["set", "delete"], cookieWritten);
