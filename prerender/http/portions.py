@@ -55,13 +55,13 @@ class Portions(BaseProtocol):
 
         aiohttp also calls this with b"", to parse data that it has held back.
         """
-        size = _PORTION_BYTES
-        is_dense = len(data) > size and data.count(b"\n") > len(data) // _DENSE_BYTES
+        length, size = len(data), _PORTION_BYTES
+        is_dense = length > size and data.count(b"\n") > length // _DENSE_BYTES
         if not (is_dense or self._portions) or not data:
             super().data_received(data)
             return
         has_begun = bool(self._portions)
-        self._portions += (data[at : at + size] for at in range(0, len(data), size))
+        self._portions += (data[at : at + size] for at in range(0, length, size))
         self._wire_of_portions.pause_reading()
         if not has_begun:
             self._pass_on()

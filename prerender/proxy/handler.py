@@ -38,7 +38,7 @@ from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry.config_notices import Notices
-from prerender.telemetry.records import Channel, RequestContext, RequestRecord
+from prerender.telemetry.records import LONGEST_USER_AGENT, Channel, RequestContext, RequestRecord
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 from prerender.urls.tracking import NO_TRACKING, Tracking
 
@@ -182,11 +182,13 @@ class Handler:
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
         """The User-Agent and its class of crawlers."""
         line = headers.names.get("user-agent", b"")
-        return (self._known_client if len(line) <= _LONGEST_REMEMBERED else self._read_client)(line)
+        if len(line) <= _LONGEST_REMEMBERED:
+            return self._known_client(line)
+        return self._read_client(line)
 
     def _read_client(self, line: bytes) -> tuple[str, CrawlerClass | None]:
         user_agent = value_of(line).decode("latin-1")
-        return user_agent, self._triggers.class_of(user_agent)
+        return user_agent[:LONGEST_USER_AGENT], self._triggers.class_of(user_agent)
 
     def _decide(self, request: Request, crawler: CrawlerClass | None) -> Decision:
         marked = forwarding_headers.is_marked(request.headers)
@@ -290,8 +292,8 @@ class Handler:
 
     def _target_of(self, request: Request, decision: Render) -> Target:
         pretty = decision.pretty
-        short = len(pretty.path) + len(pretty.fragment) <= _LONGEST_REMEMBERED
-        target = self._target if short else self._target_of_pretty
+        is_long = len(pretty.path) + len(pretty.fragment) > _LONGEST_REMEMBERED
+        target = self._target_of_pretty if is_long else self._target
         if self._vary is None:
             return target(pretty)
         return target(pretty, variant=self._vary.variant_of(request.headers))

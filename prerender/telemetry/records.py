@@ -84,7 +84,6 @@ class RequestRecord:
 
 
 # Records are kept in lists that are bounded by number, and clients choose these texts.
-LONGEST_METHOD = 32
 LONGEST_TARGET = 2048
 LONGEST_USER_AGENT = 1024
 
@@ -159,6 +158,9 @@ class RequestContext:
         seconds = time.perf_counter() - self.began
         trace = self.trace
         decision, result, error = self.decision, self.result, self.error
+        target = self.target
+        if target is not None and target.is_long:
+            target = target.shortened()
         cache: CacheWord = ""
         source: Source = "proxy" if request.origin_seconds is None else "origin"
         timings = facts = None
@@ -169,15 +171,15 @@ class RequestContext:
                 timings = result.timings
             elif result.detail:
                 cache = "stale"
-        elif error is not None and self.target is not None:
+        elif error is not None and target is not None:
             cache = "error"
         return RequestRecord(
             time.time() - seconds,
             seconds,
-            request.method[:LONGEST_METHOD],
+            request.method,
             request.target[:LONGEST_TARGET],
             self.remote,
-            self.user_agent[:LONGEST_USER_AGENT],
+            self.user_agent,
             self.crawler,
             decision.kind,
             decision.reason,
@@ -187,7 +189,7 @@ class RequestContext:
             request.status or (error.status if isinstance(error, BadMessage) else CLIENT_LEFT),
             request.sent_bytes,
             "" if error is None else type(error).__name__,
-            self.target and self.target.shortened(),
+            target,
             request.origin_seconds,
             timings,
             facts,
