@@ -219,18 +219,26 @@ class Chromium:
         *,
         sandbox: bool,
         max_memory: int = 0,
+        timezone: str = "UTC",
         start_seconds: float = _START_SECONDS,
     ) -> "Chromium":
         """Start Chromium and connect to it. Raises BrowserGone, and leaves nothing running then.
 
         ``max_memory``: the limit in bytes for all browsers of this gateway together; 0: none.
+        ``timezone``: of pages, a name of the IANA database.
         """
         ours, its = socket.socketpair()
         with its:
             devtools = await DevTools.over(ours)
             try:
                 profile, process = await _start(
-                    program, gateway, its, devtools, sandbox=sandbox, max_memory=max_memory
+                    program,
+                    gateway,
+                    its,
+                    devtools,
+                    sandbox=sandbox,
+                    max_memory=max_memory,
+                    environment={"TZ": timezone},
                 )
             except BaseException:
                 await devtools.close()
@@ -363,6 +371,7 @@ async def _start(
     *,
     sandbox: bool,
     max_memory: int,
+    environment: dict[str, str],
 ) -> tuple[Path, asyncio.subprocess.Process]:
     """Create a profile and a guardian that starts Chromium with ``its`` end of the connection."""
     try:
@@ -382,7 +391,7 @@ async def _start(
             stdin=its.fileno(),
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            env=_environment(profile),
+            env=_environment(profile) | environment,
             start_new_session=True,
         ),
         name="start of a guardian",
@@ -419,9 +428,7 @@ def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
 
 def _environment(profile: Path) -> dict[str, str]:
     """The variables that Chromium needs, without our secrets."""
-    kept = {
-        name: os.environ[name] for name in ("PATH", "TZ", "FONTCONFIG_PATH") if name in os.environ
-    }
+    kept = {name: os.environ[name] for name in ("PATH", "FONTCONFIG_PATH") if name in os.environ}
     return kept | {
         "HOME": str(profile),
         "TMPDIR": str(profile),

@@ -40,6 +40,7 @@ from prerender.config.types import (
     SecretNames,
     Size,
     SizeOrAuto,
+    Timezone,
     Token,
     TokenOrAuto,
     TriggerAction,
@@ -397,6 +398,10 @@ class Browser(_Section):
         "auto",
         description='"auto": Chromium\'s sandbox is on where possible and off, with a warning, '
         'where not (as root). "on" refuses to start without it.',
+    )
+    timezone: Timezone = Field(
+        "UTC",
+        description="Time zone of pages, a name of the IANA database. Visitors see times in their own.",
     )
 
 

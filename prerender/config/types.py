@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from math import nan
 from typing import Annotated, Literal, TypeVar, get_args
+from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -240,6 +241,14 @@ def _token(value: str) -> str:
     return value
 
 
+def _timezone(value: str) -> str:
+    known = available_timezones()
+    # A small container may lack the database. Chromium has its own.
+    if value in known or (not known and re.fullmatch(r"[A-Za-z0-9_+/-]{1,64}", value)):
+        return value
+    raise ValueError("give a name of the IANA time zone database, such as Europe/Paris")
+
+
 def _token_or_auto(value: str) -> str:
     try:
         return value if value == AUTO else _token(value)
@@ -294,6 +303,7 @@ TriggerAction = Annotated[Action | Literal["preset"], BeforeValidator(_action)]
 TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
+Timezone = Annotated[str, AfterValidator(_timezone)]
 Token = Annotated[str, AfterValidator(_token)]
 TokenOrAuto = Annotated[str, AfterValidator(_token_or_auto)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]

@@ -127,7 +127,11 @@ async def browsing(
         async def launch() -> Chromium:
             program = chromium.find(settings.browser.path)
             return await Chromium.launch(
-                program, gateway, sandbox=sandbox, max_memory=memory_needed(settings)
+                program,
+                gateway,
+                sandbox=sandbox,
+                max_memory=memory_needed(settings),
+                timezone=settings.browser.timezone,
             )
 
         pool = await stack.enter_async_context(

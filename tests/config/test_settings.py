@@ -164,6 +164,12 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[browser] max_renders", "-1", "-1", "give a whole number from 0 to 1000000000"),
         ("[cache] stale", "'old'", "'old'", A_DURATION),
         ("[browser] max_memory", "'much'", "'much'", f'{A_SIZE}, or "auto"'),
+        (
+            "[browser] timezone",
+            "'Paris'",
+            "'Paris'",
+            "give a name of the IANA time zone database, such as Europe/Paris",
+        ),
         ("[browser] sandbox", "true", "True", "input should be 'auto', 'on' or 'off'"),
         ("[browser] path", "false", "False", "input should be a valid string"),
         ("[cache] ttl", "-1", "-1", "must be from 0 to 365d"),
