@@ -203,6 +203,8 @@ class Page:
         if visit.has_policy:
             refused = await self._refused_styles()
             options = replace(options, has_policy=True, refused_styles=refused)
+        if settler.attachments:
+            options = replace(options, attached=await self._attached())
         found = await self._serialize(world, options, sheets)
         resources = tuple(Resource(*resource) for resource in found["resources"])
         errors, script_failure = await self._errors(complaints, visit, resources)
@@ -435,6 +437,14 @@ class Page:
         session.remove_listener("Log.entryAdded", add)
         return entries[:_MOST_ENTRIES]
 
+    async def _attached(self) -> list[Any]:
+        """What scripts have attached to custom elements. The page can manipulate the result."""
+        try:
+            found = await self._tab.session.evaluate(probe.ATTACHED)
+        except CommandFailed:
+            return []
+        return [one for one in found if _is_attached(one)] if isinstance(found, list) else []
+
     async def _refused_styles(self) -> tuple[int, ...]:
         """The style attributes that the policy refuses. The page can manipulate the result."""
         try:
@@ -540,6 +550,17 @@ class Page:
             if self._reloads <= MAX_RELOADS:
                 return
         departure.set_result(url)
+
+
+def _is_attached(answer: object) -> bool:
+    match answer:
+        case [int(), [*attributes], [*states]]:
+            pairs = all(
+                isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
+                for pair in attributes
+            )
+            return pairs and all(isinstance(state, str) for state in states)
+    return False
 
 
 def _is_sheet(answer: object) -> bool:

@@ -1,8 +1,9 @@
 """Results of a page: its DOM, the text that a visitor sees, or a screenshot."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prerender.browser.accessibility import Announcement
 from prerender.browser.settling.settler import Settled
@@ -83,7 +84,8 @@ class SerializeOptions:
     ``internal_host``: the origin's host, with its port unless it is the scheme's default. Ugly URLs on
     it are the site's, too. ``has_policy``: the document has a Content Security Policy.
     ``refused_styles``: the style attributes that it refuses, as indexes in
-    ``document.querySelectorAll("[style]")``.
+    ``document.querySelectorAll("[style]")``. ``attached``: what scripts have attached to custom
+    elements (probe/internals.js).
     """
 
     flatten_shadow_dom: bool = False
@@ -91,6 +93,7 @@ class SerializeOptions:
     internal_host: str = ""
     has_policy: bool = False
     refused_styles: tuple[int, ...] = ()
+    attached: Sequence[Any] = ()
 
     def as_json(self) -> str:
         """The options as arguments of the script."""
@@ -101,6 +104,7 @@ class SerializeOptions:
                 "internalHost": self.internal_host,
                 "hasPolicy": self.has_policy,
                 "refusedStyles": self.refused_styles,
+                "attached": self.attached,
             }
         )
 

@@ -25,6 +25,7 @@ _PARTS = (
     "layout",
     "animations",
     "shadow",
+    "internals",
     "sheets",
     "document",
     "lazy_content",
@@ -49,6 +50,8 @@ LATE = 'globalThis[Symbol.for("prerender.probe")]?.late'
 ERRORS = 'globalThis[Symbol.for("prerender.probe")]?.errors()'
 # Style sheets that scripts have modified: [index in document.styleSheets, current rules or null].
 SHEETS = 'globalThis[Symbol.for("prerender.probe")]?.sheets()'
+# What scripts have attached to custom elements: [number of the element, [[attribute, value]], [state]].
+ATTACHED = 'globalThis[Symbol.for("prerender.probe")]?.attached()'
 # Style attributes that the policy of the page refuses: indexes in document.querySelectorAll("[style]").
 REFUSED_STYLES = 'globalThis[Symbol.for("prerender.probe")]?.refusedStyles()'
 
@@ -78,6 +81,7 @@ class State:
     errors: int
     sheets: int
     delivering: int = 0
+    attachments: int = 0
 
     @classmethod
     def read(cls, answer: object) -> "State | None":

@@ -9,9 +9,10 @@ from tests.conftest import StartOrigin, StartProxy, pages
 PAGE = """<!DOCTYPE html><title>t</title><style>:not(:defined) { visibility: hidden }</style>
 <div id="news" popover="manual">news</div><div id="closed" popover>closed</div>
 <my-card>card</my-card><un-known>never defined</un-known><img id="picture"><img id="other" src="/x.png">
-<iframe id="written"></iframe><iframe id="empty"></iframe>
+<input type="checkbox" id="some"><iframe id="written"></iframe><iframe id="empty"></iframe>
 <iframe sandbox srcdoc="<p>boxed</p>"></iframe><script>
   news.showPopover();
+  some.indeterminate = true;
   customElements.define("my-card", class extends HTMLElement {});
   written.contentDocument.body.innerHTML = "<h2>written</h2>";
   const canvas = Object.assign(document.createElement("canvas"), {width: 3, height: 2});
@@ -34,6 +35,7 @@ async def test_state_that_no_attribute_holds(
     assert "<un-known>" in text
     assert "&lt;h2&gt;written&lt;/h2&gt;" in text or "<h2>written</h2>" in text
     assert '<iframe id="empty"></iframe>' in text
+    assert '<input type="checkbox" id="some" aria-checked="mixed">' in text
     assert '<img id="picture" src="data:image/png;base64,' in text
     assert '<img id="other" src="/x.png">' in text
     trusted_reply = await proxy.crawl("/trusted")

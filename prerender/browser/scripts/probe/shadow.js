@@ -8,6 +8,7 @@ patch(prototypeOf("Element"), "attachShadow", (original) => function (options, .
   if (hidden) closed.add(root);
   return root;
 });
+const shadowRootOf = Object.getOwnPropertyDescriptor(prototypeOf("Element"), "shadowRoot").get;
 const hide = (owner, property, replace) => {
   patchAccessor(owner, property, "get", (original) => function () {
     return replace(original.call(this), this);

@@ -56,6 +56,7 @@ const state = () => {
     mutations,
     errors: complaints,
     sheets: touchedSheets.size,
+    attachments,
   };
   frameWanted = false; // settling/ draws one now
   for (const frame of within) {
@@ -67,6 +68,7 @@ const state = () => {
 state.lead = lead;
 state.sheets = restyled;
 state.refusedStyles = refusedStyles;
+state.attached = attached;
 
 // Whether the page has got the responses to all these requests, some of which may have the same URL.
 // Those of frames and workers are not listed.

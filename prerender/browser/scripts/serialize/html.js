@@ -26,6 +26,7 @@ const copyState = (from, to) => {
       if (isRefused(from)) { to.textContent = ""; break; }
       const text = styleText(from);
       if (text !== null) to.textContent = text;
+      if (hasStates) to.textContent = withStates(to.textContent);
       copySheetState(from, to);
       break;
     }
@@ -34,6 +35,7 @@ const copyState = (from, to) => {
       copySheetState(from, to);
       break;
     case "input":
+      if (from.type === "checkbox" && from.indeterminate) to.setAttribute("aria-checked", "mixed");
       if (from.type === "checkbox" || from.type === "radio") setAttribute(to, "checked", from.checked);
       else if (from.type !== "password" && from.type !== "file" && from.value !== from.defaultValue) {
         to.setAttribute("value", from.value);
@@ -92,7 +94,7 @@ const frameText = (frame) => {
     root = live ? inert.importNode(live, true)
       : new DOMParser().parseFromString(frame.srcdoc, "text/html").documentElement;
   } catch { return null; }
-  if (live) complete(live, root);
+  if (live) complete(live, root, false);
   clean(root);
   asParsed(root);
   if (root.outerHTML.includes(TOKEN)) prettify(root);
@@ -117,45 +119,100 @@ const allowStyles = (policy) => [
 const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, iframe[srcdoc], iframe:not([src]), " +
   "iframe[src='about:blank' i], [popover], img[src^='blob:']";
 const shadowRoots = [];
-const complete = (original, copy) => {
+// ARIA properties that refer to elements set an empty attribute: it cannot name elements without an id.
+const references = Object.keys(Object.getOwnPropertyDescriptors(Element.prototype))
+  .filter((property) => /^aria.*Elements?$/.test(property))
+  .map((property) => [property, `aria-${property.slice(4).replace(/Elements?$/, "").toLowerCase()}`]);
+const anyReference = references.map(([, attribute]) => `[${attribute}=""]`).join(",");
+let names = 0;
+const nameReferences = (original, from, to) => {
+  if (!anyReference || !original.querySelector(anyReference)) return;
+  const all = Array.from(from);
+  const nameOf = (target) => {
+    const copy = to[all.indexOf(target)];
+    if (copy && !copy.id) copy.id = `prerender-${++names}`;
+    return copy?.id;
+  };
+  all.forEach((element, i) => {
+    for (const [property, attribute] of references) {
+      if (element.getAttribute(attribute) !== "") continue;
+      const targets = [element[property] ?? []].flat().map(nameOf).filter(Boolean);
+      if (targets.length) to[i].setAttribute(attribute, targets.join(" "));
+    }
+  });
+};
+
+// The probe numbers elements in the same order.
+const attached = new Map(options.attached.map(([number, ...rest]) => [number, rest]));
+const hasStates = options.attached.some(([, , states]) => states.length);
+const withStates = (css) => css.replace(/:state\(\s*([\w-]+)\s*\)/g, ':is(:state($1), [data-prerender-state~="$1"])');
+let elements = 0;
+const addAttached = (to, found) => {
+  if (!found) return;
+  const [attributes, states] = found;
+  for (const [name, value] of attributes) if (!to.hasAttribute(name)) to.setAttribute(name, value);
+  if (states.length) to.setAttribute("data-prerender-state", states.join(" "));
+};
+
+// The slots of a root that assigns them by script would be empty.
+const nameSlots = (host, copy, root, content) => {
+  if (root.slotAssignment !== "manual") return;
+  const places = content.querySelectorAll("slot");
+  root.querySelectorAll("slot").forEach((slot, i) => {
+    const name = `prerender-${++names}`;
+    places[i].setAttribute("name", name);
+    for (const node of slot.assignedElements()) {
+      const at = Array.prototype.indexOf.call(host.children, node);
+      if (at >= 0) copy.children[at].setAttribute("slot", name);
+    }
+  });
+};
+
+const complete = (original, copy, isNumbered = true) => {
   const from = original.querySelectorAll("*");
   const to = copy.querySelectorAll("*");
   const fromStateful = original.querySelectorAll(stateful);
   const toStateful = copy.querySelectorAll(stateful);
+  const first = elements;
+  if (isNumbered) elements += from.length;
   for (let i = 0; i < fromStateful.length; i++) copyState(fromStateful[i], toStateful[i]);
+  nameReferences(original, from, to);
   for (let i = 0; i < from.length; i++) {
     const root = from[i].shadowRoot;
+    if (isNumbered && attached.size) addAttached(to[i], attached.get(first + i));
     if (from[i].localName.includes("-")) keepDefined(from[i], to[i]);
     if (!root) continue;
     shadowRoots.push(root);
-    if (options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root));
-    else to[i].prepend(declared(root));
+    if (options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root, isNumbered));
+    else to[i].prepend(declared(from[i], to[i], root, isNumbered));
   }
 };
 
-const copied = (root) => {
+const copied = (root, isNumbered) => {
   const content = inert.createElement("div");
   for (const node of root.childNodes) content.append(inert.importNode(node, true));
-  complete(root, content);
+  complete(root, content, isNumbered);
   clean(content);
   return content;
 };
 
-const declared = (root) => {
+const declared = (host, copy, root, isNumbered) => {
   const template = inert.createElement("template");
   // Closed ones, too: a snapshot has no scripts to hide it from, and readers that walk the DOM can read it.
   template.setAttribute("shadowrootmode", "open");
   if (root.delegatesFocus) template.setAttribute("shadowrootdelegatesfocus", "");
   const style = adopted(root);
-  template.content.append(...(style ? [style] : []), ...copied(root).childNodes);
+  const content = copied(root, isNumbered);
+  nameSlots(host, copy, root, content);
+  template.content.append(...(style ? [style] : []), ...content.childNodes);
   return template;
 };
 
 // The flattened tree, for readers without shadow DOM: slots are replaced by their content. Styles of a shadow root
 // are removed, because they would apply to the whole page.
-const flattened = (host, copy, root) => {
+const flattened = (host, copy, root, isNumbered) => {
   const light = new Map(Array.from(host.childNodes, (node, i) => [node, copy.childNodes[i]]));
-  const content = copied(root);
+  const content = copied(root, isNumbered);
   for (const style of content.querySelectorAll("style, link[rel~='stylesheet']")) style.remove();
   const slots = Array.from(root.querySelectorAll("slot"));
   const places = Array.from(content.querySelectorAll("slot"));

@@ -80,6 +80,6 @@ const adopted = (root) => {
   const text = groups.filter(Boolean).join("\n");
   if (!text) return null;
   const style = inert.createElement("style");
-  style.textContent = asContent(text);
+  style.textContent = hasStates ? withStates(asContent(text)) : asContent(text);
   return style;
 };
