@@ -32,7 +32,7 @@ from prerender.browser.spare_capacity import SpareCapacity
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
-from prerender.config.types import AUTO
+from prerender.config.types import AUTO, CLASSES
 from prerender.crawlers.from_settings import triggers_of, verification
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
@@ -297,8 +297,20 @@ def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> 
         site=str(settings.public_url),
         origin=settings.origin.url,
         dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
+        **_crawlers(settings),
         **made,
     )
+
+
+def _crawlers(settings: Settings) -> dict[str, str]:
+    """Who gets snapshots, and which classes of crawlers do not."""
+    triggers = triggers_of(settings)
+    rendered = [one for one in CLASSES if triggers.action(one) in ("render", "markdown")]
+    others = [one for one in CLASSES if one not in rendered]
+    return {
+        "snapshots_for": ", ".join(["ugly URLs", *rendered]),
+        "no_snapshots_for": ", ".join(others) or "visitors only",
+    }
 
 
 def _site_hosts(settings: Settings) -> SiteHosts:

@@ -182,8 +182,8 @@ class Triggers(_Section):
     preset: TriggerPreset = Field(
         "none",
         description='Crawlers that get snapshots of ordinary URLs. "crawlers": search engines, '
-        'AI search, AI assistants and link previews. "none": only the classes set '
-        "below.",
+        'AI search, AI assistants and link previews. "all": also AI training (GPTBot, ClaudeBot) '
+        'and SEO tools. "none": only the classes set below.',
     )
     search: TriggerAction = Field(
         "preset",

@@ -19,10 +19,11 @@ CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social"
 CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
 Action = Literal["forward", "render", "markdown", "refuse"]
 # The presets of [triggers], each with the classes that it renders. All others are forwarded.
-Preset = Literal["none", "crawlers"]
+Preset = Literal["none", "crawlers", "all"]
 PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
     "none": frozenset(),
     "crawlers": frozenset({"search", "ai_search", "ai_user", "social"}),
+    "all": frozenset(CLASSES),
 }
 
 # For settings that the proxy can determine by itself.
@@ -231,7 +232,7 @@ def _action(value: object) -> str:
 
 def _preset(value: object) -> str:
     if value not in PRESETS:
-        raise ValueError('give "none" or "crawlers"')
+        raise ValueError('give "none", "crawlers" or "all"')
     return str(value)
 
 

@@ -103,11 +103,28 @@ async def test_one_line_switches_the_usual_crawlers_on(
         assert ">shell<" in answer.text, user_agent
 
 
+async def test_all_crawlers_but_no_visitors(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    proxy = await start_proxy(origin.url, _crawlers("all"))
+    for user_agent in (
+        GOOGLEBOT,
+        GPTBOT,
+        "ClaudeBot/1.0",
+        "Mozilla/5.0 (compatible; AhrefsBot/7.0)",
+    ):
+        answer = await proxy.get("/", headers={"User-Agent": user_agent})
+        assert ">rendered<" in answer.text, user_agent
+    assert ">shell<" in (await proxy.get("/", headers={"User-Agent": BROWSER})).text
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
         (_crawlers("none"), "forward"),
         (_crawlers("crawlers"), "render"),
+        (_crawlers("all"), "render"),
         (_crawlers("crawlers", search="forward"), "forward"),
         (_crawlers("crawlers", search="markdown"), "markdown"),
         (_crawlers("none", search="render"), "render"),
@@ -122,5 +139,7 @@ def test_a_class_of_its_own_overrides_the_preset(
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"preset.*'all'.*give \"none\" or \"crawlers\""):
-        load(None, {"PRERENDER_ORIGIN": "http://app:3000"}, _crawlers("all"))
+    with pytest.raises(
+        ConfigError, match=r"preset.*'most'.*give \"none\", \"crawlers\" or \"all\""
+    ):
+        load(None, {"PRERENDER_ORIGIN": "http://app:3000"}, _crawlers("most"))
