@@ -42,7 +42,9 @@ def text_of(file: Path) -> str:
 
 def compose(profile: str) -> dict[str, Any]:
     """The services that Docker Compose starts with a profile."""
-    services = yaml.safe_load(text_of(ROOT / "docker-compose.yml"))["services"].items()
+    # Without variables of the user's.
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text_of(ROOT / "docker-compose.yml"))
+    services = yaml.safe_load(text)["services"].items()
     return {
         name: service for name, service in services if profile in service.get("profiles", [profile])
     }
