@@ -39,6 +39,7 @@ from prerender.errors import (
     PageOverLimit,
     RenderError,
     RenderTimeout,
+    SnapshotTooLarge,
 )
 from prerender.gateway.visit import PAGE_STATUSES, Document, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
@@ -56,6 +57,8 @@ _MAX_FRAMES = 200
 _FLOOD = 3
 # The maximum height of a screenshot in CSS pixels.
 HIGHEST_PICTURE = 6000
+# Characters in a part of the serializer's result (serialize/html.js).
+_PIECE_LENGTH = 2**20
 # Characters of a snapshot: such a page takes hundreds of megabytes until garbage is collected.
 _LARGE_LENGTH = 1_000_000
 _STATUS_AND_TEXT = """[
@@ -376,6 +379,8 @@ class Page:
         found: dict[str, Any] = await self._tab.session.evaluate(
             f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=world
         )
+        if options.max_bytes and found["more"] * _PIECE_LENGTH > options.max_bytes:
+            raise SnapshotTooLarge(f"{found['url']}: more than {options.max_bytes} bytes")
         more = [
             await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=world)
             for number in range(found["more"])

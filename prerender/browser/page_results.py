@@ -85,7 +85,7 @@ class SerializeOptions:
     it are the site's, too. ``has_policy``: the document has a Content Security Policy.
     ``refused_styles``: the style attributes that it refuses, as indexes in
     ``document.querySelectorAll("[style]")``. ``attached``: what scripts have attached to custom
-    elements (probe/internals.js).
+    elements (probe/internals.js). ``max_bytes``: the maximum length of the text; 0: none.
     """
 
     flatten_shadow_dom: bool = False
@@ -94,6 +94,7 @@ class SerializeOptions:
     has_policy: bool = False
     refused_styles: tuple[int, ...] = ()
     attached: Sequence[Any] = ()
+    max_bytes: int = 0
 
     def as_json(self) -> str:
         """The options as arguments of the script."""

@@ -90,6 +90,7 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
         options=SerializeOptions(
             **settings.snapshot.model_dump(exclude={"volatile", "moved", "soft_404"}),
             internal_host=authority(parts.upstream.base),
+            max_bytes=settings.render.max_bytes,
         ),
         volatile=settings.snapshot.volatile,
         when_moved=settings.snapshot.moved,
