@@ -1,22 +1,24 @@
-"""APIs with a network path of their own are missing in every kind of frame, and no window opens."""
+"""APIs with a network path of their own never connect in any kind of frame, and no window opens."""
 
 from aiohttp import web
 
-from tests.conftest import StartOrigin, StartProxy
+from tests.conftest import StartOrigin, StartProxy, pages
 
 # The commonest server for WebRTC behind firewalls. In Chromium 156 its end is the network process's.
 TURN = "turns:turn.example:443?transport=tcp"
 PAGE = """<p id="out"></p><script>
 const found = [];
-const look = (name, window) => found.push(`${name}: ${typeof window.RTCPeerConnection}`);
+const kind = (api) => api ? (/native code/.test(api) ? "native" : "inert") : "missing";
+const look = (name, window) => found.push(`${name}: ${kind(window.RTCPeerConnection)}`);
 const add = (name, set, tag = "iframe") => {
   const frame = Object.assign(document.createElement(tag), set);
   document.body.append(frame);
   if (frame.contentWindow && !set.src && !set.srcdoc) look(name, frame.contentWindow);
   return frame;
 };
-const tell = (name) =>
-  `<script>parent.postMessage("${name}: " + typeof RTCPeerConnection, "*")<\\/script>`;
+const tell = (name) => `<script>
+  parent.postMessage("${name}: " + (/native code/.test(RTCPeerConnection) ? "native" : "inert"), "*")
+<\\/script>`;
 onmessage = ({data}) => found.push(data);
 look("page", window);
 const blank = add("blank", {});
@@ -42,7 +44,9 @@ fetch("/hold").then(() => setTimeout(() => {
   document.getElementById("out").textContent = found.sort().join(", ");
 }, 1000));
 </script>""".replace("TURN", TURN)
-FRAME = '<script>parent.postMessage("server: " + typeof RTCPeerConnection, "*")</script>'
+FRAME = """<script>
+parent.postMessage("server: " + (/native code/.test(RTCPeerConnection) ? "native" : "inert"), "*")
+</script>"""
 
 
 async def test_there_is_no_webrtc_and_no_window(
@@ -59,6 +63,26 @@ async def test_there_is_no_webrtc_and_no_window(
     proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
     snapshot = await proxy.crawl("/")
     frames = ["blank", "blob", "data", "object", "page", "sandbox", "server", "server", "srcdoc"]
-    expected = [f"{name}: undefined" for name in frames]
-    expected += ["window: null", "written: undefined"]
+    expected = [f"{name}: inert" for name in frames]
+    expected += ["window: null", "written: inert"]
     assert f'<p id="out">{", ".join(expected)}</p>' in snapshot.text
+
+
+CALL = """<h1>Call</h1><p id="out">calling</p><script>
+const connection = new RTCPeerConnection({ iceServers: [] });
+const channel = connection.createDataChannel("chat");
+channel.onopen = () => { out.textContent = "open"; };
+connection.onicecandidate = () => { out.textContent = "candidate"; };
+connection.createOffer().then((offer) => connection.setLocalDescription(offer));
+document.title = [connection.connectionState, channel.readyState, connection.getSenders().length];
+</script>"""
+
+
+async def test_a_page_with_a_call_shows_that_it_connects(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": CALL})
+    proxy = await start_proxy(origin.url, {"site": {"url": "https://www.example.com"}})
+    snapshot = await proxy.crawl("/")
+    assert '<p id="out">calling</p>' in snapshot.text
+    assert "<title>new,connecting,0</title>" in snapshot.text
