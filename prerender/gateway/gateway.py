@@ -151,6 +151,8 @@ class Gateway:
             CURRENT.get(),
             self.traffic,
             self.hanging,
+            # Of a document that comes from the site later, this is unknown.
+            has_policy=document is None,
         )
 
     async def _handle(self, proxy: ContextProxy, request: BaseRequest) -> StreamResponse:

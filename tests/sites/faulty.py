@@ -198,7 +198,7 @@ FAULTS: dict[str, Fault] = {
         "/one"),
     "throws": Fault({"script-error"}, page(more="<script>0</script>"),
         page(more="<script>missing()</script>")),
-    "refused-port": Fault({"request-failed"}, page(), page(
+    "refused-port": Fault({"request-failed", "script-error"}, page(), page(
         more="<script>fetch(`http://${location.hostname}:2/data`).catch(() => 0)</script>")),
     "refused": Fault(
         {"incomplete", "request-refused"}, page(), seen(page(), page(more=f"<p>{SPAM}" + (

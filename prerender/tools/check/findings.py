@@ -37,7 +37,7 @@ LEVELS: dict[str, Level] = {
     "description-duplicate": "warning",
     "soft-404": "warning",  # missing pages have status 200
     "opt-in-needless": "warning",  # the meta tag on a page that is complete without JavaScript
-    "request-failed": "error",  # of the site's own, in the browser
+    "request-failed": "error",  # of the site's own or for data, in the browser
     "request-refused": "error",  # by the proxy, of a page that is incomplete
     "script-error": "warning",  # an exception, or what the browser refused
     "accessibility": "warning",  # a screen reader announces less in the snapshot

@@ -16,7 +16,7 @@ from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.address_policy import VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.visit import Document, Exchange
-from prerender.rendering.verdict import faults_of
+from prerender.rendering.verdict import faults_of, third_party_failures
 from prerender.tools.crawler import Fetched
 
 T = TypeVar("T")
@@ -86,6 +86,8 @@ class Person:
                     raise RenderError(f"{url}: does not settle")
                 seen = await page.read()
                 failures = [f"{one.url}: {one.text}" for one in faults_of(visit.exchanges)]
+                others = third_party_failures(visit.exchanges)
+                failures += [f"{url}: data of a third party failed" for url in others]
                 return Look(
                     seen.url,
                     status,
