@@ -34,6 +34,9 @@ CRAWLERS = {
         "Version/13.1.1 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)",
     ],
     "ai_search": [
+        "Mozilla/5.0 (compatible; Amzn-SearchBot/0.1)",
+        "meta-webindexer/1.1",
+        "Mozilla/5.0 (compatible; YandexAdditionalBot/3.0; +http://yandex.com/bots)",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko); compatible; OAI-SearchBot/1.3; "
         "+https://openai.com/searchbot",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; PerplexityBot/1.0; "
@@ -42,6 +45,8 @@ CRAWLERS = {
         "DuckAssistBot/1.2; (+http://duckduckgo.com/duckassistbot.html)",
     ],
     "ai_training": [
+        "Mozilla/5.0 (compatible; DeepSeekBot/1.0)",
+        "Mozilla/5.0 (compatible; TikTokSpider)",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko); compatible; GPTBot/1.3; "
         "+https://openai.com/gptbot",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ClaudeBot/1.0; "
@@ -52,6 +57,9 @@ CRAWLERS = {
         "spider-feedback@bytedance.com)",
     ],
     "ai_user": [
+        f"{ANDROID} Chrome/137.0.0.0 Mobile Safari/537.36 (compatible; Google-Agent)",
+        "Mozilla/5.0 (compatible; Amzn-User/0.1)",
+        "Mozilla/5.0 (compatible; Google-NotebookLM)",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko); compatible; ChatGPT-User/1.0; "
         "+https://openai.com/bot",
         "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Claude-User/1.0; "
@@ -60,6 +68,8 @@ CRAWLERS = {
         "+https://perplexity.ai/perplexity-user)",
     ],
     "social": [
+        "Lemmy/0.19.3; +https://lemmy.example",
+        "Synapse (bot; +https://github.com/matrix-org/synapse)",
         "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
         "facebookexternalhit/1.1;line-poker/1.0",
         "Twitterbot/1.0",
@@ -87,6 +97,7 @@ CRAWLERS = {
 }
 PEOPLE = [
     "",
+    "Mozilla/5.0 (compatible; Synapse)",
     "curl/8.14.1",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
     "Chrome/156.0.0.0 Safari/537.36",
