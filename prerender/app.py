@@ -68,6 +68,7 @@ from prerender.telemetry.popularity import Popularity
 from prerender.telemetry.recorded_snapshots import RecordedSnapshots
 from prerender.telemetry.records import Telemetry
 from prerender.telemetry.redaction import Redaction
+from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.state_metrics import StateMetrics
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
@@ -114,9 +115,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         stack.push_async_callback(store.close)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
-        histories = Histories(store.notes, settings.admin.versions)
-        await stack.enter_async_context(histories.kept())
-        telemetry.renders.subscribe(histories)
+        histories = await stack.enter_async_context(_histories(settings, store, telemetry))
         _log_requests(settings, telemetry, stack)
         freshness = _freshness(settings)
         popularity = _popularity(settings, telemetry)
@@ -164,7 +163,6 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
         refresher = _refresher(settings, snapshots, store, popularity, pool)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public, refresher=refresher))
-        await stack.enter_async_context(metrics.watching_the_loop())
         auth = AdminAuth(settings.admin.token, settings.admin.hosts)
         running = Running(0, 0, pool, store, telemetry, auth)
 
@@ -173,7 +171,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         Purging(store.purges, site, gateway.assets.store.clear).add_to(admin_app)
         Importing(store, freshness, settings.public_url, target_of).add_to(admin_app)
         Explanations(site, handler, snapshots, pool).add_to(admin_app)
-        await stack.enter_async_context(
+        remembered_by = await stack.enter_async_context(
             dashboard(
                 admin_app,
                 settings,
@@ -188,6 +186,16 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
                 auth=auth,
             )
         )
+        remembered_by |= {
+            "hanging_requests": gateway.hanging,
+            "data_hosts": gateway.data_hosts,
+            "repeated_faults": snapshots.repeated_faults,
+            "popularity": popularity,
+            "histories_to_write": histories,
+            "notices": telemetry.notices,
+            "log": logs.waiting_lines(),
+        }
+        await stack.enter_async_context(metrics.measuring(Remembered(remembered_by)))
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
@@ -201,6 +209,17 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         finally:
             running.draining = True
             log.info("shutting_down", grace_seconds=settings.server.grace)
+
+
+@asynccontextmanager
+async def _histories(
+    settings: Settings, store: Store, telemetry: Telemetry
+) -> AsyncIterator[Histories]:
+    """The histories of pages, written while the context is open."""
+    histories = Histories(store.notes, settings.admin.versions)
+    async with histories.kept():
+        telemetry.renders.subscribe(histories)
+        yield histories
 
 
 def _with_key_file(settings: Settings, handler: Handler) -> Handler | KeyFile:

@@ -38,8 +38,11 @@ async def dashboard(
     histories: Histories,
     viewer: Viewer,
     auth: AdminAuth,
-) -> AsyncIterator[None]:
-    """Add routes, authentication and error handling. Figures are sampled while the context is open."""
+) -> AsyncIterator[dict[str, object]]:
+    """Add routes, authentication and error handling. Figures are sampled while the context is open.
+
+    Yields the objects that remember requests and pages, by name.
+    """
     figures, recent = Figures(metrics.requests.answers), Recent()
     crawlers = Crawlers(name for _, name in settings.triggers.more)
     telemetry.requests.subscribe(crawlers)
@@ -63,7 +66,12 @@ async def dashboard(
     Pages(site, store, histories, viewer).add_to(app)
     DashboardFiles().add_to(app)
     async with figures.kept():
-        yield
+        yield {
+            "recent_requests": recent,
+            "crawlers": crawlers,
+            "last_hour": figures,
+            "screenshots": viewer.cache.values,
+        }
 
 
 async def _without_versions(_: web.Request, response: web.StreamResponse) -> None:

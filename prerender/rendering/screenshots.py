@@ -59,7 +59,7 @@ class Viewer:
         self._navigation = navigation
         self._pool = pool
         self._limits = limits
-        self._seen = BoundedMemoryCache(_KEPT_BYTES)
+        self.cache = BoundedMemoryCache(_KEPT_BYTES)
         self._turn = asyncio.Lock()
 
     async def user(self, target: Target, version: str) -> Screenshot:
@@ -107,7 +107,7 @@ class Viewer:
     ) -> Screenshot:
         deadline = time.monotonic() + self._limits.timeout
         async with self._turn:
-            if isinstance(seen := self._seen.peek(name), Screenshot):
+            if isinstance(seen := self.cache.peek(name), Screenshot):
                 return seen
             left = deadline - time.monotonic()
             try:
@@ -126,5 +126,5 @@ class Viewer:
                             )
             except TimeoutError:
                 raise RenderTimeout(f"{target.url}: no screenshot within the time limit") from None
-            await self._seen.set(name, look, _KEPT_SECONDS)
+            await self.cache.set(name, look, _KEPT_SECONDS)
             return look

@@ -31,7 +31,7 @@ class _StandardError(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: queue.Queue[bytes] = queue.Queue()
+        self.lines: queue.Queue[bytes] = queue.Queue()
         self._queued_bytes = 0
         self._counting = threading.Lock()
         self.before: Callable[[], None] = lambda: None
@@ -48,25 +48,25 @@ class _StandardError(logging.Handler):
             if self._queued_bytes + len(data) > _QUEUED_BYTES:
                 return
             self._queued_bytes += len(data)
-        self._lines.put(data)
+        self.lines.put(data)
 
     def _write(self) -> None:
         # Not sys.stderr: its lock could be held when the interpreter exits.
         while True:
-            lines = memoryview(self._lines.get())
+            lines = memoryview(self.lines.get())
             size = len(lines)
             with suppress(OSError):
                 while lines:
                     lines = lines[os.write(_STANDARD_ERROR, lines) :]
             with self._counting:
                 self._queued_bytes -= size
-            self._lines.task_done()
+            self.lines.task_done()
 
     def flush(self) -> None:
         """Wait, with a timeout, until everything is written. The logging module calls this at exit."""
-        with self._lines.all_tasks_done:
-            self._lines.all_tasks_done.wait_for(
-                lambda: not self._lines.unfinished_tasks, _LAST_LINES_SECONDS
+        with self.lines.all_tasks_done:
+            self.lines.all_tasks_done.wait_for(
+                lambda: not self.lines.unfinished_tasks, _LAST_LINES_SECONDS
             )
 
 
@@ -75,6 +75,14 @@ def write(lines: str) -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _StandardError):
             handler.write(lines)
+
+
+def waiting_lines() -> "queue.Queue[bytes] | None":
+    """The lines that wait for the writer thread; None before ``configure``."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _StandardError):
+            return handler.lines
+    return None
 
 
 def flush() -> None:

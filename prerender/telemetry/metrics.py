@@ -15,12 +15,13 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from prerender import __version__
 from prerender.telemetry.records import Telemetry
+from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.render_metrics import RenderMetrics
 from prerender.telemetry.request_metrics import RequestMetrics
-from prerender.telemetry.state_metrics import StateMetrics
 
 _LAG_BUCKETS_SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
@@ -62,16 +63,18 @@ class Metrics:
             registry=self.registry,
         )
 
-    def watch(self, state: StateMetrics) -> None:
+    def watch(self, state: Collector) -> None:
         """Also expose the state of the proxy's parts."""
         self.registry.register(state)
 
     @asynccontextmanager
-    async def watching_the_loop(self) -> AsyncIterator[None]:
-        """Measure the lag of the event loop while the context is open."""
+    async def measuring(self, remembered: Remembered) -> AsyncIterator[None]:
+        """Measure the lag of the event loop, and the memory of lists, while the context is open."""
+        self.registry.register(remembered)
         task = asyncio.create_task(self._measure_lag(), name="event loop lag")
         try:
-            yield
+            async with remembered.measuring():
+                yield
         finally:
             task.cancel()
 

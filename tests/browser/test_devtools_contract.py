@@ -185,6 +185,7 @@ async def test_pictures(page: Opened) -> None:
 async def test_frames_come_when_they_are_asked_for(page: Opened) -> None:
     """Their timestamps are virtual: what a page sees does not depend on real time."""
     await page.show('<style>p { transition: opacity 3s }</style><p id="out">x</p>')
+    await page.frames.picture()  # the first frames of a window are empty
     await (await page.clock.start(1))
     await page.session.evaluate("""
       var told = [];

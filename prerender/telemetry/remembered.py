@@ -1,0 +1,101 @@
+"""Memory of the lists and caches that hold texts of clients and pages: URLs, headers, errors.
+
+Each is bounded; this metric shows what they hold.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import gc
+import queue
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from cachetools import Cache
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from prerender.telemetry.scraped_metrics import gauge
+
+_EVERY_SECONDS = 60.0
+_PACKAGE = "prerender."
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque, Cache, queue.Queue)
+
+
+class Remembered(Collector):
+    """Measures ``holders``, objects with such lists, by name, and each ``lru_cache`` of the package."""
+
+    def __init__(
+        self, holders: Mapping[str, object], every_seconds: float = _EVERY_SECONDS
+    ) -> None:
+        self._holders = dict(holders)
+        self._every_seconds = every_seconds
+        self._sizes: dict[tuple[str, ...], float] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        """The last measurement, at most a minute old."""
+        yield gauge(
+            "prerender_remembered_bytes",
+            "Memory of lists and caches with texts of clients and pages, measured once a minute.",
+            ("of",),
+            self._sizes,
+        )
+
+    @asynccontextmanager
+    async def measuring(self) -> AsyncIterator[None]:
+        """Measure while the context is open."""
+        task = asyncio.create_task(self._measure(), name="remembered bytes")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _measure(self) -> None:
+        # All of them exist once the proxy is built.
+        caches = await asyncio.to_thread(_lru_caches)
+        while True:
+            self._sizes = await asyncio.to_thread(self._measured, caches)
+            await asyncio.sleep(self._every_seconds)
+
+    def _measured(self, caches: Iterable[object]) -> dict[tuple[str, ...], float]:
+        sizes: dict[tuple[str, ...], float] = {
+            (name,): size_bytes(holder) for name, holder in self._holders.items()
+        }
+        for cache in caches:
+            name = (str(getattr(cache, "__module__", "")).removeprefix(_PACKAGE),)
+            sizes[name] = sizes.get(name, 0) + size_bytes(cache)
+        return sizes
+
+
+def _lru_caches() -> list[object]:
+    """Each ``lru_cache`` of the package that exists now."""
+    return [
+        found
+        for found in gc.get_objects()
+        if isinstance(found, functools._lru_cache_wrapper)
+        and str(getattr(found, "__module__", "")).startswith(_PACKAGE)
+    ]
+
+
+def size_bytes(holder: object) -> int:
+    """The memory of the values in the attributes of ``holder``, or in an ``lru_cache``.
+
+    Values are texts, numbers, containers and dataclasses, not objects with a behavior of their own.
+    Another thread may change them meanwhile.
+    """
+    values = gc.get_referents(holder)
+    seen, total = set[int](), 0
+    while values:
+        value = values.pop()
+        if id(value) in seen or isinstance(value, type):
+            continue
+        seen.add(id(value))
+        if isinstance(value, _CONTAINERS) or dataclasses.is_dataclass(value):
+            values.extend(gc.get_referents(value))
+        elif not isinstance(value, (str, bytes, int, float)):
+            continue
+        total += sys.getsizeof(value)
+    return total
