@@ -16,7 +16,7 @@ short time: a page that failed only because the site lacks files or its scripts 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -96,15 +96,20 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
     """The first response that is missing, or ''."""
     if rendered.partial and rendered.parsing:
         return "the document was still loading at the time limit"
+    return next(missing_responses(exchanges, partial=rendered.partial), "")
+
+
+def missing_responses(exchanges: Iterable[Exchange], *, partial: bool) -> Iterator[str]:
+    """The needed requests without a whole response, each with what is missing.
+
+    ``partial``: the time limit was reached, which also ends the requests of a page.
+    """
     for exchange in exchanges:
         if exchange.limited and exchange.needed:
-            return f"{exchange.url}: {exchange.reason}"
-        # The time limit also ends the requests of a page.
-        cut_off = rendered.partial and exchange.needed and not exchange.status
-        if exchange.lacks_response or cut_off:
+            yield f"{exchange.url}: {exchange.reason}"
+        elif exchange.lacks_response or (partial and exchange.needed and not exchange.status):
             what = "an incomplete response" if exchange.status else "no response"
-            return f"{exchange.url}: {what}"
-    return ""
+            yield f"{exchange.url}: {what}"
 
 
 def faults_of(exchanges: Iterable[Exchange]) -> Iterable[Fault]:

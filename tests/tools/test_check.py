@@ -280,6 +280,27 @@ async def test_the_cause_of_a_page_without_a_snapshot(
     assert found["request-failed"] == f"{site.url}/api: status 502"
 
 
+async def test_the_request_that_a_page_waits_for(start_origin: StartOrigin) -> None:
+    own = web.Application()
+
+    async def page(_: web.Request) -> web.Response:
+        script = "fetch('/api')"
+        return web.Response(text=f"{HEAD}{TEXT}<script>{script}</script>", content_type="text/html")
+
+    async def hanging(_: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    own.router.add_get("/", page)
+    own.router.add_get("/api", hanging)
+    site = await start_origin(own)
+    shorter = {"PRERENDER_RENDER_TIMEOUT": "2s"}
+    ended = await run("check", f"{site.url}/", "--json", environ=shorter)
+    found = codes(json.loads(ended.out)["pages"][0])
+    assert found["request-failed"] == f"{site.url}/api: no response"
+    assert found["no-look"].endswith(f"{site.url}/: does not settle within 2 seconds")
+
+
 async def test_a_site_that_goes_by_the_user_agent(start_origin: StartOrigin) -> None:
     application = web.Application()
 

@@ -11,7 +11,7 @@ from prerender.snapshots.text_comparison import Comparison, Passage, compare
 from prerender.tools.check import metadata
 from prerender.tools.check.alternation import Turns
 from prerender.tools.check.findings import Report
-from prerender.tools.check.visitor_view import Look, Person
+from prerender.tools.check.visitor_view import Look, Person, Unsettled
 from prerender.tools.crawler import SEARCH_ENGINE, Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.link_following import Visit, Visitor, canonicals, led_to
@@ -115,10 +115,17 @@ async def _explained(url: str, pages: Pages, report: Report) -> None:
     try:
         look = await pages.person.look(url)
     except RenderError as error:
-        report.add("no-look", f"the browser could not open the page: {error}")
+        _not_seen(error, report)
         return
     _troubles(look, report)
     _refused(look, report)
+
+
+def _not_seen(error: RenderError, report: Report) -> None:
+    report.add("no-look", f"the browser could not open the page: {error}")
+    if isinstance(error, Unsettled):
+        for missing in error.missing[:_SHOWN_PASSAGES]:
+            report.add("request-failed", missing)
 
 
 def _troubles(look: Look, report: Report) -> None:
@@ -146,7 +153,7 @@ async def _compared(
     try:
         look, comparison = await _looked(pages.person, url, page)
     except RenderError as error:
-        report.add("no-look", f"the browser could not open the page: {error}")
+        _not_seen(error, report)
         return None
     if look.seen is None or comparison is None:
         report.add("differs", f"visitors are redirected to {look.url}")

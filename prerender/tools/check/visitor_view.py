@@ -16,7 +16,7 @@ from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.address_policy import VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.visit import Document, Exchange
-from prerender.rendering.verdict import faults_of, third_party_failures
+from prerender.rendering.verdict import faults_of, missing_responses, third_party_failures
 from prerender.tools.crawler import Fetched
 
 T = TypeVar("T")
@@ -39,6 +39,14 @@ class Look:
     errors: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+
+
+class Unsettled(RenderError):
+    """A page does not settle within the time limit. ``missing``: the responses that it waits for."""
+
+    def __init__(self, text: str, missing: tuple[str, ...]) -> None:
+        super().__init__(text)
+        self.missing = missing
 
 
 class Person:
@@ -83,7 +91,10 @@ class Person:
                 if isinstance(rendered, Departed):
                     return Look(rendered.url, status, None)
                 if rendered.partial:
-                    raise RenderError(f"{url}: does not settle")
+                    raise Unsettled(
+                        f"{url}: does not settle within {limits.timeout:g} seconds",
+                        tuple(missing_responses(visit.exchanges, partial=True)),
+                    )
                 seen = await page.read()
                 failures = [f"{one.url}: {one.text}" for one in faults_of(visit.exchanges)]
                 others = third_party_failures(visit.exchanges)
