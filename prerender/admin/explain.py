@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from prerender.admin.models import ExplainedSnapshot, Explanation
+from prerender.admin.models import ExplainedRender, ExplainedSnapshot, Explanation
 from prerender.admin.page_urls import Site
 from prerender.admin.parameters import ExplainQuery, query_of
+from prerender.admin.reasons import in_words
 from prerender.browser.pool import Pool
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import BadMessage, parse_request
@@ -22,7 +23,9 @@ from prerender.proxy.decision import Refuse, Render
 from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request
 from prerender.snapshots.entry import Entry
+from prerender.snapshots.history import Render as LastRender
 from prerender.snapshots.snapshot_cache import CachedSnapshots, Outlook
+from prerender.telemetry.histories import Histories
 from prerender.telemetry.records import RequestContext
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
@@ -42,9 +45,15 @@ class Explanations:
     """Explains the decisions of ``handler`` and ``snapshots`` for ``site``."""
 
     def __init__(
-        self, site: Site, handler: Handler, snapshots: CachedSnapshots, pool: Pool
+        self,
+        site: Site,
+        handler: Handler,
+        snapshots: CachedSnapshots,
+        pool: Pool,
+        histories: Histories,
     ) -> None:
         self._site = site
+        self._histories = histories
         self._handler = handler
         self._snapshots = snapshots
         self._pool = pool
@@ -79,7 +88,10 @@ class Explanations:
         nobody = cast("ClientConnection", _Nobody(remote))
         context = await self._handler.considered(Request(head, nobody))
         outlook = await self._snapshots.outlook(context.target) if context.target else None
-        return web.json_response(self._told(method, target, context, outlook))
+        told = self._told(method, target, context, outlook)
+        if context.target and (history := await self._histories.of(context.target.key)):
+            told["last_render"] = _last(history.render) if history.render else None
+        return web.json_response(told)
 
     def _told(
         self, method: str, target: str, context: RequestContext, outlook: Outlook | None
@@ -128,6 +140,7 @@ def _answered_by(context: RequestContext, outlook: Outlook | None) -> str:
 
 def _stored(entry: Entry, now: float) -> ExplainedSnapshot:
     snapshot = entry.snapshot
+    facts = snapshot.facts
     return {
         "rendered": datetime.fromtimestamp(entry.stored, UTC).isoformat(timespec="seconds"),
         "age_seconds": round(now - entry.stored, 1),
@@ -138,7 +151,25 @@ def _stored(entry: Entry, now: float) -> ExplainedSnapshot:
         "bytes": len(snapshot.body),
         "etag": snapshot.etag,
         "tags": list(snapshot.tags),
-        "settled": snapshot.facts.settled,
-        "failed_requests": list(snapshot.facts.failed_requests),
-        "unanswered_requests": list(snapshot.facts.unanswered_requests),
+        "settled": facts.settled,
+        "failed_requests": list(facts.failed_requests),
+        "unanswered_requests": list(facts.unanswered_requests),
+    }
+
+
+def _last(render: LastRender) -> ExplainedRender:
+    facts = render.facts
+    return {
+        "ended": datetime.fromtimestamp(render.time, UTC).isoformat(timespec="seconds"),
+        "verdict": facts.verdict if not render.error else "failed",
+        "reason": in_words(render.error, render.reason) or facts.why,
+        "requests": [
+            *(
+                f"{fetch.url}: {fetch.verdict}" + (f" ({fetch.reason})" if fetch.reason else "")
+                for fetch in render.timings.fetches
+                if fetch.verdict in ("blocked", "failed")
+            ),
+            *(f"{url}: no response" for url in facts.unanswered_requests),
+        ],
+        "errors": list(facts.errors),
     }

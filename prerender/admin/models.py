@@ -262,6 +262,19 @@ class ExplainedSnapshot(TypedDict):
     unanswered_requests: list[str]
 
 
+class ExplainedRender(TypedDict):
+    """The last render of the page, whether its snapshot was stored or not."""
+
+    ended: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    verdict: str
+    reason: str
+    """The first reason for the verdict."""
+    requests: list[str]
+    """Requests that were refused, failed or got no response, with the reason."""
+    errors: list[str]
+    """Errors of scripts and of the browser, with file and line."""
+
+
 class ExplainedRendering(TypedDict):
     this_page_now: bool
     ready: bool
@@ -281,4 +294,5 @@ class Explanation(TypedDict):
     page: NotRequired[ExplainedPage]
     freshness: NotRequired[ExplainedFreshness]
     snapshot: NotRequired[ExplainedSnapshot | None]
+    last_render: NotRequired[ExplainedRender | None]
     rendering: NotRequired[ExplainedRendering]

@@ -394,7 +394,8 @@ class Page:
     ) -> tuple[tuple[str, ...], str]:
         """The errors of the page's scripts and of the browser, and the first that ended a script or
         kept it from running, or ''."""
-        errors = tuple(one.removeprefix(probe.FATAL) for one in complaints)
+        # An ended script complains without a text.
+        errors = tuple(text for one in complaints if (text := one.removeprefix(probe.FATAL)))
         failure = next((one[1:] for one in complaints if one.startswith(probe.FATAL)), "")
         seen = {exchange.url for exchange in visit.exchanges}
         unexplained = any(one.is_hidden and one.url not in seen for one in resources)

@@ -108,7 +108,8 @@ class VisitorPolicy(AddressPolicy):
     """Allows what a visitor's browser reaches: also other ports of public addresses, and the site's own
     host at any address.
 
-    ``pages``: the policy for pages. ``refused_to_pages``: hosts and ports that it would refuse.
+    ``pages``: the policy for pages. ``refused_to_pages``: hosts and ports that visitors reach, and that
+    it would refuse.
     """
 
     def __init__(self, pages: AddressPolicy) -> None:
@@ -128,5 +129,7 @@ class VisitorPolicy(AddressPolicy):
         """Whether ``host`` may be reached at ``address``."""
         if self._pages.lets_pass(address, host, port):
             return True
-        self.refused_to_pages.add((host, port))
-        return is_public(address) or normalized(host) == self.own_host
+        reached = is_public(address) or normalized(host) == self.own_host
+        if reached:
+            self.refused_to_pages.add((host, port))
+        return reached

@@ -153,8 +153,12 @@ class SnapshotBuilder:
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
         blocked = (one.url for one in visit.exchanges if one.blocked)
+        # The time limit also ends the requests of a page.
         unanswered = (
-            one.url for one in visit.exchanges if not (one.blocked or one.finished or one.endless)
+            one.url
+            for one in visit.exchanges
+            if not (one.blocked or one.endless)
+            and (not one.finished or (rendered.partial and one.needed and not one.status))
         )
         settled = rendered.settled
         return Facts(

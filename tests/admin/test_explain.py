@@ -1,5 +1,6 @@
 """Explain says what would happen to a request, decided by the proxy's own code."""
 
+import asyncio
 import json
 from importlib.resources import files
 from typing import Any
@@ -143,6 +144,49 @@ async def test_what_is_stored(start_origin: StartOrigin, start_proxy: StartProxy
     assert told["freshness"]["ttl_seconds"] == 0
     assert told["snapshot"] is None
     assert origin.count("/") == 1
+
+
+CAUSES = {
+    "/slow": ("fetch('/never')", "incomplete", "requests", "/never: no response"),
+    "/tracker": (
+        "new Image().src = 'https://www.google-analytics.com/x'",
+        "complete",
+        "requests",
+        "https://www.google-analytics.com/x: blocked (a tracker)",
+    ),
+    "/port": (
+        "fetch('//127.0.0.2:8123/x').catch(() => 0)",
+        "complete",
+        "requests",
+        "//127.0.0.2:8123/x: blocked (",
+    ),
+    "/host": ("fetch('//api.invalid/x').catch(() => 0)", "complete", "requests", "//api.invalid/x"),
+    "/throw": ("\n  missing()", "complete", "errors", "/throw:2:3"),
+}
+
+
+@pytest.mark.parametrize("path", CAUSES)
+async def test_the_cause_of_missing_content(
+    start_origin: StartOrigin, start_proxy: StartProxy, path: str
+) -> None:
+    script, verdict, kind, expected = CAUSES[path]
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/never":
+            await asyncio.Event().wait()
+        text = f"<p>{'Content ' * 200}</p><script>{script}</script>"
+        return web.Response(text=text, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path}", answer)
+    origin = await start_origin(application)
+    proxy = await start_proxy(origin.url, {"render": {"timeout": "3s"}})
+    await proxy.crawl(f"{path}#!a")
+    async with asyncio.timeout(10):
+        while not (last := (await explain(proxy, {"url": f"{path}#!a"})).get("last_render")):
+            await asyncio.sleep(0.02)
+    assert last["verdict"] == verdict
+    assert expected in "\n".join(last[kind])
 
 
 async def test_what_is_stale(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
