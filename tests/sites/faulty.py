@@ -13,7 +13,10 @@ from aiohttp import web
 
 Answer = str | web.Response | Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-WORDS = "Some words about {0} that are the same for people and for crawlers."
+WORDS = (
+    "Some words about {0} that are the same for people and for crawlers. "
+    "They are followed by a second sentence, because a page with hardly any text is a finding."
+)
 SPAM = "Buy cheap replica watches and free casino chips from our best friends."
 OPT_IN = '<meta name="fragment" content="!">'
 TOKEN = "_escaped_fragment_"
@@ -203,6 +206,9 @@ FAULTS: dict[str, Fault] = {
     "refused": Fault(
         {"incomplete", "request-refused"}, page(), seen(page(), page(more=f"<p>{SPAM}" + (
             "<script>new Image().src = '//www.google-analytics.com/a.gif'</script>")))),
+    "wall": Fault(
+        {"thin-text"}, state(page()), state(
+            page("<h1>{0}</h1><p>Accept our cookies"), made("Accept our cookies")), "/one"),
     "hidden": Fault({"hidden"}, page(), page(more=HIDDEN)),
     "differs": Fault({"differs"}, page(), seen(page(more="<p>now 12:01"), page(more="<p>now 12:59"))),
 }  # fmt: skip

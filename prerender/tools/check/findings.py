@@ -45,6 +45,7 @@ LEVELS: dict[str, Level] = {
     "slow": "warning",
     "no-look": "warning",  # the browser could not open the page
     "canonical-elsewhere": "note",
+    "thin-text": "note",  # a loading state, or a wall: cookies, a login, an age
     "hidden": "note",  # in the page, but not shown when it has loaded: menus, tabs
     "differs": "note",  # few words: a time, a counter
 }

@@ -23,6 +23,8 @@ SLOW_SECONDS = 5.0
 PASSAGE_WORDS = 5
 # Below this similarity, the crawler gets a different page.
 SHELL_SIMILARITY = 0.5
+# Less text is rarely what a page is about.
+THIN_CHARACTERS = 150
 _SHOWN_CHARACTERS = 160
 _SHOWN_PASSAGES = 5
 _NOT_OPTED_IN = (
@@ -85,7 +87,21 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
             look = await _compared(url, page, document, pages, report)
             if look is not None and (report.kind == "snapshot" or page.scripts):
                 await _listened(url, answer, look, pages, report)
+        _thin(page, report)
     return report, page
+
+
+def _thin(page: Page, report: Report) -> None:
+    """Report that the page has little text, unless its lack is reported already."""
+    text = " ".join(" ".join(page.texts).split())
+    made_by_script = report.kind == "snapshot" or page.scripts > 0
+    known = any(finding.code in ("empty", "incomplete") for finding in report.findings)
+    if made_by_script and report.kind != "shell" and not known and len(text) < THIN_CHARACTERS:
+        report.add(
+            "thin-text",
+            f"only {len(text)} characters of text, perhaps a loading state, or a wall of cookies or a "
+            f"login: “{text}”",
+        )
 
 
 def _redirect(visit: Visit, report: Report) -> None:
