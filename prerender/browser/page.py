@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from importlib.resources import files
@@ -401,7 +401,7 @@ class Page:
         unexplained = any(one.is_hidden and one.url not in seen for one in resources)
         if not (errors or unexplained or visit.has_policy):
             return errors, failure
-        entries = await self._log_entries()
+        entries = await self._log_entries(seen)
         # The probe runs only in documents whose scripts run.
         if entries and not complaints and await self._is_without_scripts():
             failure = entries[0]
@@ -422,15 +422,17 @@ class Page:
         except CommandFailed:
             return False
 
-    async def _log_entries(self) -> list[str]:
-        """What Chromium itself reports: mixed content, CORS, Content Security Policy. It collects its
-        messages anyway, and is asked for them only after trouble."""
+    async def _log_entries(self, requested: Container[str]) -> list[str]:
+        """What Chromium itself reports: mixed content, CORS, Content Security Policy, and requests that
+        are not among the ``requested`` URLs. It collects its messages anyway, and is asked for them
+        only after trouble."""
         entries: list[str] = []
 
         def add(params: dict[str, Any]) -> None:
             entry = params["entry"]
-            # Failed requests are on record.
-            if entry["level"] == "error" and entry["source"] != "network":
+            # Failed requests are on record, but not those that the browser itself refused.
+            known = entry["source"] == "network" and entry.get("url") in requested
+            if entry["level"] == "error" and not known:
                 where = (
                     f" ({entry['url']}:{entry.get('lineNumber', 0) + 1})" if "url" in entry else ""
                 )

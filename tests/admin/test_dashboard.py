@@ -235,6 +235,19 @@ async def test_what_differs_is_shown_and_versions_too(
     await tab.sees("25", "#history .text ins")
 
 
+async def test_what_the_proxy_refuses_stands_beside_the_pictures(
+    start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
+) -> None:
+    tracker = "https://www.google-analytics.com/a.js"
+    site = await pages(start_origin, {"/": f"<p>Lamps<script src={tracker}></script>"})
+    proxy = await start_proxy(site.url)
+    await proxy.crawl("/")
+    await look(tab, proxy, "snapshots")
+    await tab.click("tbody a")
+    await tab.sees("The proxy refuses these requests, in both pictures.", ".looks")
+    await tab.sees(f"{tracker}: a tracker", ".looks .refused li")
+
+
 async def test_what_is_slow_or_wrong(
     start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab
 ) -> None:

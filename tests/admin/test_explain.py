@@ -160,6 +160,7 @@ CAUSES = {
         "requests",
         "//127.0.0.2:8123/x: blocked (",
     ),
+    "/unsafe": ("fetch('//127.0.0.1:1/x').catch(() => 0)", "complete", "errors", "127.0.0.1:1/x"),
     "/host": ("fetch('//api.invalid/x').catch(() => 0)", "complete", "requests", "//api.invalid/x"),
     "/throw": ("\n  missing()", "complete", "errors", "/throw:2:3"),
 }

@@ -5,7 +5,10 @@ import { card, counted, h, nothing, percent, pill, replace } from "./dom.js";
 
 const LONG = 6; // longer runs of equal lines are folded
 
-export function comparison({ id }, signal) {
+const MOST_REFUSED = 5;
+const WITHOUT_TEXT = new Set(["image", "font", "video", "audio", "track"]);
+
+export function comparison({ id, render }, signal) {
   const user = frame("Visitor", "the page now, with scripts", "Screenshot of the page");
   const crawler = frame("Crawler", "the snapshot, without scripts", "Screenshot of the snapshot");
   const pair = h("div", { class: "pair" }, user.element, crawler.element);
@@ -60,11 +63,23 @@ export function comparison({ id }, signal) {
   })();
   return card("Comparison", { id: "looks", class: "looks" },
     h("div", { class: "bar" }, verdict, h("div", { class: "actions switch", role: "group", "aria-label": "View" }, modes)),
-    pair, overlay,
+    pair, overlay, refused(render?.fetches ?? []),
     h("h3", {}, "Text"), h("p", { class: "note" },
       "The text that a visitor sees now, compared with the text of the snapshot. Times and prices may have changed since the render."),
     text,
     h("h3", {}, "Screen readers"), spoken);
+}
+
+/** The requests that the proxy refuses: the visitor's picture is taken through it, too. */
+function refused(fetches) {
+  const found = fetches.filter((fetch) => fetch.verdict === "blocked" && !WITHOUT_TEXT.has(fetch.kind));
+  if (!found.length) return null;
+  const shown = found.slice(0, MOST_REFUSED).map(({ url, reason }) => h("li", {}, reason ? `${url}: ${reason}` : url));
+  if (found.length > MOST_REFUSED) shown.push(h("li", {}, `and ${found.length - MOST_REFUSED} more`));
+  return h("div", { class: "difference refused" },
+    h("p", { class: "note" }, "The proxy refuses these requests, in both pictures. The browser of a visitor makes them. "
+      + "If the page needs one for its content, add its host to [network] allow."),
+    h("ul", {}, shown));
 }
 
 /** What a screen reader announces on the page but not in the snapshot. */
