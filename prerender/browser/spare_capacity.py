@@ -1,17 +1,15 @@
 """Whether the browser and the CPUs have capacity to spare for work that nobody waits for."""
 
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
+from prerender.browser import container
 from prerender.browser.pool import Pool
 
 # Of the pages that must stay idle, and of the CPUs that may be in use.
 _IDLE_SHARE = 0.25
 _BUSY_SHARE = 0.8
-_CGROUP = Path("/sys/fs/cgroup")
 _LEAST_SECONDS = 0.5
 
 
@@ -49,10 +47,12 @@ class CPUUsage:
         now = time.monotonic()
         if (seconds := now - self._measured) < _LEAST_SECONDS:
             return self._share
-        machine, used = _machine_seconds(), _container_seconds()
+        machine, used = _machine_seconds(), container.cpu_seconds()
         total = machine[1] - self._machine[1]
         of_machine = (machine[0] - self._machine[0]) / total if total > 0 else 0.0
-        of_quota = (used - self._used) / (seconds * quota) if (quota := cpu_quota()) else 0.0
+        of_quota = (
+            (used - self._used) / (seconds * quota) if (quota := container.cpu_quota()) else 0.0
+        )
         self._measured, self._machine, self._used = now, machine, used
         self._share = min(1.0, max(0.0, of_machine, of_quota))
         return self._share
@@ -64,21 +64,3 @@ def _machine_seconds() -> tuple[float, float]:
     # guest is part of user (proc(5)).
     total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return total - times.idle - getattr(times, "iowait", 0.0), total
-
-
-def _container_seconds() -> float:
-    """CPU seconds of this container (cgroup v2); 0 if they are unknown."""
-    with suppress(OSError, ValueError):
-        for line in (_CGROUP / "cpu.stat").read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(" ")
-            if name == "usage_usec":
-                return int(value) / 1_000_000
-    return 0.0
-
-
-def cpu_quota() -> float:
-    """The CPUs that this container may use; 0 without a limit."""
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (_CGROUP / "cpu.max").read_text(encoding="ascii").split()
-        return int(quota) / int(period)
-    return 0.0

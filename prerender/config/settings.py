@@ -380,7 +380,8 @@ class Browser(_Section):
     )
     pages: Annotated[int | Literal["auto"], whole_number(1, 256, word="auto")] = Field(
         "auto",
-        description='Pages rendered at the same time; "auto": four per CPU of the container.',
+        description='Pages rendered at the same time; "auto": four per CPU of the container, if its '
+        "memory suffices for them.",
     )
     queue: Annotated[int, whole_number(0, 100_000)] = Field(
         100, description="Renders that may wait for a page; further requests get a 503."
@@ -392,7 +393,8 @@ class Browser(_Section):
         "auto",
         description="Maximum memory of all Chromium processes. Above it the largest page is "
         "closed; a browser that stays above three quarters of it is replaced. 0: no limit, "
-        '"auto": 512 MiB, and 256 MiB for each page.',
+        '"auto": 512 MiB, and 256 MiB for each page, but no more than the memory limit of the '
+        "container (without one, half of the machine's memory) leaves beside the proxy.",
     )
     sandbox: Literal["auto", "on", "off"] = Field(
         "auto",

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+import psutil
 import structlog
 
-from prerender.browser import chromium
+from prerender.browser import chromium, container
 from prerender.browser.chromium import Chromium
 from prerender.browser.page_results import SerializeOptions
 from prerender.browser.pool import Pool
-from prerender.browser.spare_capacity import cpu_quota
 from prerender.browser.supervisor import Limits as BrowserLimits
 from prerender.browser.warm_up import trial
 from prerender.config import Settings
@@ -29,14 +29,16 @@ from prerender.urls.hosts import Hosts
 
 # Pages also wait for responses: three leave a tenth of the CPU time unused.
 _PAGES_PER_CPU = 4
-# A browser is restarted at this age, which bounds slow leaks.
 # Of a page as a visitor sees it.
 _VISITOR_REQUESTS = 10_000
 _VISITOR_BYTES = 1024**3
+# A browser is restarted at this age, which bounds slow leaks.
 _OLDEST_SECONDS = 6 * 3600.0
 # Memory limits of a browser and of each of its pages: about twice the measured usage.
 _BROWSER_BYTES = 512 * 1024**2
 _PAGE_BYTES = 256 * 1024**2
+# Of the proxy itself: its code, and what it remembers of clients. Without its caches.
+_PROXY_BYTES = 164 * 1024**2
 
 log = structlog.get_logger(__name__)
 
@@ -195,15 +197,33 @@ def _sandbox(settings: Settings) -> bool:
 def page_count(settings: Settings) -> int:
     """The number of pages that are rendered concurrently."""
     pages = settings.browser.pages
-    return max(1, round(_PAGES_PER_CPU * _cpus())) if pages == "auto" else pages
+    if pages != "auto":
+        return pages
+    fitting = (_memory_left(settings) - _BROWSER_BYTES) // _PAGE_BYTES
+    return max(1, min(round(_PAGES_PER_CPU * _cpus()), fitting))
 
 
 def _browser_limits(settings: Settings) -> BrowserLimits:
     browser = settings.browser
     memory = browser.max_memory
     if memory == "auto":
-        memory = _BROWSER_BYTES + _PAGE_BYTES * page_count(settings)
+        memory = _usual_memory(settings)
     return BrowserLimits(browser.max_renders, _OLDEST_SECONDS, memory)
+
+
+def _usual_memory(settings: Settings) -> int:
+    usual = _BROWSER_BYTES + _PAGE_BYTES * page_count(settings)
+    return max(_BROWSER_BYTES, min(usual, _memory_left(settings)))
+
+
+def _memory_left(settings: Settings) -> int:
+    """The bytes that the container has for browsers beside the proxy; without a limit, half of the
+    machine is for other programs."""
+    machine, limit = psutil.virtual_memory().total, container.memory_limit()
+    # Version 1 has a huge number for no limit.
+    limit = limit if 0 < limit < machine else machine // 2
+    cache = settings.cache.max_bytes
+    return limit - _PROXY_BYTES - cache - cache // 8 - settings.network.cache_bytes
 
 
 def memory_needed(settings: Settings) -> int:
@@ -214,4 +234,4 @@ def memory_needed(settings: Settings) -> int:
 def _cpus() -> float:
     """The CPUs that this process may use: its affinity, or its cgroup's quota if that is lower."""
     cpus = float(len(os.sched_getaffinity(0)))
-    return min(cpus, cpu_quota() or cpus)
+    return min(cpus, container.cpu_quota() or cpus)

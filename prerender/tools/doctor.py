@@ -23,7 +23,7 @@ import psutil
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.browser import chromium
+from prerender.browser import chromium, container
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
@@ -112,14 +112,10 @@ def _shm() -> Line:
 
 
 def _free_bytes() -> int:
-    """Available memory: the machine's, or the rest of the cgroup's limit if that is less."""
+    """Available memory: the machine's, or the limit of the container if that is less."""
     free = int(psutil.virtual_memory().available)
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text("ascii"))
-    except (OSError, ValueError):
-        return free
-    return min(free, max(0, limit - used))
+    limit = container.memory_limit()
+    return min(free, limit) if limit else free
 
 
 def _ports(settings: Settings) -> Iterator[Line]:

@@ -1,0 +1,113 @@
+"""The limits of containers and services, from files like those of Linux and in a real control group."""
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from prerender.browser import container
+
+MIB = 1024**2
+CASES: dict[str, tuple[str, dict[str, str], int, float]] = {
+    "a container": ("0::/", {"memory.max": "2147483648", "cpu.max": "150000 100000"}, 2048, 1.5),
+    "no limits": ("0::/", {"memory.max": "max", "cpu.max": "max 100000"}, 0, 0),
+    "no controllers": ("0::/", {}, 0, 0),
+    "a service": (
+        "0::/system.slice/prerender.service",
+        {
+            "system.slice/prerender.service/memory.max": str(2048 * MIB),
+            "system.slice/prerender.service/cpu.max": "max 100000",
+            "system.slice/cpu.max": "50000 100000",
+        },
+        2048,
+        0.5,
+    ),
+    "a lower limit above": (
+        "0::/user.slice/one",
+        {
+            "user.slice/one/memory.max": str(4096 * MIB),
+            "user.slice/memory.max": str(1024 * MIB),
+        },
+        1024,
+        0,
+    ),
+    "the path of the host": ("0::/docker/0a1b", {"memory.max": str(512 * MIB)}, 512, 0),
+    "version 1": (
+        "4:memory:/docker/a\n1:cpu,cpuacct:/docker/a\n0::/",
+        {
+            "memory/docker/a/memory.limit_in_bytes": str(512 * MIB),
+            "memory/memory.limit_in_bytes": "9223372036854771712",
+            "cpu/docker/a/cpu.cfs_quota_us": "200000",
+            "cpu/docker/a/cpu.cfs_period_us": "100000",
+            "cpu/cpu.cfs_quota_us": "-1",
+        },
+        512,
+        2,
+    ),
+    "nonsense": ("0::/", {"memory.max": "", "cpu.max": "1 0"}, 0, 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_limits(tmp_path: Path, case: str) -> None:
+    groups, files, memory, cpus = CASES[case]
+    own = tmp_path / "own"
+    own.write_text(groups + "\n")
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+    assert container.memory_limit(root, own) == memory * MIB
+    assert container.cpu_quota(root, own) == cpus
+
+
+def test_without_control_groups(tmp_path: Path) -> None:
+    assert container.memory_limit(tmp_path, tmp_path / "none") == 0
+    assert container.cpu_quota(tmp_path, tmp_path / "none") == 0
+    assert container.cpu_seconds(tmp_path, tmp_path / "none") == 0
+
+
+PROGRAM = """
+import sys
+sys.stdin.readline()
+from prerender.config import Settings
+from prerender.rendering import from_settings
+settings = Settings(origin={"url": "http://127.0.0.1"})
+print(from_settings.page_count(settings), from_settings.memory_needed(settings))
+"""
+
+
+@pytest.mark.parametrize(("mebibytes", "most_pages"), [(2048, 4), (1024, 1), (256, 1)])
+async def test_pages_and_memory_fit_a_real_control_group(mebibytes: int, most_pages: int) -> None:
+    version_1 = container.ROOT / "memory"
+    root = version_1 if version_1.is_dir() else container.ROOT
+    limit = "memory.limit_in_bytes" if version_1.is_dir() else "memory.max"
+    group = root / f"prerender-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(mebibytes * MIB))
+    except OSError as error:
+        with suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            PROGRAM,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        (group / "cgroup.procs").write_text(str(process.pid))
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate(b"\n")
+    finally:
+        group.rmdir()
+    pages, memory = map(int, out.split())
+    assert 1 <= pages <= most_pages
+    # Less than a browser with one page needs is not asked for.
+    assert memory <= max(512, mebibytes - 300) * MIB
