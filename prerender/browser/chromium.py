@@ -197,8 +197,10 @@ class Chromium:
         watch: Watch,
         tail: "_Tail",
         *,
+        version: str,
         gateway: Gateway,
     ) -> None:
+        self.version = version
         self._gateway = gateway
         self._proxies: set[ContextProxy] = set()
         self._process = process
@@ -209,7 +211,12 @@ class Chromium:
         self.started = time.monotonic()
 
     def __repr__(self) -> str:
-        return f"<Chromium under guardian {self._process.pid}>"
+        return f"Chromium {self.version}, process {self.pid}"
+
+    @property
+    def pid(self) -> int:
+        """The process that starts and ends it, its guardian."""
+        return self._process.pid
 
     @classmethod
     async def launch(
@@ -247,7 +254,7 @@ class Chromium:
         watch = Watch(process.pid)
         try:
             async with asyncio.timeout(start_seconds):
-                await _answered(devtools, process, start_seconds)
+                version = await _answered(devtools, process, start_seconds)
         except BaseException as error:
             await devtools.close()
             await _end(process, profile, watch)
@@ -256,7 +263,7 @@ class Chromium:
                 told = CannotStart if isinstance(error, CannotStart) else BrowserGone
                 raise told(f"{program}: {reason}; {await tail.text()}") from error
             raise
-        return cls(process, profile, devtools, watch, tail, gateway=gateway)
+        return cls(process, profile, devtools, watch, tail, version=version, gateway=gateway)
 
     @property
     def memory_bytes(self) -> int:
@@ -437,10 +444,9 @@ def _environment(profile: Path) -> dict[str, str]:
     }
 
 
-async def _answered(
-    devtools: DevTools, process: asyncio.subprocess.Process, seconds: float
-) -> None:
-    """Wait for the first response of a browser. Raises CannotStart or BrowserGone if there is none."""
+async def _answered(devtools: DevTools, process: asyncio.subprocess.Process, seconds: float) -> str:
+    """Wait for the first response of a browser: its version. Raises CannotStart or BrowserGone if there
+    is none."""
     try:
         version = await devtools.call("Browser.getVersion", seconds)
         await devtools.call("Target.setDiscoverTargets", seconds, discover=True)
@@ -453,6 +459,7 @@ async def _answered(
         raise told(f"exit status {status}") from None
     if not version["product"].startswith(_PRODUCT):
         raise CannotStart(f"{version['product']} is a full Chrome, not a headless shell: {INSTALL}")
+    return str(version["product"].rpartition("/")[2])
 
 
 async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch) -> None:

@@ -139,6 +139,11 @@ class Pool:
         """The number of browsers since the start."""
         return self._supervisor.browsers_started
 
+    @property
+    def browser_version(self) -> str:
+        """The version of the newest browser; "" before the first one."""
+        return self._supervisor.browser_version
+
     @asynccontextmanager
     async def place(self, section: str = "") -> AsyncIterator[Place]:
         """A place in the queue, for a render of a section of the site (queue.section_of).

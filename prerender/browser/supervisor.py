@@ -92,6 +92,7 @@ class Supervisor:
         self._small_at = 0.0
         self._large_at = 0.0
         self.browsers_started = 0
+        self.browser_version = ""
         self.replacements = Counter(dict.fromkeys(_CAUSES, 0))
 
     async def run(self) -> None:
@@ -144,7 +145,8 @@ class Supervisor:
         """Start a browser, and replace the current one if there is one."""
         browser = await self._launch()
         self.browsers_started += 1
-        log.info("browser_started", browser=repr(browser))
+        self.browser_version = browser.version
+        log.info("browser_started", version=browser.version, pid=browser.pid)
         life = self._pool.spawn(self._live(browser), f"life of {browser!r}")
         self._lives[browser] = life
         life.add_done_callback(lambda _: self._lives.pop(browser))
@@ -166,9 +168,9 @@ class Supervisor:
                 await asyncio.wait({gone}, timeout=_CHECK_SECONDS)
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
-                    log.info("browser_replacing", browser=repr(browser), reason=reason)
+                    log.info("browser_replacing", pid=browser.pid, reason=reason)
             self.replacements["lost"] += 1
-            log.warning("browser_lost", browser=repr(browser), reason=gone.result())
+            log.warning("browser_lost", pid=browser.pid, reason=gone.result())
         finally:
             gone.cancel()
             if self._current is browser:
@@ -202,6 +204,6 @@ class Supervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await self._pool.drained(browser)
-        log.info("browser_retired", browser=repr(browser))
+        log.info("browser_retired", pid=browser.pid)
         if life := self._lives.get(browser):
             life.cancel()

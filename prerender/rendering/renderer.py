@@ -133,7 +133,7 @@ class Renderer:
             status=snapshot.status,
             bytes=len(snapshot.body),
             verdict=snapshot.facts.verdict,
-            reason=snapshot.facts.why,
+            **({"reason": why} if (why := snapshot.facts.why) else {}),
             settled=rendered.settled.reason,
             virtual_ms=round(rendered.settled.virtual_seconds * 1000),
             real_ms=round((time.monotonic() - started) * 1000),

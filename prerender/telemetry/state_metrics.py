@@ -94,6 +94,13 @@ class StateMetrics(Collector):
             "Started browsers.",
             value=self._pool.browsers_started,
         )
+        if version := self._pool.browser_version:
+            yield gauge(
+                "prerender_browser_info",
+                "1; the version of the newest browser is in the label.",
+                ("version",),
+                {(version,): 1},
+            )
         yield counter(
             "prerender_browser_replacements",
             "Browsers that were replaced or did not start, by cause.",

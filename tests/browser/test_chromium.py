@@ -73,7 +73,8 @@ async def test_launch_and_close_leave_nothing(gateway: Gateway, folder: Path) ->
         kinds = {processes.kind(process) for process in processes.members(session)}
         assert {"guardian", "browser", "zygote"} <= kinds
         assert [name.startswith("prerender-chromium-") for name in names_in(folder)] == [True]
-        assert repr(browser) == f"<Chromium under guardian {session}>"
+        assert re.fullmatch(r"[\d.]+", browser.version)
+        assert repr(browser) == f"Chromium {browser.version}, process {session}"
     assert names_in(folder) == []
     await browser.close()
     async with asyncio.timeout(raw.SECONDS):

@@ -117,7 +117,7 @@ async def _census(proxy: Proxy, pages: int) -> dict[str, object]:
     kinds.pop("renderer", None)  # one is kept in reserve, or not
     return {
         "processes": dict(sorted(kinds.items())),
-        "pool": repr(proxy.running.pool).partition(", <Chromium")[0],
+        "pool": repr(proxy.running.pool).partition(", Chromium")[0],
         "files": sorted(Counter(_open_files()).items()),
         "tasks": sorted(_tasks()),
     }

@@ -87,7 +87,7 @@ async def state(pool: Pool, wanted: str) -> None:
     """Wait until the pool is in this state."""
     try:
         async with asyncio.timeout(SECONDS):
-            while f": {wanted}, <Chromium" not in repr(pool):
+            while f": {wanted}, Chromium" not in repr(pool):
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(f"{pool!r} is not: {wanted}") from None

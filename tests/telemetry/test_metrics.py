@@ -127,6 +127,7 @@ async def test_the_state_of_the_parts(start_origin: StartOrigin, start_proxy: St
     assert found.value("prerender_browsers_started_total") == 1
     assert found.value("prerender_store_available") == 1
     assert found.value("prerender_build_info") == 1
+    assert found.value("prerender_browser_info") == 1
     assert found.value("process_resident_memory_bytes") > 1e6
     for number in range(3):
         await proxy.crawl(f"/#!{number}")
