@@ -194,6 +194,8 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             "histories_to_write": histories,
             "notices": telemetry.notices,
             "log": logs.waiting_lines(),
+            "requests": handler,
+            "records": telemetry,
         }
         await stack.enter_async_context(metrics.measuring(Remembered(remembered_by)))
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))

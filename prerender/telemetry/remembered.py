@@ -21,6 +21,8 @@ from prerender.telemetry.scraped_metrics import gauge
 
 _EVERY_SECONDS = 60.0
 _PACKAGE = "prerender."
+# From an object through the objects in its attributes.
+_MOST_LEVELS = 12
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, Cache, queue.Queue)
 
 
@@ -55,7 +57,7 @@ class Remembered(Collector):
 
     async def _measure(self) -> None:
         # All of them exist once the proxy is built.
-        caches = await asyncio.to_thread(_lru_caches)
+        caches = _lru_caches(self._holders.values())
         while True:
             self._sizes = await asyncio.to_thread(self._measured, caches)
             await asyncio.sleep(self._every_seconds)
@@ -70,14 +72,27 @@ class Remembered(Collector):
         return sizes
 
 
-def _lru_caches() -> list[object]:
-    """Each ``lru_cache`` of the package that exists now."""
-    return [
-        found
-        for found in gc.get_objects()
-        if isinstance(found, functools._lru_cache_wrapper)
-        and str(getattr(found, "__module__", "")).startswith(_PACKAGE)
-    ]
+def _lru_caches(holders: Iterable[object]) -> list[object]:
+    """Each ``lru_cache`` of the package: in its modules, in ``holders``, and in objects that these use.
+
+    Not by gc.get_objects, whose references to unfinished tuples break code in other threads.
+    """
+    modules = [module for name, module in sys.modules.items() if name.startswith(_PACKAGE)]
+    level = [value for module in modules for value in list(vars(module).values())]
+    level += holders
+    seen, caches = set[int](), []
+    for _ in range(_MOST_LEVELS):
+        following: list[object] = []
+        for value in level:
+            if id(value) in seen or isinstance(value, type):
+                continue
+            seen.add(id(value))
+            if isinstance(value, functools._lru_cache_wrapper):
+                caches.append(value)
+            elif isinstance(value, dict | list) or type(value).__module__.startswith(_PACKAGE):
+                following += gc.get_referents(value)
+        level = following
+    return [one for one in caches if str(getattr(one, "__module__", "")).startswith(_PACKAGE)]
 
 
 def size_bytes(holder: object) -> int:
