@@ -194,10 +194,9 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             "histories_to_write": histories,
             "notices": telemetry.notices,
             "log": logs.waiting_lines(),
-            "requests": handler,
-            "records": telemetry,
         }
-        await stack.enter_async_context(metrics.measuring(Remembered(remembered_by)))
+        remembered = Remembered(remembered_by, (handler, telemetry))
+        await stack.enter_async_context(metrics.measuring(remembered))
         running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)

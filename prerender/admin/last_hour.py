@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal, get_args
 
+from prerender.background import running
 from prerender.telemetry.records import RenderRecord
 
 STEP_SECONDS = 30
@@ -44,12 +45,8 @@ class Figures:
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Sample the totals once per step while the context is open."""
-        looking = asyncio.create_task(self._look_on(), name="live figures")
-        try:
+        async with running(self._look_on(), "live figures"):
             yield
-        finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
 
     def render(self, record: RenderRecord) -> None:
         """Count a render."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from prerender.background import running
 from prerender.snapshots import steady_clock
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.strict_json import read
@@ -45,12 +46,8 @@ class Learned:
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
         """Share it while the context is open."""
-        task = asyncio.create_task(self._share(), name="what was learned")
-        try:
+        async with running(self._share(), "what was learned"):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _share(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from prerender.background import running
 from prerender.errors import BadEntry
 from prerender.snapshots.history import History, Render, decode, encode
 from prerender.snapshots.snapshot import Facts, Timings
@@ -35,12 +36,8 @@ class Histories:
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Store recorded renders while the context is open."""
-        writing = asyncio.create_task(self._write_down(), name="histories")
-        try:
+        async with running(self._write_down(), "histories"):
             yield
-        finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
 
     def __call__(self, record: RenderRecord) -> None:
         """Record a finished render."""

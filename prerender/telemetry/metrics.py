@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from prerender import __version__
+from prerender.background import running
 from prerender.telemetry.records import Telemetry
 from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.render_metrics import RenderMetrics
@@ -71,12 +72,8 @@ class Metrics:
     async def measuring(self, remembered: Remembered) -> AsyncIterator[None]:
         """Measure the lag of the event loop, and the memory of lists, while the context is open."""
         self.registry.register(remembered)
-        task = asyncio.create_task(self._measure_lag(), name="event loop lag")
-        try:
-            async with remembered.measuring():
-                yield
-        finally:
-            task.cancel()
+        async with running(self._measure_lag(), "event loop lag"), remembered.measuring():
+            yield
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """All metrics in the text format that ``accept`` prefers, and its media type."""

@@ -17,6 +17,7 @@ from cachetools import Cache
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from prerender.background import running
 from prerender.telemetry.scraped_metrics import gauge
 
 _EVERY_SECONDS = 60.0
@@ -27,12 +28,19 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque, Cache, queue.Queue)
 
 
 class Remembered(Collector):
-    """Measures ``holders``, objects with such lists, by name, and each ``lru_cache`` of the package."""
+    """Measures ``holders``, objects with such lists, by name, and each ``lru_cache`` of the package.
+
+    ``users``: other objects that use such caches.
+    """
 
     def __init__(
-        self, holders: Mapping[str, object], every_seconds: float = _EVERY_SECONDS
+        self,
+        holders: Mapping[str, object],
+        users: Iterable[object] = (),
+        every_seconds: float = _EVERY_SECONDS,
     ) -> None:
         self._holders = dict(holders)
+        self._users = tuple(users)
         self._every_seconds = every_seconds
         self._sizes: dict[tuple[str, ...], float] = {}
 
@@ -48,16 +56,12 @@ class Remembered(Collector):
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
         """Measure while the context is open."""
-        task = asyncio.create_task(self._measure(), name="remembered bytes")
-        try:
+        async with running(self._measure(), "remembered bytes"):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _measure(self) -> None:
         # All of them exist once the proxy is built.
-        caches = _lru_caches(self._holders.values())
+        caches = _lru_caches((*self._holders.values(), *self._users))
         while True:
             self._sizes = await asyncio.to_thread(self._measured, caches)
             await asyncio.sleep(self._every_seconds)
@@ -72,14 +76,14 @@ class Remembered(Collector):
         return sizes
 
 
-def _lru_caches(holders: Iterable[object]) -> list[object]:
-    """Each ``lru_cache`` of the package: in its modules, in ``holders``, and in objects that these use.
+def _lru_caches(users: Iterable[object]) -> list[object]:
+    """Each ``lru_cache`` of the package: in its modules, in ``users``, and in objects that these use.
 
     Not by gc.get_objects, whose references to unfinished tuples break code in other threads.
     """
     modules = [module for name, module in sys.modules.items() if name.startswith(_PACKAGE)]
     level = [value for module in modules for value in list(vars(module).values())]
-    level += holders
+    level += users
     seen, caches = set[int](), []
     for _ in range(_MOST_LEVELS):
         following: list[object] = []
