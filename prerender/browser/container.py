@@ -5,12 +5,18 @@ controllers of version 1. In a container, the folder of the process is the root;
 it is below, and the limits of all folders above apply, too.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
+# By controller of version 1, "" for version 2: the limit and the usage.
+_MEMORY_FILES = (
+    ("", "memory.max", "memory.current"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
 
 
 def cpu_quota(root: Path = ROOT, own: Path = OWN) -> float:
@@ -20,7 +26,12 @@ def cpu_quota(root: Path = ROOT, own: Path = OWN) -> float:
 
 def memory_limit(root: Path = ROOT, own: Path = OWN) -> int:
     """The bytes that the processes of the container may use together; 0 without a limit."""
-    return min(_memory(root, own), default=0)
+    return min((limit for limit, _ in _memory(root, own)), default=0)
+
+
+def memory_left(root: Path = ROOT, own: Path = OWN) -> float:
+    """The bytes of the limit that are not in use; infinity without a limit."""
+    return min((max(0, limit - used) for limit, used in _memory(root, own)), default=math.inf)
 
 
 def cpu_seconds(root: Path = ROOT, own: Path = OWN) -> float:
@@ -45,11 +56,12 @@ def _quotas(root: Path, own: Path) -> Iterator[float]:
                 yield microseconds / int(_text(folder / "cpu.cfs_period_us"))
 
 
-def _memory(root: Path, own: Path) -> Iterator[int]:
-    for controller, name in (("", "memory.max"), ("memory", "memory.limit_in_bytes")):
+def _memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:
+    """The limits that apply, each with the bytes in use."""
+    for controller, limit, usage in _MEMORY_FILES:
         for folder in _folders(root, own, controller):
             with suppress(ValueError):
-                yield int(_text(folder / name))
+                yield int(_text(folder / limit)), int(_text(folder / usage) or 0)
 
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:

@@ -112,10 +112,8 @@ def _shm() -> Line:
 
 
 def _free_bytes() -> int:
-    """Available memory: the machine's, or the limit of the container if that is less."""
-    free = int(psutil.virtual_memory().available)
-    limit = container.memory_limit()
-    return min(free, limit) if limit else free
+    """Available memory: the machine's, or the rest of the container's limit if that is less."""
+    return int(min(psutil.virtual_memory().available, container.memory_left()))
 
 
 def _ports(settings: Settings) -> Iterator[Line]:

@@ -1,6 +1,7 @@
 """The limits of containers and services, from files like those of Linux and in a real control group."""
 
 import asyncio
+import math
 import os
 import sys
 from contextlib import suppress
@@ -65,8 +66,21 @@ def test_limits(tmp_path: Path, case: str) -> None:
     assert container.cpu_quota(root, own) == cpus
 
 
+def test_the_memory_that_is_left(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/a/b\n")
+    for folder, limit, used in (("a/b", "2000", "1500"), ("a", "1800", "1700"), (".", "max", "9")):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "memory.max").write_text(limit)
+        (tmp_path / folder / "memory.current").write_text(used)
+    assert container.memory_left(tmp_path, own) == 100
+    (tmp_path / "a" / "memory.current").write_text("1900")
+    assert container.memory_left(tmp_path, own) == 0
+
+
 def test_without_control_groups(tmp_path: Path) -> None:
     assert container.memory_limit(tmp_path, tmp_path / "none") == 0
+    assert container.memory_left(tmp_path, tmp_path / "none") == math.inf
     assert container.cpu_quota(tmp_path, tmp_path / "none") == 0
     assert container.cpu_seconds(tmp_path, tmp_path / "none") == 0
 
