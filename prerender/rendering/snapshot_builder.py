@@ -23,6 +23,7 @@ from prerender.rendering.meta_tags import status_and_headers
 from prerender.rendering.redirects import Redirects
 from prerender.rendering.verdict import (
     Judgement,
+    ended_by_limit,
     has_moved,
     judge,
     lacks_its_subject,
@@ -153,12 +154,11 @@ class SnapshotBuilder:
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
         blocked = (one.url for one in visit.exchanges if one.blocked)
-        # The time limit also ends the requests of a page.
         unanswered = (
             one.url
             for one in visit.exchanges
             if not (one.blocked or one.endless)
-            and (not one.finished or (rendered.partial and one.needed and not one.status))
+            and (not one.finished or ended_by_limit(one, partial=rendered.partial))
         )
         settled = rendered.settled
         return Facts(

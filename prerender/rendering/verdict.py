@@ -99,15 +99,20 @@ def _lacking(exchanges: Iterable[Exchange], rendered: Rendered) -> str:
     return next(missing_responses(exchanges, partial=rendered.partial), "")
 
 
+def ended_by_limit(exchange: Exchange, *, partial: bool) -> bool:
+    """Whether the time limit, which also ends the requests of a page, kept it from a response."""
+    return partial and exchange.needed and not exchange.status
+
+
 def missing_responses(exchanges: Iterable[Exchange], *, partial: bool) -> Iterator[str]:
     """The needed requests without a whole response, each with what is missing.
 
-    ``partial``: the time limit was reached, which also ends the requests of a page.
+    ``partial``: the time limit was reached.
     """
     for exchange in exchanges:
         if exchange.limited and exchange.needed:
             yield f"{exchange.url}: {exchange.reason}"
-        elif exchange.lacks_response or (partial and exchange.needed and not exchange.status):
+        elif exchange.lacks_response or ended_by_limit(exchange, partial=partial):
             what = "an incomplete response" if exchange.status else "no response"
             yield f"{exchange.url}: {what}"
 
