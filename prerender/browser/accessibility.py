@@ -24,6 +24,8 @@ _SILENT = frozenset(
         "paragraph",
     }
 )
+# In a snapshot, what scripts have drawn is an image.
+_SAME_ROLES = {"Canvas": "image"}
 # States that screen readers announce, by name or with their value.
 _STATES = ("level", "checked", "pressed", "expanded", "selected", "disabled", "required", "modal")
 _UNSET = (False, "false", None)
@@ -83,7 +85,7 @@ def _announcement(node: Mapping[str, Any], role: str) -> Announcement:
         for state in _STATES
         if properties.get(state) not in _UNSET
     )
-    return Announcement(role, name, tuple(states))
+    return Announcement(_SAME_ROLES.get(role, role), name, tuple(states))
 
 
 def _value(node: Mapping[str, Any], key: str) -> str:

@@ -203,11 +203,7 @@ class Page:
         complaints = await self._complaints() if settler.complaints else ()
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
-        if visit.has_policy:
-            refused = await self._refused_styles()
-            options = replace(options, has_policy=True, refused_styles=refused)
-        if settler.attachments:
-            options = replace(options, attached=await self._attached())
+        options = await self._options_for(settler, visit, options)
         found = await self._serialize(world, options, sheets)
         resources = tuple(Resource(*resource) for resource in found["resources"])
         errors, script_failure = await self._errors(complaints, visit, resources)
@@ -372,6 +368,19 @@ class Page:
         )
         context: int = world["executionContextId"]
         return context
+
+    async def _options_for(
+        self, settler: Settler, visit: Visit, options: SerializeOptions
+    ) -> SerializeOptions:
+        """The options with what only this page's scripts and policy tell."""
+        # A moving drawing differs in each render, and so would the snapshot's ETag.
+        options = replace(options, drawings=not settler.animates)
+        if visit.has_policy:
+            refused = await self._refused_styles()
+            options = replace(options, has_policy=True, refused_styles=refused)
+        if settler.attachments:
+            options = replace(options, attached=await self._attached())
+        return options
 
     async def _serialize(
         self, world: int, options: SerializeOptions, sheets: list[Any] | None

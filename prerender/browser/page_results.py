@@ -85,7 +85,8 @@ class SerializeOptions:
     it are the site's, too. ``has_policy``: the document has a Content Security Policy.
     ``refused_styles``: the style attributes that it refuses, as indexes in
     ``document.querySelectorAll("[style]")``. ``attached``: what scripts have attached to custom
-    elements (probe/internals.js). ``max_bytes``: the maximum length of the text; 0: none.
+    elements (probe/internals.js). ``drawings``: whether canvases keep what they show.
+    ``max_bytes``: the maximum length of the text; 0: none.
     """
 
     flatten_shadow_dom: bool = False
@@ -94,6 +95,7 @@ class SerializeOptions:
     has_policy: bool = False
     refused_styles: tuple[int, ...] = ()
     attached: Sequence[Any] = ()
+    drawings: bool = False
     max_bytes: int = 0
 
     def as_json(self) -> str:
@@ -106,6 +108,7 @@ class SerializeOptions:
                 "hasPolicy": self.has_policy,
                 "refusedStyles": self.refused_styles,
                 "attached": self.attached,
+                "drawings": self.drawings,
             }
         )
 

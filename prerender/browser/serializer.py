@@ -8,7 +8,7 @@ result, the others in ``globalThis.moreHtml``.
 
 from importlib.resources import files
 
-_PARTS = ("pretty", "urls", "styles", "parsing", "html")
+_PARTS = ("pretty", "urls", "styles", "state", "pictures", "parsing", "html")
 _folder = files("prerender.browser") / "scripts" / "serialize"
 
 

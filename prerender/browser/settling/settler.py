@@ -86,6 +86,11 @@ class Settler:
         """Whether the page's scripts have attached internals to custom elements, or that is unknown."""
         return self._page is None or self._page.attachments > 0
 
+    @property
+    def animates(self) -> bool:
+        """Whether the page's scripts wait for an animation frame, or that is unknown."""
+        return self._page is None or self._page.frames > 0
+
     async def settle(self) -> Settled:
         """Execute steps until the page has settled."""
         while not isinstance(self._step, Done):

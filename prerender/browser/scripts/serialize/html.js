@@ -19,14 +19,16 @@ const setAttribute = (element, name, on) => {
 };
 
 const copyState = (from, to) => {
-  // No attribute says that a popover is open.
-  if (from.hasAttribute("popover") && from.matches(":popover-open")) to.removeAttribute("popover");
+  // A browser hides a popover that no script has opened.
+  if (from.hasAttribute("popover") && from.matches(":popover-open")) {
+    to.style.setProperty("display", getComputedStyle(from).display, "important");
+  }
   switch (from.localName) {
     case "style": {
       if (isRefused(from)) { to.textContent = ""; break; }
-      const text = styleText(from);
-      if (text !== null) to.textContent = text;
-      if (hasStates) to.textContent = withStates(to.textContent);
+      const text = styleText(from) ?? from.textContent;
+      if (dependsOnState(text)) to.textContent = withStates(text);
+      else if (text !== from.textContent) to.textContent = text;
       copySheetState(from, to);
       break;
     }
@@ -47,54 +49,75 @@ const copyState = (from, to) => {
     case "option":
       setAttribute(to, "selected", from.selected);
       break;
-    case "iframe": {
-      const text = frameText(from);
-      if (text !== null) to.setAttribute("srcdoc", text);
+    case "select":
+      // Browsers select the first option otherwise.
+      if (from.selectedIndex < 0 && !from.multiple && from.size < 2) {
+        const none = inert.createElement("option");
+        setAttribute(none, "selected", true);
+        setAttribute(none, "hidden", true);
+        to.prepend(none);
+      }
+      break;
+    case "dialog":
+      if (from.matches(":modal") && !from.hasAttribute("aria-modal")) to.setAttribute("aria-modal", "true");
+      break;
+    case "iframe":
+      copyFrame(from, to);
+      break;
+    case "img": {
+      if (!from.currentSrc.startsWith("blob:")) break;
+      const url = dataOf(from.currentSrc) ?? drawn(from, from.naturalWidth, from.naturalHeight);
+      if (!url) break;
+      to.setAttribute("src", url);
+      to.removeAttribute("srcset");
+      for (const source of to.closest("picture")?.querySelectorAll("source") ?? []) source.remove();
       break;
     }
-    case "img": {
-      const url = pictureOf(from);
-      if (url) to.setAttribute("src", url);
+    case "animate": case "animateMotion": case "animateTransform": case "set":
+      // One that a script has started.
+      try { from.getStartTime(); } catch { break; }
+      to.setAttribute("begin", "0s");
+      break;
+    case "canvas": {
+      const url = drawingOf(from);
+      // Without scripts, a canvas is an ordinary element, which this replaces by an image.
+      if (url) to.style.setProperty("content", `url("${url}")`);
       break;
     }
   }
 };
 
-// Nobody else can open a blob: URL.
-const MOST_PIXELS = 4_000_000;
-const pictureOf = (image) => {
-  const { naturalWidth: width, naturalHeight: height } = image;
-  if (!width || width * height > MOST_PIXELS) return null;
-  try {
-    const canvas = Object.assign(document.createElement("canvas"), { width, height });
-    canvas.getContext("2d").drawImage(image, 0, 0);
-    return canvas.toDataURL();
-  } catch { return null; /* of another origin */ }
+const copyFrame = (from, to) => {
+  const url = from.contentDocument?.URL ?? "";
+  if (!to.hasAttribute("src") && !to.hasAttribute("srcdoc") && isAddress(url)) {
+    to.setAttribute("src", url);
+    return;
+  }
+  const text = frameText(from);
+  if (text === null) return;
+  to.setAttribute("srcdoc", text);
+  to.removeAttribute("src");
 };
+// document.open() gives a frame the URL of the page.
+const isAddress = (url) => /^https?:/.test(url) && url.split("#")[0] !== location.href.split("#")[0];
 
-// Without scripts, custom elements are not defined. Pages often hide such elements.
-let hasRulesForUndefined = null;
-const rulesForUndefined = () => hasRulesForUndefined ??= [document, ...shadowRoots].some((root) =>
-  Array.from(root.styleSheets).some((sheet) => sheetText(sheet)?.includes(":defined")));
-const KEPT_STYLES = ["display", "visibility", "opacity"];
-const keepDefined = (from, to) => {
-  if (!from.matches(":defined") || !rulesForUndefined()) return;
-  const style = getComputedStyle(from);
-  for (const name of KEPT_STYLES) to.style.setProperty(name, style.getPropertyValue(name), "important");
-};
-
-// The content of a frame without a URL: of a srcdoc frame, or null if a sandbox or a policy hides it, and of one that
-// scripts have written into.
+// The content of a frame without an address: of a srcdoc frame, or null if a sandbox or a policy hides it, and of one
+// that scripts have written into.
 const frameText = (frame) => {
   const shown = frame.contentDocument;
   if (!frame.hasAttribute("srcdoc") && !shown?.body?.hasChildNodes()) return null;
-  const live = ["about:srcdoc", "about:blank"].includes(shown?.URL) ? shown.documentElement : null;
+  const live = shown && !isAddress(shown.URL) ? shown.documentElement : null;
+  if (!live && !frame.hasAttribute("srcdoc")) return null;
   let root;
   try {
     root = live ? inert.importNode(live, true)
       : new DOMParser().parseFromString(frame.srcdoc, "text/html").documentElement;
   } catch { return null; }
-  if (live) complete(live, root, false);
+  if (live) {
+    complete(live, root, false);
+    const style = adopted(shown);
+    if (style) root.append(style);
+  }
   clean(root);
   asParsed(root);
   if (root.outerHTML.includes(TOKEN)) prettify(root);
@@ -109,15 +132,22 @@ const withoutRefusedStyles = (root) => {
   const styled = root.querySelectorAll("[style]");
   for (const place of options.refusedStyles) styled[place]?.removeAttribute("style");
 };
-const allowStyles = (policy) => [
-  ...policy.split(";").filter((directive) => !/^\s*style-src/i.test(directive)),
-  " style-src * data: blob: 'unsafe-inline'",
-].join(";");
+// What had a blob: URL, and drawings, have data: URLs in the snapshot.
+const allowOurs = (policy) => {
+  const directives = policy.split(";").filter((directive) => !/^\s*style-src/i.test(directive))
+    .map((directive) => directive.replace(/\bblob:/gi, "blob: data:"));
+  const find = (name) => directives.findIndex((directive) => directive.trim().toLowerCase().startsWith(`${name}-src`));
+  const images = find("img"), all = find("default");
+  if (hasDrawings && images >= 0) directives[images] += " data:";
+  else if (hasDrawings && all >= 0) directives.push(directives[all].replace(/default/i, "img") + " data:");
+  return [...directives, " style-src * data: blob: 'unsafe-inline'"].join(";");
+};
 
 // Original and copy have the same structure, so the n-th elements correspond. Most elements are only checked for a
 // shadow root, and their copies not at all: each access costs time.
-const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, iframe[srcdoc], iframe:not([src]), " +
-  "iframe[src='about:blank' i], [popover], img[src^='blob:']";
+const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, select, dialog[open], iframe[srcdoc], " +
+  "iframe:not([src]), iframe:is([src=''], [src^='about:' i], [src^='javascript:' i], [src^='blob:' i]), [popover], " +
+  "img:is([src^='blob:'], [srcset*='blob:']), picture img, canvas, svg [begin*='indefinite']";
 const shadowRoots = [];
 // ARIA properties that refer to elements set an empty attribute: it cannot name elements without an id.
 const references = Object.keys(Object.getOwnPropertyDescriptors(Element.prototype))
@@ -144,14 +174,12 @@ const nameReferences = (original, from, to) => {
 
 // The probe numbers elements in the same order.
 const attached = new Map(options.attached.map(([number, ...rest]) => [number, rest]));
-const hasStates = options.attached.some(([, , states]) => states.length);
-const withStates = (css) => css.replace(/:state\(\s*([\w-]+)\s*\)/g, ':is(:state($1), [data-prerender-state~="$1"])');
 let elements = 0;
 const addAttached = (to, found) => {
   if (!found) return;
   const [attributes, states] = found;
   for (const [name, value] of attributes) if (!to.hasAttribute(name)) to.setAttribute(name, value);
-  if (states.length) to.setAttribute("data-prerender-state", states.join(" "));
+  for (const state of states) addMark(to, state);
 };
 
 // The slots of a root that assigns them by script would be empty.
@@ -177,10 +205,11 @@ const complete = (original, copy, isNumbered = true) => {
   if (isNumbered) elements += from.length;
   for (let i = 0; i < fromStateful.length; i++) copyState(fromStateful[i], toStateful[i]);
   nameReferences(original, from, to);
+  markStates(original, from, to);
   for (let i = 0; i < from.length; i++) {
     const root = from[i].shadowRoot;
+    if (animated.has(from[i])) copyAnimated(from[i], to[i]);
     if (isNumbered && attached.size) addAttached(to[i], attached.get(first + i));
-    if (from[i].localName.includes("-")) keepDefined(from[i], to[i]);
     if (!root) continue;
     shadowRoots.push(root);
     if (options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root, isNumbered));
@@ -271,7 +300,7 @@ const html = () => {
   clean(root);
   for (const meta of root.querySelectorAll(ownMetas)) meta.remove();
   for (const meta of root.querySelectorAll("meta[http-equiv='content-security-policy' i]")) {
-    meta.setAttribute("content", allowStyles(meta.getAttribute("content") ?? ""));
+    meta.setAttribute("content", allowOurs(meta.getAttribute("content") ?? ""));
   }
   for (const meta of root.querySelectorAll("meta[charset], meta[http-equiv='content-type' i]")) meta.remove();
   const charset = inert.createElement("meta");
@@ -291,7 +320,7 @@ const html = () => {
     text = root.outerHTML;
   }
   canonicalPlace = canonicalAt(root);
-  return asText(doctype() + text);
+  return asText(doctype() + withData(text));
 };
 
 // The text of the page: without scripts and styles, but with shadow roots.

@@ -67,8 +67,13 @@ const copySheetState = (from, to) => {
     to.setAttribute("rel", "stylesheet");
     to.removeAttribute("title");
   }
-  const rules = from.localName === "link" ? touched.get(from) : null;
-  if (typeof rules === "string") to.replaceWith(styleOf(moved(rules, from.href), sheet));
+  if (from.localName !== "link") return;
+  let rules = touched.get(from);
+  if (typeof rules !== "string" && (hasStates || namedStates.length)) {
+    const text = sheetText(sheet);
+    if (text !== null && dependsOnState(text)) rules = text;
+  }
+  if (typeof rules === "string") to.replaceWith(styleOf(withStates(moved(rules, from.href)), sheet));
 };
 
 const adopted = (root) => {
@@ -80,6 +85,6 @@ const adopted = (root) => {
   const text = groups.filter(Boolean).join("\n");
   if (!text) return null;
   const style = inert.createElement("style");
-  style.textContent = hasStates ? withStates(asContent(text)) : asContent(text);
+  style.textContent = withStates(asContent(text));
   return style;
 };
