@@ -23,8 +23,10 @@ MAX_FIELDS = 256
 # RFC 9110 section 5.6.2, and the octets that are allowed in a field value (section 5.5).
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
-# Visible ASCII without "#": a fragment is no part of a request target (RFC 9112 section 3.2).
-_TARGET = re.compile(rb"[!-\"$-~]+")
+# Visible octets without "#": a fragment is no part of a request target (RFC 9112 section 3.2). Octets
+# above 0x7F are not allowed in one, but some clients send UTF-8, and other servers pass it.
+_TARGET = re.compile(rb"[!-\"$-~\x80-\xff]+")
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _VERSION = re.compile(rb"HTTP/([0-9])\.([0-9])")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?", re.DOTALL)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -47,13 +49,15 @@ class BadMessage(Exception):
 
 @dataclass(slots=True)
 class RequestHead:
-    """A request head. ``target``: in origin form or ``*``; ``host``: as in a Host header.
+    """A request head. ``octets``: the target in origin form or ``*``; ``target``: the same with octets
+    above 0x7F escaped, as by browsers; ``host``: as in a Host header.
 
     ``body_bytes``: the length of the body, None if it is chunked; ``minor``: the x of HTTP/1.x.
     ``line``: the request line without this x.
     """
 
     method: str
+    octets: bytes
     target: str
     minor: int
     fields: Fields
@@ -63,8 +67,8 @@ class RequestHead:
     line: bytes
 
 
-# The parsed request line (method, target, host, minor version, line), and the parsed headers.
-_Line = tuple[str, str, str | None, int, bytes]
+# The parsed request line (method, octets, target, host, minor version, line), and the parsed headers.
+_Line = tuple[str, bytes, str, str | None, int, bytes]
 _Block = tuple[Fields, str, int | None, bool]
 
 
@@ -94,7 +98,7 @@ def parse_request(head: bytes) -> RequestHead:
     if match is None:
         raise BadMessage("the version is not HTTP/1.1")
     line = _request_line(method, target, int(match[1]), int(match[2]))
-    return _request(line, _block(_field_lines(lines), line[3]))
+    return _request(line, _block(_field_lines(lines), line[4]))
 
 
 def check_request(
@@ -148,6 +152,13 @@ def _forwarded(status: int, reason: bytes, fields: Fields) -> bytes:
     return b"\r\n".join((b"HTTP/1.1 %d %b" % (status, reason), *lines, b""))
 
 
+def escaped(octets: bytes) -> bytes:
+    """A target or request line with octets above 0x7F escaped."""
+    if octets.isascii():
+        return octets
+    return _NOT_ASCII.sub(lambda octet: b"%%%02X" % octet[0][0], octets)
+
+
 def status_line(status: int) -> bytes:
     """The status line of a response of the proxy itself."""
     return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
@@ -159,11 +170,11 @@ def parse_fields(block: bytes) -> Fields:
 
 
 def _request(line: _Line, block: _Block) -> RequestHead:
-    method, target, authority, minor, raw = line
+    method, octets, target, authority, minor, raw = line
     fields, host, body_bytes, keep_alive = block
     if authority is not None:
         host = authority  # takes precedence over Host (RFC 9112 section 3.2.2)
-    return RequestHead(method, target, minor, fields, host, body_bytes, keep_alive, raw)
+    return RequestHead(method, octets, target, minor, fields, host, body_bytes, keep_alive, raw)
 
 
 def _block(lines: list[tuple[str, bytes]], minor: int) -> _Block:
@@ -214,7 +225,7 @@ def _request_line(method: bytes, target: bytes, major: int, minor: int) -> _Line
     if len(target) > MAX_TARGET_BYTES:
         raise BadMessage("the request target is too long", 414)
     host = None if authority is None else _host(authority)
-    return name, target.decode("ascii"), host, minor, line
+    return name, target, escaped(target).decode("ascii"), host, minor, line
 
 
 def _method(method: bytes) -> str:

@@ -28,6 +28,7 @@ from prerender.http.message_head import (
     BadMessage,
     RequestHead,
     check_request,
+    escaped,
     parse_request,
 )
 from prerender.http.portions import Portions
@@ -148,6 +149,7 @@ class ClientConnection(web.RequestHandler):
         # Received bytes from the current request on, without processed parts of its body, and what is
         # left of its body: a length, or chunks.
         self._raw = bytearray()
+        self._is_escaped = False
         self._left_bytes = 0
         self._chunks: Chunked | None = None
         self._reading_held = False
@@ -213,6 +215,8 @@ class ClientConnection(web.RequestHandler):
             head = check_request(
                 message.method, message.raw_path, message.version, message.raw_headers, end
             )
+            if self._is_escaped:
+                head = self._as_received(head, end)
             request = self._current = Request(head, self, message.content)
             self._answered += 1
             if "upgrade" in head.fields.names and not _is_websocket(head.fields):
@@ -337,10 +341,28 @@ class ClientConnection(web.RequestHandler):
             return
         self.busy = end >= 0
         # Alone: aiohttp drops valid requests before a malformed one in the same packet.
-        head = data[: end + len(_HEAD_END) - received] if self.busy else data
-        super().data_received(head)
-        if len(head) < len(data) and not self._deaf:
-            super().data_received(data[len(head) :])
+        length = end + len(_HEAD_END) - received if self.busy else len(data)
+        head, rest = data[:length], data[length:]
+        super().data_received(head if head.isascii() else self._escaped(head, received))
+        if rest and not self._deaf:
+            super().data_received(rest)
+
+    def _escaped(self, head: bytes, received: int) -> bytes:
+        """A part of a head without octets in its request line that aiohttp refuses."""
+        end = self._raw.find(b"\r\n")
+        length = (len(self._raw) if end < 0 else end) - received
+        if length <= 0 or head[:length].isascii():
+            return head
+        self._is_escaped = True
+        return escaped(head[:length]) + head[length:]
+
+    def _as_received(self, head: RequestHead, end: int) -> RequestHead:
+        """The head with its target as the client sent it. Raises BadMessage."""
+        self._is_escaped = False
+        received = parse_request(bytes(self._raw[: max(0, end)]))
+        if (received.method, received.target) != (head.method, head.target):
+            raise BadMessage("the request target is ambiguous")
+        return received
 
     def _receive_body(self, data: bytes) -> None:
         if not self._raw and len(data) <= self._left_bytes:

@@ -94,7 +94,7 @@ class DropIn:
             raise TokenMissing
         if self._token and not hmac.compare_digest(tokens[0], self._token):
             raise TokenWrong
-        request.target = self._target(url)
+        request.retarget(self._target(url))
         request.host = authority(self._public)
         return True
 

@@ -79,7 +79,8 @@ class Forwarder:
             raise LoopDetected(f"{request.target}: came back to this proxy")
         if "expect" in request.headers.names:
             _check_expectation(request)
-        head = self._request_head(request, target or request.target, upgrade=upgrade)
+        octets = target.encode() if target else request.octets
+        head = self._request_head(request, octets, upgrade=upgrade)
         # The origin may be closing an idle connection just now. So only requests that may be repeated
         # reuse one (RFC 9110 section 9.2.2); others could be lost or processed twice.
         if request.method in _IDEMPOTENT and request.body_read and not upgrade:
@@ -97,7 +98,7 @@ class Forwarder:
             request, head, connection, upgrade=upgrade, kept=False, page_error=page_error
         )
 
-    def _request_head(self, request: Request, target: str, *, upgrade: bool) -> bytes:
+    def _request_head(self, request: Request, target: bytes, *, upgrade: bool) -> bytes:
         lines = self._forwarding.request_lines(
             request.headers,
             host=request.host,
@@ -115,7 +116,7 @@ class Forwarder:
             own += _UPGRADE
         return b"%b %b HTTP/1.1\r\n%b%b\r\n" % (
             request.method.encode(),
-            target.encode(),
+            target,
             lines,
             own,
         )

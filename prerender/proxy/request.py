@@ -18,7 +18,8 @@ _JOINED_BYTES = 65536
 class Request:
     """A client's request, and the means to respond to it.
 
-    ``remote``: the peer's address; ``trusted``: whether it is one of [server] trusted_proxies.
+    ``octets``: its target as received; ``target``: the same in ASCII. ``remote``: the peer's address;
+    ``trusted``: whether it is one of [server] trusted_proxies.
     ``chunked``: the framing of the body; ``body_read``: it was read completely, or there is none.
     ``status`` (0: none yet), ``sent_bytes`` and ``origin_seconds`` (until the origin's response head)
     describe the response, for the records. ``traceparent`` replaces the client's, if not empty.
@@ -34,6 +35,7 @@ class Request:
         "keep_alive",
         "method",
         "minor",
+        "octets",
         "origin_seconds",
         "sent_bytes",
         "started",
@@ -50,6 +52,7 @@ class Request:
     ) -> None:
         self.connection = connection
         self.method = head.method
+        self.octets = head.octets
         self.target = head.target
         self.minor = head.minor
         self.headers = head.fields
@@ -73,6 +76,10 @@ class Request:
     def trusted(self) -> bool:
         """Whether its forwarding headers are trusted."""
         return self.connection.trusted
+
+    def retarget(self, target: str) -> None:
+        """Request another target."""
+        self.octets, self.target = target.encode(), target
 
     async def receive(self) -> bytes:
         """The next piece of the body; b"" at its end. Raises BadMessage."""

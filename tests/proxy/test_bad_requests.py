@@ -95,7 +95,6 @@ TARGETS = {
     for target in (
         b"/a b",
         b"/\x00",
-        b"/\xc3\xa9",
         b"/a#frag",
         b"file:///etc/passwd",
         b"evil:80",

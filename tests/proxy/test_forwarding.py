@@ -34,6 +34,8 @@ TARGETS = (
     b"/[x]",
     b'/"<>',
     b"/%C3%A9",
+    b"/\xc3\xa9?\xc3\xa9",
+    b"/\xe9\xff",
     b"/a%0d%0ab",
     b"/a/../b/./c",
     b"/%2e%2e/",

@@ -28,6 +28,7 @@ Read = tuple[str, str, bytes]
 
 AFTER = b"GET /after HTTP/1.1\r\nHost: a\r\n\r\n"
 SEEDS = [
+    b"GET /\xc3\xa9?\xe9 HTTP/1.1\r\nHost: a\r\n\r\n",
     *(request.data for request in test_second_hops.REQUESTS.values()),
     *(data for data in test_bad_requests.FRAMING.values() if len(data) < 1000),
     *(data for data in test_bad_requests.CHUNKS.values() if len(data) < 1000),

@@ -8,6 +8,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from tests.conftest import Proxy, proxied
+from tests.support import raw
 
 ASKED: list[str] = []
 PERSONAL = ("Cookie", "Authorization", "X-Forwarded-For", "X-Real-IP", "Forwarded")
@@ -96,3 +97,17 @@ async def test_what_changes_nothing(headers: dict[str, str], proxy: Proxy) -> No
     assert first.body == plain.body == again.body
     for answer in (plain, again):
         assert answer.headers["Cache-Status"].startswith("prerender; hit")
+
+
+async def test_octets_that_a_browser_escapes(proxy: Proxy) -> None:
+    """nginx passes targets with raw UTF-8 as clients send them."""
+    request = (
+        "GET /é?ö=\xff&_escaped_fragment_=ü HTTP/1.1\r\nHost: www.example.com\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    answer = await raw.ask(proxy.running.public_port, request.encode())
+    assert b"200 OK" in answer
+    assert b"fwd=miss; stored" in answer
+    assert b"<p>made" in answer
+    again = await proxy.get("/%C3%A9?%C3%B6=%C3%BF&_escaped_fragment_=%C3%BC")
+    assert again.headers["Cache-Status"].startswith("prerender; hit")
