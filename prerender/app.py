@@ -33,7 +33,7 @@ from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
 from prerender.config.types import AUTO, CLASSES
-from prerender.crawlers.from_settings import triggers_of, verification
+from prerender.crawlers.from_settings import signed_agents, triggers_of, verification
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.errors import ConfigError
@@ -158,6 +158,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             tracking=tracking,
             drop_in=_drop_in(settings),
             verify=verify,
+            agents=await stack.enter_async_context(signed_agents(settings)),
             begin_span=_tracing(settings, telemetry, stack),
         )
         public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
@@ -191,6 +192,8 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             "data_hosts": gateway.data_hosts,
             "repeated_faults": snapshots.repeated_faults,
             "popularity": popularity,
+            "signed_agents": handler.agents,
+            "keys_of_agents": handler.agents and handler.agents.directories,
             "histories_to_write": histories,
             "notices": telemetry.notices,
             "log": logs.waiting_lines(),

@@ -240,7 +240,7 @@ class Api:
 def _matches(record: RequestRecord, query: RequestsQuery) -> bool:
     search = query.search.casefold()
     return (
-        (not search or search in f"{record.target}\n{record.user_agent}".casefold())
+        (not search or search in f"{record.target}\n{record.user_agent}\n{record.agent}".casefold())
         and query.status in (0, record.status, record.status // 100)
         and query.crawler in ("", record.crawler or OTHERS)
         and query.decision in ("", record.kind)

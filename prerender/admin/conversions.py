@@ -135,6 +135,7 @@ def of_request(record: RequestRecord) -> models.Request:
         "remote": record.remote,
         "user_agent": record.user_agent[:_LONGEST_TEXT],
         "crawler": record.crawler or "",
+        "agent": record.agent,
         "decision": record.kind,
         "reason": record.reason,
         "source": record.source,

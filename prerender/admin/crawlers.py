@@ -20,6 +20,9 @@ from prerender.telemetry.records import RequestRecord
 
 # Unknown clients that requested ugly URLs.
 OTHERS = "others"
+# Signed agents by the host of their keys. Anyone can be one, so their number is limited.
+MOST_AGENTS = 100
+OTHER_AGENTS = "other signed agents"
 _MINUTES = 60
 _BATCH = 64
 _MOST_PAGES = 1000
@@ -133,6 +136,7 @@ class Crawlers:
         self._words = words_of(names)
         self._spelling = {name.lower(): name for name in names}
         self._name = lru_cache(maxsize=1024)(self._find_name)
+        self._agents: set[str] = set()
         self._clock = clock
         self._new: list[RequestRecord] = []
         # A request is counted in its minute only; ``_ended`` is the sum of all minutes before.
@@ -150,10 +154,14 @@ class Crawlers:
     def _count_new(self) -> None:
         groups: defaultdict[tuple[float, str, str | None], list[RequestRecord]] = defaultdict(list)
         for record in self._new:
-            groups[record.time // 60, record.user_agent, record.crawler].append(record)
+            said = record.agent if record.crawler == "signed" else record.user_agent
+            groups[record.time // 60, said, record.crawler].append(record)
         for key in sorted(groups, key=itemgetter(0)):
-            minute, user_agent, crawler = key
-            name = self._name(user_agent[:1000]) if crawler else OTHERS
+            minute, said, crawler = key
+            if crawler == "signed":
+                name = self._agent(said)
+            else:
+                name = self._name(said[:1000]) if crawler else OTHERS
             self._tallies(minute).setdefault(name, Tally()).count(groups[key])
         self._new.clear()
 
@@ -176,6 +184,11 @@ class Crawlers:
                 _added(self._ended, self._minutes[-1][1])
             self._minutes.append((minute, {}))
         return self._minutes[-1][1]
+
+    def _agent(self, name: str) -> str:
+        if len(self._agents) < MOST_AGENTS:
+            self._agents.add(name)
+        return name if name in self._agents else OTHER_AGENTS
 
     def _find_name(self, user_agent: str) -> str:
         found = self._words.search(user_agent)

@@ -103,6 +103,12 @@ class Explanations:
             "reason": context.decision.reason,
             "answered_by": _answered_by(context, outlook),
         }
+        if context.agent or context.agent_unverified:
+            told["signature"] = {
+                "verified": bool(context.agent),
+                "agent": context.agent,
+                "reason": context.agent_unverified,
+            }
         if context.target is not None and outlook is not None:
             told["page"] = {
                 "url": context.target.url,

@@ -100,7 +100,8 @@ class TopPage(TypedDict):
 
 class CrawlerFigures(TypedDict):
     name: str
-    """Its name in the User-Agent; "others": unknown clients that requested ugly URLs."""
+    """Its name in the User-Agent; of a signed agent, the host of its keys; "others": unknown clients
+    that requested ugly URLs."""
     crawler: Literal[CrawlerClass, ""]
     """Its class; empty for "others"."""
     requests: int
@@ -143,6 +144,8 @@ class Request(TypedDict):
     remote: str
     user_agent: str
     crawler: Literal[CrawlerClass, ""]
+    agent: str
+    """The host or URL of the keys of the agent that signed it; empty unless verified."""
     decision: Kind
     reason: str
     source: Source
@@ -282,15 +285,25 @@ class ExplainedRendering(TypedDict):
     queue: int
 
 
+class ExplainedSignature(TypedDict):
+    verified: bool
+    agent: str
+    """The host or URL of the agent's keys; empty unless verified."""
+    reason: str
+    """Why it is not verified."""
+
+
 class Explanation(TypedDict):
     """The decision for a request, which is not executed."""
 
     request: ExplainedRequest
     crawler: CrawlerClass | None
-    """The class of a known crawler."""
+    """The class of a known crawler, or "signed" for another agent whose signature is verified."""
     decision: Kind
     reason: str
     answered_by: str
+    signature: NotRequired[ExplainedSignature]
+    """Of requests with Signature-Agent."""
     page: NotRequired[ExplainedPage]
     freshness: NotRequired[ExplainedFreshness]
     snapshot: NotRequired[ExplainedSnapshot | None]

@@ -206,6 +206,11 @@ class Triggers(_Section):
     seo_tool: TriggerAction = Field(
         "preset", description="SEO tools: AhrefsBot, Chrome-Lighthouse, ..."
     )
+    signed: TriggerAction = Field(
+        "preset",
+        description="Agents that sign their requests (Web Bot Auth) and name themselves in no other "
+        "way: the agents of ChatGPT and others. No preset renders them, because most drive a browser.",
+    )
     markdown: Flag = Field(
         False,
         description="Serve Markdown to all clients that ask for it (Accept: text/markdown).",
@@ -219,6 +224,11 @@ class Triggers(_Section):
         False,
         description="Verify crawlers by DNS or by published address ranges. Clients that only "
         "pretend to be crawlers are forwarded like visitors.",
+    )
+    verify_signatures: Flag = Field(
+        True,
+        description="Verify signed requests (Web Bot Auth). The keys of agents are fetched by https, "
+        "from hosts that [network] allows.",
     )
     ranges: CrawlerRanges = Field(
         (),
@@ -243,6 +253,14 @@ class Triggers(_Section):
         description='Forward ugly URLs that robots.txt disallows ("Disallow: '
         '/*_escaped_fragment_").',
     )
+
+    @field_validator("verify_signatures")
+    @classmethod
+    def _needed_by_signed(cls, verify: bool, info: ValidationInfo) -> bool:
+        signed = info.data.get("signed", "preset")
+        if not verify and signed not in ("preset", "forward"):
+            raise ValueError(f'is needed by signed = "{signed}"')
+        return verify
 
 
 class DropIn(_Section):

@@ -15,7 +15,9 @@ from pydantic import AfterValidator, BeforeValidator
 from prerender.config.lists import strings_of, tables_of
 
 # Classes of crawlers, and the actions that a site owner can choose for each.
-CrawlerClass = Literal["search", "ai_search", "ai_training", "ai_user", "social", "seo_tool"]
+CrawlerClass = Literal[
+    "search", "ai_search", "ai_training", "ai_user", "social", "seo_tool", "signed"
+]  # fmt: skip
 CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
 Action = Literal["forward", "render", "markdown", "refuse"]
 # The presets of [triggers], each with the classes that it renders. All others are forwarded.
@@ -23,7 +25,8 @@ Preset = Literal["none", "crawlers", "all"]
 PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
     "none": frozenset(),
     "crawlers": frozenset({"search", "ai_search", "ai_user", "social"}),
-    "all": frozenset(CLASSES),
+    # Most signed agents drive a browser, which needs the page itself.
+    "all": frozenset(CLASSES) - {"signed"},
 }
 
 # For settings that the proxy can determine by itself.
@@ -198,11 +201,12 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
 
 def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
+    named = [known for known in CLASSES if known != "signed"]
     found: list[tuple[CrawlerClass, str]] = []
     for table in tables_of(value, ("class", "name"), help_text):
-        known = next((known for known in CLASSES if known == table["class"]), None)
+        known = next((known for known in named if known == table["class"]), None)
         if known is None:
-            raise ValueError(f"{table['class']!r} is not a class: give one of {', '.join(CLASSES)}")
+            raise ValueError(f"{table['class']!r} is not a class: give one of {', '.join(named)}")
         name = table["name"]
         # Shorter names would match ordinary browsers.
         if not isinstance(name, str) or not name.isprintable() or len(name.strip("^ ")) < 3:

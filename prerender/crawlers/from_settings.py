@@ -1,4 +1,4 @@
-"""Creates triggers and the verification of crawlers from the settings."""
+"""Creates triggers and the verification of crawlers and signed agents from the settings."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -9,13 +9,17 @@ from typing import Literal
 from prerender.config import Settings
 from prerender.config.settings import Triggers as TriggerSettings
 from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass
+from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.triggers import Paths, Triggers
 from prerender.crawlers.user_agents import known_domains
 from prerender.crawlers.verification import Identity, Names, Verifier
+from prerender.crawlers.web_bot_auth import SignedAgents
 from prerender.errors import ConfigError
+from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.upstream import open_session
 from prerender.http.client_address import Received, client_address
-from prerender.urls.hosts import address_and_port
+from prerender.urls.hosts import Hosts, address_and_port
 
 
 def triggers_of(settings: Settings) -> Triggers:
@@ -69,6 +73,24 @@ async def verification(
         yield verify
     finally:
         await verifier.close()
+
+
+@asynccontextmanager
+async def signed_agents(settings: Settings) -> AsyncIterator[SignedAgents | None]:
+    """The verification of signed agents; None if [triggers] verify_signatures is off."""
+    if not settings.triggers.verify_signatures:
+        yield None
+        return
+    network = settings.network
+    policy = AddressPolicy(
+        Hosts(network.allow), Hosts(network.deny), only_listed=network.third_parties == "listed"
+    )
+    async with open_session(policy, FETCH_SECONDS, FETCH_SECONDS) as session:
+        directories = KeyDirectories(session)
+        try:
+            yield SignedAgents(directories, settings.public_url, Hosts(settings.site.hosts))
+        finally:
+            await directories.close()
 
 
 def _identities(ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:

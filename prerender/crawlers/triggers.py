@@ -59,8 +59,6 @@ class Triggers:
             {name: known[name] + (more or {}).get(name, ()) for name in known}
         )
         self._paths = paths
-        self.by_user_agent = any(action != "forward" for action in self._actions.values())
-        self.markdown_by_user_agent = "markdown" in self._actions.values()
         self.accept_markdown = accept_markdown
 
     def action(self, crawler: CrawlerClass | None) -> Action:
@@ -73,8 +71,18 @@ class Triggers:
 
     def vary(self, *, ugly: bool = False) -> tuple[str, ...]:
         """The request headers that select the response at an ordinary or ``ugly`` URL."""
-        by_user_agent = self.markdown_by_user_agent if ugly else self.by_user_agent
-        return ("User-Agent",) * by_user_agent + ("Accept",) * self.accept_markdown
+        selected = [
+            known
+            for known, action in self._actions.items()
+            if (action == "markdown" if ugly else action != "forward")
+        ]
+        names = ["Signature-Agent" if known == "signed" else "User-Agent" for known in selected]
+        return (*sorted(set(names), reverse=True), *("Accept",) * self.accept_markdown)
+
+    @property
+    def need_signatures(self) -> bool:
+        """Whether responses depend on the signatures of agents."""
+        return self.action("signed") != "forward"
 
     def may_render(self, target: str) -> bool:
         """Whether the page with this pretty path may be rendered."""

@@ -16,7 +16,7 @@ _LONGEST = 1024
 def known_names() -> dict[CrawlerClass, tuple[str, ...]]:
     """The built-in names by class."""
     names = _data()
-    return {known: tuple(names[known]) for known in CLASSES}
+    return {known: tuple(names.get(known, ())) for known in CLASSES}
 
 
 def known_domains() -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """Decides what to do with a request: render, forward or refuse. Pure."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -23,7 +23,8 @@ class Render:
     """Respond with the snapshot of a page.
 
     ``by_user_agent``: decided by User-Agent or Accept, so visitors get the original page at the same
-    URL. ``markdown``: as Markdown. ``drop_in``: requested by a middleware.
+    URL. ``markdown``: as Markdown. ``drop_in``: requested by a middleware. ``signed``: decided by the
+    signature of an agent.
     """
 
     kind: ClassVar[Literal["render"]] = "render"
@@ -32,6 +33,7 @@ class Render:
     by_user_agent: bool = False
     markdown: bool = False
     drop_in: bool = False
+    signed: bool = False
 
     @property
     def reason(self) -> str:
@@ -40,6 +42,8 @@ class Render:
             return "a middleware"
         if self.markdown:
             return "a client that prefers Markdown"
+        if self.signed:
+            return "a signed agent"
         return "a crawler by its User-Agent" if self.by_user_agent else "an ugly URL"
 
 
@@ -73,11 +77,17 @@ _EXCLUDED = Forward("an excluded path")
 _LONG = Forward("longer than the URLs of pages")
 _NO_PAGE = Forward("not a page, by its extension")
 # The reason names the setting, to explain why a crawler gets no snapshot.
-_CLASS_FORWARDED = {
-    crawler: Forward(f'a crawler, forwarded by [triggers] {crawler} = "forward"')
+_CLASS_FORWARDED: dict[CrawlerClass, Forward] = {
+    crawler: Forward(
+        f"a {'signed agent' if crawler == 'signed' else 'crawler'}, forwarded by [triggers] "
+        f'{crawler} = "forward"'
+    )
     for crawler in CLASSES
 }
-FORWARDED_CLASSES = frozenset(forward.reason for forward in _CLASS_FORWARDED.values())
+# Signed agents are not among them: most drive a browser, so that nothing is wrong.
+FORWARDED_CLASSES = frozenset(
+    forward.reason for crawler, forward in _CLASS_FORWARDED.items() if crawler != "signed"
+)
 FOREIGN_HOST = Forward("a host name that is not the site's")
 UNVERIFIED = Forward("an unverified crawler")
 OPTED_OUT = Forward("disallowed by robots.txt")
@@ -97,8 +107,8 @@ def decide(
     """Decide what to do with a request.
 
     ``target``: the request target in origin form, unchanged; ``crawler``: the class of crawlers
-    of its User-Agent; ``marked``: a renderer sent it; ``upgrade``: it asks for another protocol;
-    ``wants_markdown``: the client prefers Markdown; ``drop_in``: a middleware sent it.
+    of its User-Agent or signature; ``marked``: a renderer sent it; ``upgrade``: it asks for another
+    protocol; ``wants_markdown``: the client prefers Markdown; ``drop_in``: a middleware sent it.
     """
     ugly = UGLY_TOKEN in target
     if not ugly and not crawler and not wants_markdown and not drop_in:
@@ -121,6 +131,8 @@ def decide(
     decision = read(target, ordinary_too, markdown, drop_in)
     if isinstance(decision, Render) and not triggers.may_render(decision.pretty.path):
         return _EXCLUDED
+    if crawler == "signed" and isinstance(decision, Render) and decision.by_user_agent:
+        return replace(decision, signed=True)
     return decision
 
 

@@ -8,8 +8,10 @@ from functools import lru_cache
 import structlog
 
 from prerender.config.types import CrawlerClass
+from prerender.crawlers.key_directories import FETCH_SECONDS
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
+from prerender.crawlers.web_bot_auth import SignedAgents
 from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Refused
 from prerender.http import forwarding_headers
 from prerender.http.body import CutShort
@@ -46,6 +48,9 @@ _REMEMBERED_TARGETS = 1024
 _REMEMBERED_CLIENTS = 1024
 _REMEMBERED_HOSTS = 16
 _LONGEST_REMEMBERED = 1024
+# How long a response that depends on a signature waits for the keys of an unknown agent.
+_KEY_SECONDS = 1.0
+_SIGNATURE_AGENT = "signature-agent"
 
 BeginSpan = Callable[[TraceContext | None], TraceContext]
 
@@ -56,7 +61,8 @@ class Handler:
     """Responds to requests with a snapshot, the origin's response, or an error.
 
     ``target_of(pretty, variant=...)``: makes the target of a page; ``variant`` only with ``vary``.
-    ``verify``: whether a request comes from the crawler that it names. ``clients``: finds the
+    ``verify``: whether a request comes from the crawler that it names. ``agents``: verifies the
+    signatures of agents. ``clients``: finds the
     client's address. ``hosts``: the host names that get snapshots. ``notices``: for configuration
     problems. ``records``: gets a record of each request. ``begin_span``: starts a span in the
     client's trace or a new one; without it, trace headers pass unchanged.
@@ -79,6 +85,7 @@ class Handler:
         vary: Vary | None = None,
         drop_in: DropIn | None = None,
         verify: Callable[[Request], Awaitable[bool]] | None = None,
+        agents: SignedAgents | None = None,
         begin_span: BeginSpan | None = None,
     ) -> None:
         # Crawlers request the same pages repeatedly, so targets are cached.
@@ -102,6 +109,8 @@ class Handler:
         self._notices = notices
         self._tracking = tracking
         self._verify = verify
+        self.agents = agents
+        self._key_patience = _KEY_SECONDS if triggers.need_signatures else 0.0
         self._looks_twice = verify is not None or opt_out is not None
         self._begin_span = begin_span
         self._compare = lru_cache(maxsize=_REMEMBERED_HOSTS)(self._compare_host)
@@ -122,6 +131,9 @@ class Handler:
         if trace is not None:
             CURRENT.set(trace)
         try:
+            if _SIGNATURE_AGENT in request.headers.names and self.agents is not None:
+                patience = self._key_patience if crawler is None else 0.0
+                decision = await self._look_at_signature(request, context, decision, patience)
             if self._looks_twice and isinstance(decision, Render):
                 decision = context.decision = await self._second_look(request, decision)
             if isinstance(decision, Render):
@@ -165,6 +177,10 @@ class Handler:
         context = RequestContext(
             time.perf_counter(), remote, user_agent, crawler, trace=None, decision=decision
         )
+        if _SIGNATURE_AGENT in request.headers.names and self.agents is not None:
+            decision = await self._look_at_signature(
+                request, context, decision, FETCH_SECONDS, remember=False
+            )
         if isinstance(decision, Render):
             context.decision = decision = await self._second_look(request, decision)
         if isinstance(decision, Render):
@@ -216,6 +232,24 @@ class Handler:
         )
         if isinstance(decision, Render) and not drop_in and request.host not in self._hosts:
             return FOREIGN_HOST
+        return decision
+
+    async def _look_at_signature(
+        self,
+        request: Request,
+        context: RequestContext,
+        decision: Decision,
+        patience: float,
+        *,
+        remember: bool = True,
+    ) -> Decision:
+        """Verify the signature of an agent, which counts if its User-Agent names no crawler."""
+        if self.agents is not None and not forwarding_headers.is_marked(request.headers):
+            signed = await self.agents.check(request, patience, remember=remember)
+            context.agent, context.agent_unverified = signed.agent, signed.reason
+            if signed.agent and context.crawler is None:
+                context.crawler = "signed"
+                context.decision = decision = self._decide(request, "signed")
         return decision
 
     async def _second_look(self, request: Request, decision: Render) -> Decision:

@@ -110,6 +110,9 @@ class Line:
         text = ""
         if record.error or record.trace_id:
             text = self._words((("error", record.error), ("trace_id", record.trace_id)))
+        if record.agent or record.agent_unverified:
+            pairs = (("agent", record.agent), ("agent_unverified", record.agent_unverified))
+            text += self._words(pairs)
         if record.origin_seconds is not None:
             text += self._pair % ("origin_ms", f"{record.origin_seconds * 1000:.2f}")
         if (timings := record.timings) is not None:

@@ -54,6 +54,8 @@ class RequestRecord:
     ``origin_seconds``: of forwarded requests, until the origin's response head.
     ``timings`` and ``facts``: of the render that the request waited for, and of the served snapshot.
     ``trace``: the trace of the request, or None.
+    ``agent``: the agent that signed the request, or ''; ``agent_unverified``: why a signature does not
+    count.
     """
 
     time: float
@@ -76,6 +78,8 @@ class RequestRecord:
     timings: Timings | None
     facts: Facts | None
     trace: TraceContext | None
+    agent: str = ""
+    agent_unverified: str = ""
 
     @property
     def trace_id(self) -> str:
@@ -128,8 +132,8 @@ class RequestContext:
     """Collects facts about a request while it is handled, for its record."""
 
     __slots__ = (
-        "began", "crawler", "decision", "detail", "error", "remote", "result", "target", "trace",
-        "user_agent",
+        "agent", "agent_unverified", "began", "crawler", "decision", "detail", "error", "remote",
+        "result", "target", "trace", "user_agent",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +156,7 @@ class RequestContext:
         self.result: SnapshotResult | None = None
         self.detail = ""
         self.error: BaseException | None = None
+        self.agent = self.agent_unverified = ""
 
     def record(self, request: Answered) -> RequestRecord:
         """The record of a request, at its end."""
@@ -194,6 +199,8 @@ class RequestContext:
             timings,
             facts,
             trace,
+            self.agent,
+            self.agent_unverified,
         )
 
 

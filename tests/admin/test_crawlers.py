@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from prerender.admin.crawlers import OTHERS, Crawlers, Tally
+from prerender.admin.crawlers import MOST_AGENTS, OTHER_AGENTS, OTHERS, Crawlers, Tally
 from prerender.config.types import Action
 from prerender.crawlers.triggers import Triggers
 from prerender.proxy.decision import UNVERIFIED, decide
@@ -122,3 +122,20 @@ def test_what_is_kept_is_bounded() -> None:
     (tally,) = crawlers.since_start().values()
     assert len(tally.pages) == 1000
     assert tally.requests == 3000
+
+
+def test_signed_agents_have_the_name_of_their_keys() -> None:
+    crawlers = Crawlers()
+    signed = replace(
+        RECORD, user_agent="Mozilla/5.0 Chrome/142.0", crawler="signed", kind="forward"
+    )
+    for number in range(MOST_AGENTS + 3):
+        crawlers(replace(signed, agent=f"{number}.example"))
+    # Its User-Agent is more precise.
+    crawlers(replace(RECORD, agent="agent.example"))
+    found = crawlers.since_start()
+    assert len(found) == MOST_AGENTS + 2
+    assert (found["0.example"].requests, found["0.example"].crawler) == (1, "signed")
+    assert found[OTHER_AGENTS].requests == 3
+    assert found["Googlebot"].crawler == "search"
+    assert not any(tally.without_snapshot for tally in found.values())

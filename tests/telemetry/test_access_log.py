@@ -47,6 +47,17 @@ REDACTION = Redaction(SECRET_PARAMETERS)
 JSON, CONSOLE = Line("json", REDACTION), Line("console", REDACTION)
 
 
+def test_signed_requests() -> None:
+    """The agent, or why it is not verified."""
+    verified = json.loads(JSON(replace(RECORD, agent="agent.example", crawler="signed")))
+    assert (verified["agent"], verified["crawler"]) == ("agent.example", "signed")
+    assert "agent_unverified" not in verified
+    unverified = JSON(replace(RECORD, agent_unverified='it expired "\n'))
+    assert json.loads(unverified)["agent_unverified"] == 'it expired "\n'
+    assert 'agent_unverified="it expired' in CONSOLE(replace(RECORD, agent_unverified="it expired"))
+    assert "agent" not in JSON(RECORD).replace("user_agent", "")
+
+
 def test_json() -> None:
     assert json.loads(JSON(RECORD)) == {
         "timestamp": "2023-11-14T22:13:20.262345Z",

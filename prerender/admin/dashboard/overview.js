@@ -5,7 +5,7 @@ import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
 import { isOver } from "./problems.js";
 import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
-import { crawlerName, pageOf, path, PRESET } from "./words.js";
+import { pageOf, path, PRESET, requesterName } from "./words.js";
 
 const EVERY_MS = 5000;
 const ANSWERS = [
@@ -187,7 +187,7 @@ function latest({ items }) {
     items.length ? h("ul", { class: "rows" }, items.map((item) => h("li", {},
       h("a", { class: "cut", href: item.target.startsWith("/") ? pageOf(item) : "#/requests" },
         item.url ? path(item.url) : item.target),
-      h("span", { class: "marks" }, h("span", { class: "dim cut" }, crawlerName(item.user_agent)), answerPill(item), statusPill(item.status),
+      h("span", { class: "marks" }, h("span", { class: "dim cut" }, requesterName(item)), answerPill(item), statusPill(item.status),
         h("span", { class: "dim" }, duration(item.seconds)), h("span", { class: "dim" }, moment(item.time))))))
       : nothing("No crawler requests yet."),
     h("footer", {}, h("a", { href: "#/requests" }, "All requests")));

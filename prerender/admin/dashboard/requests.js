@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { answerPill, bytes, duration, facts, h, moment, pill, statusPill, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
-import { CLASSES, crawlerName, failure, pageOf, path, reason } from "./words.js";
+import { CLASSES, failure, pageOf, path, reason, requesterName } from "./words.js";
 
 const CRAWLERS = [["", "Any crawler"], ...Object.entries(CLASSES), ["others", "Unknown clients"]];
 const PHASES = [["queue", "queue"], ["document", "document"], ["settle", "settle"], ["serialize", "serialize"]];
@@ -58,6 +58,7 @@ function details(item) {
     ["Request", h("code", {}, `${item.method} ${item.target}`)],
     ["Client", h("code", {}, item.remote)],
     ["User-Agent", item.user_agent ? h("code", {}, item.user_agent) : "none"],
+    item.agent ? ["Signed by", h("code", {}, item.agent)] : null,
     item.origin_seconds === null ? null : ["Origin", `responded after ${duration(item.origin_seconds)}`],
     item.phases ? ["Render", PHASES.map(([name, label]) => `${label} ${duration(item.phases[name])}`).join(", ")] : null,
     item.trace_id ? ["Trace", h("code", {}, item.trace_id)] : null,
@@ -74,5 +75,5 @@ function target(item) {
 function crawler(item) {
   return h("span", { title: item.user_agent || "no User-Agent" },
     item.crawler ? pill(CLASSES[item.crawler], "plain") : null, " ",
-    h("span", { class: "dim cut" }, crawlerName(item.user_agent)));
+    h("span", { class: "dim cut" }, requesterName(item)));
 }

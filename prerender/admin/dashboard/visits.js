@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { answerPill, card, duration, h, moment, nothing, pill, replace, statusPill } from "./dom.js";
-import { CLASSES, crawlerName, failure, reason } from "./words.js";
+import { CLASSES, failure, reason, requesterName } from "./words.js";
 
 const MOST = 20;
 
@@ -22,7 +22,7 @@ function table(items) {
       h("thead", {}, h("tr", {}, ["Crawler", "Result", "Status", "Reason"].map((name) => h("th", { scope: "col" }, name)),
         ["Time", "When"].map((name) => h("th", { scope: "col", class: "number" }, name)))),
       h("tbody", {}, items.map((item) => h("tr", {},
-        h("th", { scope: "row" }, crawlerName(item.user_agent), " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null),
+        h("th", { scope: "row" }, requesterName(item), " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null),
         h("td", {}, answerPill(item)), h("td", {}, statusPill(item.status)),
         h("td", { class: "reason", "data-label": "Reason" }, item.error ? failure(item.error) : reason(item.reason)),
         h("td", { class: "number", "data-label": "Time" }, duration(item.seconds)),

@@ -3,7 +3,7 @@
 /** Classes of crawlers, in the order of the settings. */
 export const CLASSES = {
   search: "Search engine", ai_search: "AI search", ai_training: "AI training", ai_user: "AI assistant",
-  social: "Link preview", seo_tool: "SEO tool",
+  social: "Link preview", seo_tool: "SEO tool", signed: "Signed agent",
 };
 
 // The classes of preset = "crawlers". The others are forwarded unless a setting names them.
@@ -39,8 +39,11 @@ const ERRORS = {
 /** What an error of a request means. */
 export const failure = (name) => ERRORS[name] || `the request failed (${name})`;
 
+/** The name of the crawler of a request: of a signed agent, the host of its keys. */
+export const requesterName = (item) => (item.crawler === "signed" ? item.agent : crawlerName(item.user_agent));
+
 /** The name of a crawler: the first product in its User-Agent that is not a browser's. */
-export function crawlerName(userAgent) {
+function crawlerName(userAgent) {
   const known = /^(Mozilla|AppleWebKit|Chrome|Safari|Gecko|Mobile|Version)\//;
   const inside = userAgent.match(/compatible; ([^;/)]+)/);
   if (inside) return inside[1];
