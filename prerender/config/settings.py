@@ -303,7 +303,7 @@ class Cache(_Section):
     )
     ttl: Duration = Field(3600, description="Time to live of a snapshot; 0 disables caching.")
     error_ttl: Duration = Field(
-        60, description="Maximum time to live of the snapshot of a missing page (404, 410)."
+        60, description="Maximum time to live of the snapshot of a missing page (403, 404, 410)."
     )
     rules: Rules = Field(
         (),
