@@ -140,7 +140,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = triggers_of(settings)
-        verify = await stack.enter_async_context(verification(settings))
+        verify = await stack.enter_async_context(verification(settings, triggers.crawlers))
         sweeper = stack.enter_context(Sweeper())
         target_of = partial(Target.of, settings.public_url, tracking=tracking)
         handler = Handler(
@@ -176,6 +176,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             dashboard(
                 admin_app,
                 settings,
+                triggers=triggers,
                 telemetry=telemetry,
                 metrics=metrics,
                 pool=pool,
@@ -207,7 +208,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         stack.push_async_callback(public.close, settings.server.grace, snapshots.close)
         running.public_port = public.port
         await stack.enter_async_context(refresher.refreshing())
-        _announce(settings, running, made)
+        _announce(settings, running, triggers, made)
         try:
             yield running
         finally:
@@ -306,7 +307,9 @@ def _drop_in(settings: Settings) -> DropIn | None:
     return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
 
 
-def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> None:
+def _announce(
+    settings: Settings, running: Running, triggers: Triggers, made: Mapping[str, str]
+) -> None:
     """Log the URLs of the proxy, and ``made``: generated values of settings."""
     if not settings.site.url:
         running.telemetry.notices.warn(
@@ -320,14 +323,13 @@ def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> 
         site=str(settings.public_url),
         origin=settings.origin.url,
         dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
-        **_crawlers(settings),
+        **_crawlers(triggers),
         **made,
     )
 
 
-def _crawlers(settings: Settings) -> dict[str, str]:
+def _crawlers(triggers: Triggers) -> dict[str, str]:
     """Who gets snapshots, and which classes of crawlers do not."""
-    triggers = triggers_of(settings)
     rendered = [one for one in CLASSES if triggers.action(one) in ("render", "markdown")]
     others = [one for one in CLASSES if one not in rendered]
     return {

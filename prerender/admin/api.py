@@ -4,6 +4,7 @@ models.py and parameters.py say what it accepts and returns; ``openapi.json`` is
 """
 
 import time
+from datetime import date
 from importlib.resources import files
 
 from aiohttp import web
@@ -50,6 +51,7 @@ class Api:
         figures: Figures,
         recent: Recent,
         crawlers: Crawlers,
+        listed: date | None,
         notices: Notices,
         auth: AdminAuth,
     ) -> None:
@@ -60,6 +62,7 @@ class Api:
         self._figures = figures
         self._recent = recent
         self._crawlers = crawlers
+        self._listed = listed.isoformat() if listed else ""
         self._notices = notices
         self._auth = auth
 
@@ -139,6 +142,7 @@ class Api:
         items = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
         found: models.CrawlerList = {
             "since": max(since, self._figures.started),
+            "listed": self._listed,
             "median_seconds": round(total.quantile(0.5), 6),
             "p95_seconds": round(total.quantile(0.95), 6),
             "items": [conversions.of_tally(name, tally) for name, tally in items],

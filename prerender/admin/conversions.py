@@ -81,6 +81,9 @@ def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
     return {
         "name": name,
         "crawler": tally.crawler,
+        "operator": tally.known.operator if tally.known else "",
+        "docs": tally.known.docs if tally.known else "",
+        "javascript": bool(tally.known and tally.known.javascript),
         "requests": tally.requests,
         "snapshots": tally.got["snapshots"],
         "forwarded": tally.got["forwarded"],

@@ -16,6 +16,7 @@ from prerender.admin.recent_activity import Recent
 from prerender.admin.snapshot_details import Pages
 from prerender.browser.pool import Pool
 from prerender.config import Settings
+from prerender.crawlers.triggers import Triggers
 from prerender.rendering.screenshots import Viewer
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
@@ -29,6 +30,7 @@ async def dashboard(
     app: web.Application,
     settings: Settings,
     *,
+    triggers: Triggers,
     telemetry: Telemetry,
     metrics: Metrics,
     pool: Pool,
@@ -44,7 +46,7 @@ async def dashboard(
     Yields the objects that remember requests and pages, by name.
     """
     figures, recent = Figures(metrics.requests.answers), Recent()
-    crawlers = Crawlers(name for _, name in settings.triggers.more)
+    crawlers = Crawlers(triggers.user_agents)
     telemetry.requests.subscribe(crawlers)
     telemetry.requests.subscribe(recent.request)
     telemetry.renders.subscribe(figures.render)
@@ -60,6 +62,7 @@ async def dashboard(
         figures=figures,
         recent=recent,
         crawlers=crawlers,
+        listed=triggers.crawlers.date,
         notices=telemetry.notices,
         auth=auth,
     ).add_to(app)

@@ -104,6 +104,12 @@ class CrawlerFigures(TypedDict):
     that requested ugly URLs."""
     crawler: Literal[CrawlerClass, ""]
     """Its class; empty for "others"."""
+    operator: str
+    """Who runs it; empty if unknown."""
+    docs: str
+    """The URL of its documentation; empty if there is none."""
+    javascript: bool
+    """Whether it is known to run JavaScript."""
     requests: int
     snapshots: int
     forwarded: int
@@ -124,6 +130,8 @@ class CrawlerFigures(TypedDict):
 class CrawlerList(TypedDict):
     since: float
     """Unix time in seconds."""
+    listed: str
+    """The date of the built-in list of crawlers, such as 2026-11-26."""
     median_seconds: float
     p95_seconds: float
     items: list[CrawlerFigures]

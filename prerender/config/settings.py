@@ -182,8 +182,8 @@ class Triggers(_Section):
     preset: TriggerPreset = Field(
         "none",
         description='Crawlers that get snapshots of ordinary URLs. "crawlers": search engines, '
-        'AI search, AI assistants and link previews. "all": also AI training (GPTBot, ClaudeBot) '
-        'and SEO tools. "none": only the classes set below.',
+        'AI search, AI assistants and link previews. "all": also AI training (GPTBot, ClaudeBot), '
+        'SEO tools, archives and feed readers. "none": only the classes set below.',
     )
     search: TriggerAction = Field(
         "preset",
@@ -206,6 +206,15 @@ class Triggers(_Section):
     seo_tool: TriggerAction = Field(
         "preset", description="SEO tools: AhrefsBot, Chrome-Lighthouse, ..."
     )
+    archive: TriggerAction = Field(
+        "preset", description="Archives: archive.org_bot, ArchiveBox, ..."
+    )
+    feed: TriggerAction = Field("preset", description="Feed readers: Feedly, FreshRSS, ...")
+    monitoring: TriggerAction = Field(
+        "preset",
+        description="Uptime and speed checks: UptimeRobot, Pingdom, ... Every preset forwards them, "
+        "because a snapshot would hide an outage.",
+    )
     signed: TriggerAction = Field(
         "preset",
         description="Agents that sign their requests (Web Bot Auth) and name themselves in no other "
@@ -219,6 +228,11 @@ class Triggers(_Section):
         (),
         description='Additional crawlers, by a name in their User-Agent: [{ class = "social", name = '
         '"ExampleBot" }, ...].',
+    )
+    crawlers_file: str = Field(
+        "",
+        description="TOML file that adds and changes entries of the list of known crawlers "
+        "(docs/crawlers.md).",
     )
     verify: Flag = Field(
         False,

@@ -9,10 +9,11 @@ from typing import Literal
 from prerender.config import Settings
 from prerender.config.settings import Triggers as TriggerSettings
 from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass
+from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
+from prerender.crawlers.known import Crawlers
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.triggers import Paths, Triggers
-from prerender.crawlers.user_agents import known_domains
 from prerender.crawlers.verification import Identity, Names, Verifier
 from prerender.crawlers.web_bot_auth import SignedAgents
 from prerender.errors import ConfigError
@@ -22,15 +23,30 @@ from prerender.http.client_address import Received, client_address
 from prerender.urls.hosts import Hosts, address_and_port
 
 
-def triggers_of(settings: Settings) -> Triggers:
-    """The triggers of the settings."""
+def crawlers_of(settings: Settings) -> Crawlers:
+    """The known crawlers, with those of the owner's file and of [triggers] more.
+
+    Raises ConfigError if the file is invalid.
+    """
     triggers = settings.triggers
-    more: dict[CrawlerClass, tuple[str, ...]] = {}
-    for known, name in triggers.more:
-        more[known] = (*more.get(known, ()), name)
+    found = known.built_in()
+    if triggers.crawlers_file:
+        where = f"[triggers] crawlers_file: {triggers.crawlers_file}"
+        try:
+            found = found.changed_by(known.read(Path(triggers.crawlers_file)))
+        except OSError as error:
+            raise ConfigError([f"{where}: {error.strerror}"]) from error
+        except ValueError as error:
+            raise ConfigError([f"{where}: {line}" for line in str(error).split("\n")]) from error
+    return found.with_names(triggers.more)
+
+
+def triggers_of(settings: Settings) -> Triggers:
+    """The triggers of the settings. Raises ConfigError if the file of crawlers is invalid."""
+    triggers = settings.triggers
     return Triggers(
-        actions={known: _action(triggers, known) for known in CLASSES},
-        more=more,
+        actions={one: _action(triggers, one) for one in CLASSES},
+        crawlers=crawlers_of(settings),
         paths=Paths(triggers.include, triggers.exclude)
         if triggers.include or triggers.exclude
         else None,
@@ -38,16 +54,16 @@ def triggers_of(settings: Settings) -> Triggers:
     )
 
 
-def _action(triggers: TriggerSettings, known: CrawlerClass) -> Action:
-    action: Action | Literal["preset"] = getattr(triggers, known)
+def _action(triggers: TriggerSettings, crawler: CrawlerClass) -> Action:
+    action: Action | Literal["preset"] = getattr(triggers, crawler)
     if action == "preset":
-        return "render" if known in PRESETS[triggers.preset] else "forward"
+        return "render" if crawler in PRESETS[triggers.preset] else "forward"
     return action
 
 
 @asynccontextmanager
 async def verification(
-    settings: Settings,
+    settings: Settings, crawlers: Crawlers
 ) -> AsyncIterator[Callable[[Received], Awaitable[bool]] | None]:
     """A function that verifies the crawler of a request; None if [triggers] verify is off.
 
@@ -60,7 +76,8 @@ async def verification(
     trusted = settings.server.trusted_proxies
     try:
         verifier = Verifier(
-            _identities(triggers.ranges), Names(tuple(map(address_and_port, triggers.nameservers)))
+            _identities(crawlers, triggers.ranges),
+            Names(tuple(map(address_and_port, triggers.nameservers))),
         )
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
@@ -93,8 +110,8 @@ async def signed_agents(settings: Settings) -> AsyncIterator[SignedAgents | None
             await directories.close()
 
 
-def _identities(ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:
-    found = {name: Identity(domains) for name, domains in known_domains().items()}
+def _identities(crawlers: Crawlers, ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:
+    found = {one.name: Identity(one.domains) for one in crawlers.crawlers if one.domains}
     for name, file in ranges:
         identity = found.get(name, Identity())
         try:

@@ -20,8 +20,9 @@ import dns.resolver
 import structlog
 from cachetools import LRUCache
 
+from prerender.crawlers.known import Crawler
 from prerender.crawlers.ranges import RangesFile
-from prerender.crawlers.user_agents import words_of
+from prerender.crawlers.user_agents import UserAgents
 from prerender.snapshots.request_coalescing import Coalesced
 
 Address = IPv4Address | IPv6Address
@@ -105,7 +106,8 @@ class Verifier:
         names: Names,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._identities = [(words_of([name]), identity) for name, identity in identities.items()]
+        self._identities = dict(identities)
+        self._user_agents = UserAgents(Crawler(name, "search") for name in identities)
         self._names = names
         self._clock = clock
         self._identity = lru_cache(maxsize=1024)(self._combined)
@@ -160,9 +162,8 @@ class Verifier:
 
     def _combined(self, user_agent: str) -> Identity | None:
         """The combined identity of all crawlers that a User-Agent names."""
-        identities = [
-            identity for pattern, identity in self._identities if pattern.search(user_agent)
-        ]
+        crawlers = self._user_agents.crawlers_of(user_agent)
+        identities = [self._identities[crawler.name] for crawler in crawlers]
         if not identities:
             return None
         return Identity(

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -26,6 +27,7 @@ from yarl import URL
 from prerender.browser import chromium, container
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
+from prerender.crawlers.from_settings import crawlers_of
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connection_errors import reason_of
@@ -41,6 +43,7 @@ from prerender.urls.ajax_crawling import PrettyURL
 _LEAST_FILES = 4096
 _LEAST_DISK_BYTES = 512 * 1024**2
 _SECONDS = 10.0
+_LONGEST_LIST_AGE = timedelta(days=270)
 _MIB = 1024**2
 # Settings of frameworks with the accepted hosts.
 _LISTS = (
@@ -64,6 +67,7 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
     for line in (*_machine(settings), *_ports(settings)):
         yield line
     yield _site(settings)
+    yield _crawlers(settings)
     yield await _store(settings)
     origin = await _origin(settings)
     yield origin
@@ -143,6 +147,22 @@ def _site(settings: Settings) -> Line:
         return Line("site", "ok", f"pages are rendered under {settings.public_url}")
     text = f"[site] url is not set: snapshots carry the origin's URL, {settings.public_url}"
     return Line("site", "warning", text, "set it to the public URL of the site")
+
+
+def _crawlers(settings: Settings) -> Line:
+    """The list of known crawlers and its age."""
+    try:
+        crawlers = crawlers_of(settings)
+    except ConfigError as error:
+        return Line("crawlers", "problem", error.problems[0], "correct the file")
+    text = f"{len(crawlers.crawlers)} are known"
+    if crawlers.date is None:
+        return Line("crawlers", "ok", text)
+    text += f"; the built-in list is of {crawlers.date}"
+    if date.today() - crawlers.date > _LONGEST_LIST_AGE:
+        remedy = "update prerender-proxy, or add crawlers in [triggers] crawlers_file"
+        return Line("crawlers", "warning", text, remedy)
+    return Line("crawlers", "ok", text)
 
 
 async def _store(settings: Settings) -> Line:

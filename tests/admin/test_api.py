@@ -213,7 +213,8 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
         ("/snapshots?cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
         ("/snapshots?sort=path&cursor=WzEsICJ4Il0", 400, "cursor: invalid for this list"),
         ("/requests?crawler=people", 400, "crawler: 'people': input should be 'search', 'ai_search', "
-         "'ai_training', 'ai_user', 'social', 'seo_tool', 'signed', 'others' or ''"),
+         "'ai_training', 'ai_user', 'social', 'seo_tool', 'archive', 'feed', 'monitoring', 'signed', "
+         "'others' or ''"),
         ("/pages?url=", 400, "url: is required"),
         ("/pages?url=https://elsewhere.example/", 400,
          f"url: 'https://elsewhere.example/': give a URL of {SITE}, or a path"),

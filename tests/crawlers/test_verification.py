@@ -10,8 +10,8 @@ from pathlib import Path
 import dns.reversename
 import pytest
 
+from prerender.crawlers.known import built_in
 from prerender.crawlers.ranges import LOOK_SECONDS, RangesFile, networks_of
-from prerender.crawlers.user_agents import known_domains
 from prerender.crawlers.verification import (
     KNOWN_SECONDS,
     MOST_KNOWN,
@@ -66,7 +66,7 @@ async def server() -> AsyncIterator[NameServer]:
 
 
 def _verifier(server: NameServer, clock: Clock | None = None, **more: Identity) -> Verifier:
-    identities = {name: Identity(domains) for name, domains in known_domains().items()}
+    identities = {one.name: Identity(one.domains) for one in built_in().crawlers if one.domains}
     names = Names([("127.0.0.1", server.port)])
     return Verifier(identities | more, names, clock or Clock())
 

@@ -13,7 +13,7 @@ export function crawlers(found, period, choose) {
   }, label));
   return card("Crawlers", { id: "crawlers", class: "listing" },
     h("div", { class: "bar" },
-      h("p", { class: "count" }, `${counted(found.items.length, "crawler")} since `, moment(found.since)),
+      h("p", { class: "count" }, `${counted(found.items.length, "crawler")} since `, moment(found.since), found.listed ? `; list of crawlers of ${found.listed}` : ""),
       h("div", { class: "actions switch", role: "group", "aria-label": "Period" }, modes)),
     found.items.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Crawlers" },
       h("table", { class: "list crawlers" },
@@ -31,6 +31,8 @@ function row(item) {
     : h("a", { href: `#/requests?search=${encodeURIComponent(item.name)}` }, item.name);
   return h("tr", {},
     h("th", { scope: "row", class: "name" }, name, " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null, " ",
+      item.javascript ? pill("runs JavaScript", "plain") : null, " ",
+      item.operator ? h("small", { class: "dim" }, item.docs ? h("a", { href: item.docs, rel: "noreferrer" }, item.operator) : item.operator) : null, " ",
       item.unverified ? pill(`${count(item.unverified)} unverified`, "warn", "From addresses that are not this crawler’s: forwarded like visitors") : null),
     h("td", { class: "got", "data-label": "Responses" }, got(item)),
     h("td", { class: "number", "data-label": "Requests" }, count(item.requests)),

@@ -3,7 +3,8 @@
 /** Classes of crawlers, in the order of the settings. */
 export const CLASSES = {
   search: "Search engine", ai_search: "AI search", ai_training: "AI training", ai_user: "AI assistant",
-  social: "Link preview", seo_tool: "SEO tool", signed: "Signed agent",
+  social: "Link preview", seo_tool: "SEO tool", archive: "Archive", feed: "Feed reader", monitoring: "Monitoring",
+  signed: "Signed agent",
 };
 
 // The classes of preset = "crawlers". The others are forwarded unless a setting names them.
