@@ -323,6 +323,7 @@ def _announce(
         site=str(settings.public_url),
         origin=settings.origin.url,
         dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
+        preset=settings.triggers.preset,
         **_crawlers(triggers),
         **made,
     )

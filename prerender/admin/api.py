@@ -4,6 +4,7 @@ models.py and parameters.py say what it accepts and returns; ``openapi.json`` is
 """
 
 import time
+from collections.abc import Mapping
 from datetime import date
 from importlib.resources import files
 
@@ -52,6 +53,7 @@ class Api:
         recent: Recent,
         crawlers: Crawlers,
         listed: date | None,
+        presets: Mapping[str, str],
         notices: Notices,
         auth: AdminAuth,
     ) -> None:
@@ -63,6 +65,7 @@ class Api:
         self._recent = recent
         self._crawlers = crawlers
         self._listed = listed.isoformat() if listed else ""
+        self._presets = presets
         self._notices = notices
         self._auth = auth
 
@@ -145,7 +148,10 @@ class Api:
             "listed": self._listed,
             "median_seconds": round(total.quantile(0.5), 6),
             "p95_seconds": round(total.quantile(0.95), 6),
-            "items": [conversions.of_tally(name, tally) for name, tally in items],
+            "items": [
+                conversions.of_tally(name, tally, self._presets.get(tally.crawler, ""))
+                for name, tally in items
+            ],
         }
         return web.json_response(found)
 

@@ -34,6 +34,12 @@ def import_pages(
     return {name: int(answer[name]) for name in ("kept", "newer", "not kept")}
 
 
+def crawlers(settings: Settings) -> list[dict[str, Any]]:
+    """The crawlers of the last hour (models.CrawlerFigures). Raises AdminError."""
+    items: list[dict[str, Any]] = _request(settings, "GET", "/api/v1/crawlers")["items"]
+    return items
+
+
 def _post(
     settings: Settings,
     path: str,
@@ -41,6 +47,16 @@ def _post(
     timeout: float = _TIMEOUT_SECONDS,
 ) -> dict[str, Any]:
     """POST JSON and return the response. Raises AdminError."""
+    return _request(settings, "POST", path, json.dumps(what), timeout)
+
+
+def _request(
+    settings: Settings,
+    method: str,
+    path: str,
+    body: str | None = None,
+    timeout: float = _TIMEOUT_SECONDS,
+) -> dict[str, Any]:
     if settings.admin.token == AUTO:
         raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')
     host = _LOOPBACK.get(settings.admin.host, settings.admin.host)
@@ -50,7 +66,7 @@ def _post(
         "Content-Type": "application/json",
     }
     try:
-        connection.request("POST", path, json.dumps(what), headers)
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         answer: dict[str, Any] = json.loads(response.read())
     except OSError as error:

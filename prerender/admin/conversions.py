@@ -76,8 +76,8 @@ def of_store(state: StoreState) -> models.Store:
     }
 
 
-def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
-    """The requests of a crawler."""
+def of_tally(name: str, tally: Tally, preset: str) -> models.CrawlerFigures:
+    """The requests of a crawler. ``preset``: the smallest one that serves it, if there is one."""
     return {
         "name": name,
         "crawler": tally.crawler,
@@ -91,6 +91,7 @@ def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
         "errors": tally.got["errors"],
         "unverified": tally.unverified,
         "without_snapshot": tally.without_snapshot,
+        "preset": preset,
         "median_seconds": round(tally.quantile(0.5), 6),
         "p95_seconds": round(tally.quantile(0.95), 6),
         "last": tally.last,

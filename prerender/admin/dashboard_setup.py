@@ -16,6 +16,8 @@ from prerender.admin.recent_activity import Recent
 from prerender.admin.snapshot_details import Pages
 from prerender.browser.pool import Pool
 from prerender.config import Settings
+from prerender.config.types import CLASSES
+from prerender.crawlers.from_settings import preset_for
 from prerender.crawlers.triggers import Triggers
 from prerender.rendering.screenshots import Viewer
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -63,6 +65,7 @@ async def dashboard(
         recent=recent,
         crawlers=crawlers,
         listed=triggers.crawlers.date,
+        presets={one: preset_for(settings, one) or "" for one in CLASSES},
         notices=telemetry.notices,
         auth=auth,
     ).add_to(app)

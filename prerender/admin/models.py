@@ -120,6 +120,8 @@ class CrawlerFigures(TypedDict):
     """Requests from addresses that are not this crawler's."""
     without_snapshot: int
     """Requests for pages that were forwarded because [triggers] forwards its class."""
+    preset: str
+    """The smallest preset that serves its class; empty if there is none or the class is set."""
     median_seconds: float
     p95_seconds: float
     last: float

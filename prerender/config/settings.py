@@ -24,6 +24,7 @@ from prerender.config.network_types import (
 )
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import (
+    PRESET_WORDS,
     CrawlerNames,
     CrawlerRanges,
     Duration,
@@ -181,9 +182,8 @@ class Triggers(_Section):
 
     preset: TriggerPreset = Field(
         "none",
-        description='Crawlers that get snapshots of ordinary URLs. "crawlers": search engines, '
-        'AI search, AI assistants and link previews. "all": also AI training (GPTBot, ClaudeBot), '
-        'SEO tools, archives and feed readers. "none": only the classes set below.',
+        description="Crawlers that get snapshots of ordinary URLs; each preset contains the one "
+        "before. " + "; ".join(f'"{name}": {whom}' for name, whom in PRESET_WORDS.items()) + ".",
     )
     search: TriggerAction = Field(
         "preset",

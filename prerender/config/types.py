@@ -31,14 +31,27 @@ CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
 # Signed agents are known by their keys.
 NAMED_CLASSES = tuple(one for one in CLASSES if one != "signed")
 Action = Literal["forward", "render", "markdown", "refuse"]
-# The presets of [triggers], each with the classes that it renders. All others are forwarded.
-Preset = Literal["none", "crawlers", "all"]
+# The presets of [triggers], each with the classes that it renders; all others are forwarded. Each one
+# contains the one before.
+Preset = Literal["none", "search", "crawlers", "ai", "all"]
+_SEARCH: frozenset[CrawlerClass] = frozenset({"search", "social"})
+_CRAWLERS: frozenset[CrawlerClass] = _SEARCH | {"ai_search", "ai_user"}
 PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
     "none": frozenset(),
-    "crawlers": frozenset({"search", "ai_search", "ai_user", "social"}),
+    "search": _SEARCH,
+    "crawlers": _CRAWLERS,
+    "ai": _CRAWLERS | {"ai_training"},
     # A snapshot would hide an outage from those who watch the site, and most signed agents drive a
     # browser, which needs the page itself.
     "all": frozenset(CLASSES) - {"monitoring", "signed"},
+}
+# Whom each preset serves.
+PRESET_WORDS: dict[Preset, str] = {
+    "none": "only clients that request ugly URLs",
+    "search": "search engines and link previews (Googlebot, bingbot, Slackbot)",
+    "crawlers": "also AI search and AI assistants (OAI-SearchBot, Claude-User)",
+    "ai": "also AI training: every AI crawler (GPTBot, ClaudeBot)",
+    "all": "also SEO tools, archives and feed readers (AhrefsBot, archive.org_bot, Feedly)",
 }
 
 # For settings that the proxy can determine by itself.
@@ -256,7 +269,7 @@ def _action(value: object) -> str:
 
 def _preset(value: object) -> str:
     if value not in PRESETS:
-        raise ValueError('give "none", "crawlers" or "all"')
+        raise ValueError('give "none", "search", "crawlers", "ai" or "all"')
     return str(value)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from prerender.config import Settings
 from prerender.config.settings import Triggers as TriggerSettings
-from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass
+from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass, Preset
 from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
 from prerender.crawlers.known import Crawlers
@@ -59,6 +59,13 @@ def _action(triggers: TriggerSettings, crawler: CrawlerClass) -> Action:
     if action == "preset":
         return "render" if crawler in PRESETS[triggers.preset] else "forward"
     return action
+
+
+def preset_for(settings: Settings, crawler: CrawlerClass) -> Preset | None:
+    """The smallest preset that serves a class; None if its own setting decides, or no preset does."""
+    if getattr(settings.triggers, crawler) != "preset":
+        return None
+    return next((preset for preset, classes in PRESETS.items() if crawler in classes), None)
 
 
 @asynccontextmanager

@@ -24,11 +24,20 @@ import psutil
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender.admin import client
 from prerender.browser import chromium, container
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
+from prerender.config.types import PRESET_WORDS, PRESETS
 from prerender.crawlers.from_settings import crawlers_of
-from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
+from prerender.errors import (
+    AdminError,
+    ConfigError,
+    NotRenderable,
+    OriginError,
+    PrerenderError,
+    StoreError,
+)
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream, open_session
@@ -43,6 +52,7 @@ from prerender.urls.ajax_crawling import PrettyURL
 _LEAST_FILES = 4096
 _LEAST_DISK_BYTES = 512 * 1024**2
 _SECONDS = 10.0
+_MOST_NAMED = 10
 _LONGEST_LIST_AGE = timedelta(days=270)
 _MIB = 1024**2
 # Settings of frameworks with the accepted hosts.
@@ -68,6 +78,7 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
         yield line
     yield _site(settings)
     yield _crawlers(settings)
+    yield await _preset(settings)
     yield await _store(settings)
     origin = await _origin(settings)
     yield origin
@@ -163,6 +174,28 @@ def _crawlers(settings: Settings) -> Line:
         remedy = "update prerender-proxy, or add crawlers in [triggers] crawlers_file"
         return Line("crawlers", "warning", text, remedy)
     return Line("crawlers", "ok", text)
+
+
+async def _preset(settings: Settings) -> Line:
+    """Who gets snapshots, and which known crawlers came in the last hour and got none."""
+    preset = settings.triggers.preset
+    text = f"{preset}: {PRESET_WORDS[preset]}"
+    try:
+        came = await asyncio.to_thread(client.crawlers, settings)
+    except AdminError:
+        return Line("preset", "ok", text)
+    missed = [one for one in came if one["without_snapshot"]]
+    if not missed:
+        return Line("preset", "ok", f"{text}; no crawler missed a snapshot in the last hour")
+    names = ", ".join(f"{one['name']} ({one['without_snapshot']})" for one in missed[:_MOST_NAMED])
+    text += f"; got pages without a snapshot in the last hour: {names}"
+    needed = {one["preset"] for one in missed}
+    # An owner who has set a class has decided.
+    larger = next((one for one in reversed(PRESETS) if one in needed), None)
+    if larger is None:
+        return Line("preset", "ok", text)
+    remedy = f'set [triggers] preset = "{larger}", or set their classes to "forward" to leave it so'
+    return Line("preset", "warning", text, remedy)
 
 
 async def _store(settings: Settings) -> Line:

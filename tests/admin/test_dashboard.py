@@ -296,6 +296,9 @@ async def test_why_is_a_page_not_rendered(
     await proxy.get("/a", headers={"User-Agent": GOOGLEBOT})
     await look(tab, proxy, "")
     await tab.sees("1 of 1 request of known crawlers got the page without a snapshot")
+    await tab.sees(
+        "forwards them: Googlebot. To serve them snapshots, set PRERENDER_TRIGGERS_PRESET=search"
+    )
     await tab.click(".banner a", "without a snapshot")
     await tab.sees("1 in total")
     await tab.click("tbody a", "/a")

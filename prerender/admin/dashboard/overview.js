@@ -5,7 +5,7 @@ import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
 import { isOver } from "./problems.js";
 import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
-import { pageOf, path, PRESET, requesterName } from "./words.js";
+import { pageOf, path, PRESETS, requesterName, WANTED } from "./words.js";
 
 const EVERY_MS = 5000;
 const ANSWERS = [
@@ -116,10 +116,10 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   ];
 }
 
-/** The requests to mention: none if all are of classes that are seldom wanted. */
+/** The crawlers to mention: none if all are of classes that are seldom wanted, or have a setting of their own. */
 function withoutSnapshot({ items }) {
-  const missed = items.filter((one) => one.without_snapshot);
-  return missed.some((one) => PRESET.includes(one.crawler)) ? missed.reduce((sum, one) => sum + one.without_snapshot, 0) : 0;
+  const missed = items.filter((one) => one.without_snapshot && one.preset);
+  return missed.some((one) => WANTED.includes(one.preset)) ? missed : [];
 }
 
 const series = (names) => names.map(([name, label]) => ({ name, label, value: (minute) => minute[name] || 0 }));
@@ -147,20 +147,25 @@ function verdict(summary, worst, missed, { shown, failed, renders, failures, cut
 }
 
 function healthy(shown, missed) {
-  if (missed) return shown ? "Requests for snapshots are served." : "No requests for snapshots in the last hour.";
+  if (missed.length) return shown ? "Requests for snapshots are served." : "No requests for snapshots in the last hour.";
   return shown ? "Crawlers get snapshots." : "No crawler requests in the last hour.";
 }
 
 /** Known crawlers that got pages without snapshots, because [triggers] forwards their class. */
 function passedOver(asking, missed) {
-  if (!missed) return null;
+  if (!missed.length) return null;
   const known = asking.items.filter((one) => one.crawler).reduce((sum, one) => sum + one.requests, 0);
+  const without = missed.reduce((sum, one) => sum + one.without_snapshot, 0);
+  const wanted = missed.filter((one) => WANTED.includes(one.preset));
+  const preset = PRESETS.findLast((one) => wanted.some((other) => other.preset === one));
   return h("p", { class: "banner warn" },
     h("a", { href: "#/requests?decision=forward" },
-      `${count(missed)} of ${counted(known, "request")} of known crawlers got the page without a snapshot`),
-    ", because [triggers] forwards them. To serve them snapshots, set ", h("code", {}, "PRERENDER_TRIGGERS_PRESET=crawlers"),
-    " (", h("code", {}, 'preset = "crawlers"'), " in [triggers]).");
+      `${count(without)} of ${counted(known, "request")} of known crawlers got the page without a snapshot`),
+    `, because [triggers] forwards them: ${names(missed)}. To serve them snapshots, set `, h("code", {}, `PRERENDER_TRIGGERS_PRESET=${preset}`),
+    " (", h("code", {}, `preset = "${preset}"`), " in [triggers]); to leave it so, set their class to ", h("code", {}, "forward"), ".");
 }
+
+const names = (missed) => missed.slice(0, 5).map((one) => one.name).join(", ") + (missed.length > 5 ? ", …" : "");
 
 function notice({ consequence, remedy, seen }) {
   return h("p", { class: "banner warn" }, h("strong", {}, "Configuration: "), `${consequence}. To fix it, ${remedy}. `,
