@@ -140,7 +140,9 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = triggers_of(settings)
-        verify = await stack.enter_async_context(verification(settings, triggers.crawlers))
+        verified = await stack.enter_async_context(
+            verification(settings, triggers.crawlers, store.notes)
+        )
         sweeper = stack.enter_context(Sweeper())
         target_of = partial(Target.of, settings.public_url, tracking=tracking)
         handler = Handler(
@@ -157,13 +159,23 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             notices=telemetry.notices,
             tracking=tracking,
             drop_in=_drop_in(settings),
-            verify=verify,
+            verify=verified.verify,
             agents=await stack.enter_async_context(signed_agents(settings)),
             begin_span=_tracing(settings, telemetry, stack),
         )
         public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
         refresher = _refresher(settings, snapshots, store, popularity, pool)
-        metrics.watch(StateMetrics(pool, gateway, snapshots, store, public, refresher=refresher))
+        metrics.watch(
+            StateMetrics(
+                pool,
+                gateway,
+                snapshots,
+                store,
+                public,
+                refresher=refresher,
+                published=verified.published,
+            )
+        )
         auth = AdminAuth(settings.admin.token, settings.admin.hosts)
         running = Running(0, 0, pool, store, telemetry, auth)
 
@@ -177,6 +189,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
                 admin_app,
                 settings,
                 triggers=triggers,
+                published=verified.published,
                 telemetry=telemetry,
                 metrics=metrics,
                 pool=pool,

@@ -4,7 +4,7 @@ models.py and parameters.py say what it accepts and returns; ``openapi.json`` is
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib.resources import files
 
@@ -29,6 +29,7 @@ from prerender.admin.parameters import (
 from prerender.admin.problem_details import problem
 from prerender.admin.recent_activity import Recent
 from prerender.browser.pool import Pool
+from prerender.crawlers.published import PublishedRanges
 from prerender.snapshots.list_rows import Query
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
@@ -53,6 +54,7 @@ class Api:
         recent: Recent,
         crawlers: Crawlers,
         listed: date | None,
+        published: Sequence[PublishedRanges],
         presets: Mapping[str, str],
         notices: Notices,
         auth: AdminAuth,
@@ -65,6 +67,7 @@ class Api:
         self._recent = recent
         self._crawlers = crawlers
         self._listed = listed.isoformat() if listed else ""
+        self._published = published
         self._presets = presets
         self._notices = notices
         self._auth = auth
@@ -146,6 +149,7 @@ class Api:
         found: models.CrawlerList = {
             "since": max(since, self._figures.started),
             "listed": self._listed,
+            "ranges": [conversions.of_ranges(one) for one in self._published],
             "median_seconds": round(total.quantile(0.5), 6),
             "p95_seconds": round(total.quantile(0.95), 6),
             "items": [

@@ -34,10 +34,9 @@ def import_pages(
     return {name: int(answer[name]) for name in ("kept", "newer", "not kept")}
 
 
-def crawlers(settings: Settings) -> list[dict[str, Any]]:
-    """The crawlers of the last hour (models.CrawlerFigures). Raises AdminError."""
-    items: list[dict[str, Any]] = _request(settings, "GET", "/api/v1/crawlers")["items"]
-    return items
+def crawlers(settings: Settings) -> dict[str, Any]:
+    """The crawlers of the last hour (models.CrawlerList). Raises AdminError."""
+    return _request(settings, "GET", "/api/v1/crawlers")
 
 
 def _post(

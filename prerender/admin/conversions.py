@@ -12,6 +12,7 @@ from prerender.admin.reasons import in_words
 from prerender.admin.recent_activity import PageRenders
 from prerender.admin.snapshot_models import ID_LENGTH
 from prerender.browser.pool import Pool
+from prerender.crawlers.published import PublishedRanges
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import History, Render
@@ -99,6 +100,16 @@ def of_tally(name: str, tally: Tally, preset: str) -> models.CrawlerFigures:
             {"url": url, "id": key, "requests": count}
             for (url, key), count in tally.pages.most_common(MOST_TOP_PAGES)
         ],
+    }
+
+
+def of_ranges(published: PublishedRanges) -> models.AddressRanges:
+    """A published list of addresses."""
+    return {
+        "url": published.url,
+        "fetched": published.fetched,
+        "networks": len(published.networks),
+        "error": published.error,
     }
 
 

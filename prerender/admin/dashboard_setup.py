@@ -1,6 +1,6 @@
 """Adds the dashboard and its API to the admin listener."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -18,6 +18,7 @@ from prerender.browser.pool import Pool
 from prerender.config import Settings
 from prerender.config.types import CLASSES
 from prerender.crawlers.from_settings import preset_for
+from prerender.crawlers.published import PublishedRanges
 from prerender.crawlers.triggers import Triggers
 from prerender.rendering.screenshots import Viewer
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -33,6 +34,7 @@ async def dashboard(
     settings: Settings,
     *,
     triggers: Triggers,
+    published: Sequence[PublishedRanges],
     telemetry: Telemetry,
     metrics: Metrics,
     pool: Pool,
@@ -65,6 +67,7 @@ async def dashboard(
         recent=recent,
         crawlers=crawlers,
         listed=triggers.crawlers.date,
+        published=published,
         presets={one: preset_for(settings, one) or "" for one in CLASSES},
         notices=telemetry.notices,
         auth=auth,

@@ -129,11 +129,22 @@ class CrawlerFigures(TypedDict):
     pages: Annotated[list[TopPage], Field(max_length=MOST_TOP_PAGES)]
 
 
+class AddressRanges(TypedDict):
+    url: str
+    fetched: float | None
+    """When the list was received, in Unix seconds; null if it never was."""
+    networks: int
+    error: str
+    """Why it could not be renewed; empty if it could."""
+
+
 class CrawlerList(TypedDict):
     since: float
     """Unix time in seconds."""
     listed: str
     """The date of the built-in list of crawlers, such as 2026-11-26."""
+    ranges: list[AddressRanges]
+    """The published lists of addresses by which crawlers are verified."""
     median_seconds: float
     p95_seconds: float
     items: list[CrawlerFigures]

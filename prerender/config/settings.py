@@ -239,6 +239,11 @@ class Triggers(_Section):
         description="Verify crawlers by DNS or by published address ranges. Clients that only "
         "pretend to be crawlers are forwarded like visitors.",
     )
+    renew_ranges: Flag = Field(
+        True,
+        description="With verify, fetch the address ranges that operators publish every day, for the "
+        "crawlers that get snapshots. The requests obey [network].",
+    )
     verify_signatures: Flag = Field(
         True,
         description="Verify signed requests (Web Bot Auth). The keys of agents are fetched by https, "

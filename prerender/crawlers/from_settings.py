@@ -1,8 +1,8 @@
 """Creates triggers and the verification of crawlers and signed agents from the settings."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,7 @@ from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass, Prese
 from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
 from prerender.crawlers.known import Crawlers
+from prerender.crawlers.published import PublishedRanges, Renewal
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.triggers import Paths, Triggers
 from prerender.crawlers.verification import Identity, Names, Verifier
@@ -20,6 +21,7 @@ from prerender.errors import ConfigError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.upstream import open_session
 from prerender.http.client_address import Received, client_address
+from prerender.snapshots.stores.notes import Notes
 from prerender.urls.hosts import Hosts, address_and_port
 
 
@@ -68,24 +70,32 @@ def preset_for(settings: Settings, crawler: CrawlerClass) -> Preset | None:
     return next((preset for preset, classes in PRESETS.items() if crawler in classes), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """``verify``: whether a request comes from the crawler that it names; None if [triggers] verify is
+    off. ``published``: the lists of addresses that are renewed."""
+
+    verify: Callable[[Received], Awaitable[bool]] | None
+    published: tuple[PublishedRanges, ...]
+
+
 @asynccontextmanager
 async def verification(
-    settings: Settings, crawlers: Crawlers
-) -> AsyncIterator[Callable[[Received], Awaitable[bool]] | None]:
-    """A function that verifies the crawler of a request; None if [triggers] verify is off.
+    settings: Settings, crawlers: Crawlers, notes: Notes
+) -> AsyncIterator[Verification]:
+    """The verification of crawlers while the context is open. Lists of addresses are kept in ``notes``.
 
     Raises ConfigError if a file of address ranges is invalid.
     """
     triggers = settings.triggers
     if not triggers.verify:
-        yield None
+        yield Verification(None, ())
         return
     trusted = settings.server.trusted_proxies
+    published = published_of(settings, crawlers)
     try:
-        verifier = Verifier(
-            _identities(crawlers, triggers.ranges),
-            Names(tuple(map(address_and_port, triggers.nameservers))),
-        )
+        names = Names(tuple(map(address_and_port, triggers.nameservers)))
+        verifier = Verifier(_identities(crawlers, triggers.ranges, published), names)
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
 
@@ -93,8 +103,11 @@ async def verification(
         client = client_address(request.remote, request.headers, trusted)
         return await verifier.is_genuine(request.headers.get("user-agent"), client)
 
+    lists = tuple(published.values())
+    renewal = Renewal(lists, AddressPolicy.of(settings), notes, verifier.forget)
     try:
-        yield verify
+        async with renewal.renewing():
+            yield Verification(verify, lists)
     finally:
         await verifier.close()
 
@@ -117,9 +130,32 @@ async def signed_agents(settings: Settings) -> AsyncIterator[SignedAgents | None
             await directories.close()
 
 
-def _identities(crawlers: Crawlers, ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:
-    found = {one.name: Identity(one.domains) for one in crawlers.crawlers if one.domains}
-    for name, file in ranges:
+def published_of(settings: Settings, crawlers: Crawlers) -> dict[str, PublishedRanges]:
+    """The published lists that are needed, by URL: those of crawlers that get snapshots."""
+    triggers = settings.triggers
+    from_files = {name for name, _ in triggers.ranges}
+    return {
+        one.ranges: PublishedRanges(one.ranges)
+        for one in crawlers.crawlers
+        if triggers.renew_ranges
+        and one.ranges
+        and one.name not in from_files
+        and _action(triggers, one.crawler) in ("render", "markdown")
+    }
+
+
+def _identities(
+    crawlers: Crawlers,
+    files: tuple[tuple[str, str], ...],
+    published: Mapping[str, PublishedRanges],
+) -> dict[str, Identity]:
+    found: dict[str, Identity] = {}
+    from_files = {name for name, _ in files}
+    for one in crawlers.crawlers:
+        ranges = published.get(one.ranges) if one.name not in from_files else None
+        if one.domains or ranges:
+            found[one.name] = Identity(one.domains, (ranges,) if ranges else ())
+    for name, file in files:
         identity = found.get(name, Identity())
         try:
             found[name] = replace(identity, ranges=(*identity.ranges, RangesFile(Path(file))))

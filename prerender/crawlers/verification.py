@@ -21,7 +21,7 @@ import structlog
 from cachetools import LRUCache
 
 from prerender.crawlers.known import Crawler
-from prerender.crawlers.ranges import RangesFile
+from prerender.crawlers.ranges import Ranges
 from prerender.crawlers.user_agents import UserAgents
 from prerender.snapshots.request_coalescing import Coalesced
 
@@ -46,7 +46,7 @@ class Identity:
     """How to verify a crawler: domains of its host names, and address ranges."""
 
     domains: tuple[str, ...] = ()
-    ranges: tuple[RangesFile, ...] = ()
+    ranges: tuple[Ranges, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,13 @@ class Verifier:
         identity = self._identity(user_agent[:_LONGEST_USER_AGENT])
         if identity is None:
             return True
+        if not identity.domains and not any(ranges.known for ranges in identity.ranges):
+            return True
         if address is None:
             return False
         for ranges in identity.ranges:
             if ranges.due and await asyncio.to_thread(ranges.look):
-                self._known.clear()
+                self.forget()
         now = self._clock()
         key = (address, identity)
         known = self._known.get(key)
@@ -138,6 +140,10 @@ class Verifier:
         name = f"{address} {identity.domains}"
         genuine, _ = await self._lookups.run(name, lambda: self._look_up(key, known))
         return genuine
+
+    def forget(self) -> None:
+        """Forget all results, because a list of addresses has changed."""
+        self._known.clear()
 
     async def close(self) -> None:
         """Cancel pending lookups."""

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import psutil
@@ -30,6 +30,7 @@ from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import PRESET_WORDS, PRESETS
 from prerender.crawlers.from_settings import crawlers_of
+from prerender.crawlers.published import OLD_SECONDS
 from prerender.errors import (
     AdminError,
     ConfigError,
@@ -78,7 +79,8 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
         yield line
     yield _site(settings)
     yield _crawlers(settings)
-    yield await _preset(settings)
+    for line in await _of_the_running_proxy(settings):
+        yield line
     yield await _store(settings)
     origin = await _origin(settings)
     yield origin
@@ -176,13 +178,41 @@ def _crawlers(settings: Settings) -> Line:
     return Line("crawlers", "ok", text)
 
 
-async def _preset(settings: Settings) -> Line:
+async def _of_the_running_proxy(settings: Settings) -> list[Line]:
+    """Who gets snapshots and how crawlers are verified, and what that led to in the last hour."""
+    try:
+        found = await asyncio.to_thread(client.crawlers, settings)
+    except AdminError:
+        return [_preset(settings, None), _ranges(settings, None)]
+    return [_preset(settings, found["items"]), _ranges(settings, found["ranges"])]
+
+
+def _ranges(settings: Settings, lists: list[dict[str, Any]] | None) -> Line:
+    """The published lists of addresses, and their age."""
+    if not settings.triggers.verify:
+        return Line("verification", "ok", "off: crawlers are believed by their User-Agent")
+    if lists is None:
+        return Line("verification", "ok", "on; the proxy is not running here")
+    fetched = [one["fetched"] for one in lists if one["fetched"] is not None]
+    text = f"on; {len(fetched)} of {len(lists)} published lists of addresses received"
+    if fetched:
+        text += f", the oldest {(time.time() - min(fetched)) / 3600:.0f} h ago"
+    failed = [one for one in lists if one["error"]]
+    old = [one for one in failed if (one["fetched"] or 0) < time.time() - OLD_SECONDS]
+    if not old:
+        return Line("verification", "ok", text)
+    text += f"; not renewed: {old[0]['url']}: {old[0]['error']}"
+    remedy = (
+        "let the proxy reach them ([network]), or set [triggers] ranges or renew_ranges = false"
+    )
+    return Line("verification", "warning", text, remedy)
+
+
+def _preset(settings: Settings, came: list[dict[str, Any]] | None) -> Line:
     """Who gets snapshots, and which known crawlers came in the last hour and got none."""
     preset = settings.triggers.preset
     text = f"{preset}: {PRESET_WORDS[preset]}"
-    try:
-        came = await asyncio.to_thread(client.crawlers, settings)
-    except AdminError:
+    if came is None:
         return Line("preset", "ok", text)
     missed = [one for one in came if one["without_snapshot"]]
     if not missed:

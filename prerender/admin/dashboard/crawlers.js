@@ -19,7 +19,21 @@ export function crawlers(found, period, choose) {
       h("table", { class: "list crawlers" },
         h("thead", {}, h("tr", {}, ["Crawler", "Responses"].map(head), ["Requests", "Median", "95 %", "Last"].map(number), head("Top pages"))),
         h("tbody", {}, found.items.map(row))))
-      : nothing(period === "hour" ? "No crawlers in the last hour." : "No crawlers yet."));
+      : nothing(period === "hour" ? "No crawlers in the last hour." : "No crawlers yet."),
+    found.ranges.length ? addresses(found.ranges) : null);
+}
+
+/** The published lists of addresses, the oldest age first. */
+function addresses(ranges) {
+  const received = ranges.filter((one) => one.fetched).map((one) => one.fetched);
+  const failed = ranges.filter((one) => one.error);
+  return h("details", {},
+    h("summary", {}, `Published addresses: ${received.length} of ${counted(ranges.length, "list")} received`,
+      received.length ? [", the oldest ", moment(Math.min(...received))] : null, " ",
+      failed.length ? pill(`${count(failed.length)} not renewed`, "warn") : null),
+    h("ul", {}, ranges.map((one) => h("li", {}, one.url, ": ",
+      one.fetched ? [counted(one.networks, "network"), ", received ", moment(one.fetched)] : "never received",
+      one.error ? `; not renewed: ${one.error}` : null))));
 }
 
 const head = (text) => h("th", { scope: "col" }, text);
