@@ -13,6 +13,7 @@ from aiohttp import web
 from prerender import __version__
 from prerender.admin import conversions, models
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
+from prerender.admin.bots import Bots
 from prerender.admin.crawlers import OTHERS, Crawlers, Tally
 from prerender.admin.last_hour import STEP_SECONDS, Figures
 from prerender.admin.page_urls import Site
@@ -53,6 +54,8 @@ class Api:
         figures: Figures,
         recent: Recent,
         crawlers: Crawlers,
+        bots: Bots,
+        more: Sequence[tuple[str, str]],
         listed: date | None,
         published: Sequence[PublishedRanges],
         presets: Mapping[str, str],
@@ -66,6 +69,8 @@ class Api:
         self._figures = figures
         self._recent = recent
         self._crawlers = crawlers
+        self._bots = bots
+        self._more = more
         self._listed = listed.isoformat() if listed else ""
         self._published = published
         self._presets = presets
@@ -81,6 +86,7 @@ class Api:
         add.add_delete("/api/v1/session", self.log_out)
         add.add_get("/api/v1/summary", self.summary)
         add.add_get("/api/v1/crawlers", self.crawlers)
+        add.add_get("/api/v1/bots", self.bots)
         add.add_get("/api/v1/requests", self.requests)
         add.add_get("/api/v1/snapshots", self.list_snapshots)
         add.add_get("/api/v1/problems", self.problems)
@@ -158,6 +164,17 @@ class Api:
             ],
         }
         return web.json_response(found)
+
+    async def bots(self, _: web.Request) -> web.Response:
+        """Clients that look automated and are not in the list of crawlers, most requests first."""
+        found = self._bots.found()
+        bots: models.BotList = {
+            "since": self._figures.started,
+            "count": len(found),
+            "more": [{"class": known, "name": name} for known, name in self._more],
+            "items": [conversions.of_bot(bot) for bot in found[: models.MOST_BOTS]],
+        }
+        return web.json_response(bots)
 
     async def requests(self, request: web.Request) -> web.Response:
         """The last requests of crawlers, filtered and sorted."""

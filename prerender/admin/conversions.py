@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import cast
 
 from prerender.admin import models, snapshot_models
+from prerender.admin.bots import Bot
 from prerender.admin.crawlers import Tally
 from prerender.admin.models import MOST_TOP_PAGES
 from prerender.admin.reasons import in_words
@@ -100,6 +101,26 @@ def of_tally(name: str, tally: Tally, preset: str) -> models.CrawlerFigures:
             {"url": url, "id": key, "requests": count}
             for (url, key), count in tally.pages.most_common(MOST_TOP_PAGES)
         ],
+    }
+
+
+def of_bot(bot: Bot) -> models.BotFigures:
+    """An unknown bot."""
+    return {
+        "name": bot.name,
+        "user_agent": bot.user_agent,
+        "why": bot.why,
+        "requests": bot.got.total(),
+        "pages": bot.pages,
+        "files": bot.files,
+        "robots": bot.robots,
+        "languages": bot.languages,
+        "snapshots": bot.got["snapshots"],
+        "forwarded": bot.got["forwarded"],
+        "refused": bot.got["refused"],
+        "errors": bot.got["errors"],
+        "missing": bot.missing,
+        "last": bot.last,
     }
 
 

@@ -69,7 +69,7 @@ class Tally:
                 self.unverified += 1
             elif record.reason in FORWARDED_CLASSES and may_be_page(record.target):
                 self.without_snapshot += 1
-        self.got.update(map(_got, records))
+        self.got.update(map(got, records))
         self.durations.update(map(_power, records))
         for page, number in Counter(map(_page, records)).items():
             self._count_page(page, number)
@@ -100,7 +100,8 @@ class Tally:
         return 0.0
 
 
-def _got(record: RequestRecord) -> Outcome:
+def got(record: RequestRecord) -> Outcome:
+    """What a request got."""
     if record.status >= 500:
         return "errors"
     if record.kind == "refuse":

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from prerender.admin.api import Api
 from prerender.admin.auth import AdminAuth
+from prerender.admin.bots import Bots
 from prerender.admin.crawlers import Crawlers
 from prerender.admin.dashboard_files import DashboardFiles
 from prerender.admin.last_hour import Figures
@@ -51,7 +52,9 @@ async def dashboard(
     """
     figures, recent = Figures(metrics.requests.answers), Recent()
     crawlers = Crawlers(triggers.user_agents)
+    bots = Bots()
     telemetry.requests.subscribe(crawlers)
+    telemetry.requests.subscribe(bots)
     telemetry.requests.subscribe(recent.request)
     telemetry.renders.subscribe(figures.render)
     telemetry.renders.subscribe(recent.render)
@@ -66,6 +69,8 @@ async def dashboard(
         figures=figures,
         recent=recent,
         crawlers=crawlers,
+        bots=bots,
+        more=settings.triggers.more,
         listed=triggers.crawlers.date,
         published=published,
         presets={one: preset_for(settings, one) or "" for one in CLASSES},
@@ -78,6 +83,7 @@ async def dashboard(
         yield {
             "recent_requests": recent,
             "crawlers": crawlers,
+            "unknown_bots": bots,
             "last_hour": figures,
             "screenshots": viewer.cache.values,
         }

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from prerender.admin.bots import Why
 from prerender.admin.last_hour import Point
 from prerender.admin.snapshot_models import Id, Phases, SnapshotRow, Uri
 from prerender.config.types import CrawlerClass
@@ -17,6 +18,7 @@ from prerender.snapshots.variants import Device
 from prerender.telemetry.records import CacheWord, Kind, Source
 
 MOST_TOP_PAGES = 5
+MOST_BOTS = 100
 
 Imported = dict[Adopted, int]
 
@@ -148,6 +150,47 @@ class CrawlerList(TypedDict):
     median_seconds: float
     p95_seconds: float
     items: list[CrawlerFigures]
+
+
+class BotFigures(TypedDict):
+    name: str
+    """A word of the User-Agent to find it by; empty if there is none that browsers lack."""
+    user_agent: str
+    """One of its User-Agents, truncated to 300 characters."""
+    why: Why
+    """"name": its User-Agent is that of a program; "behavior": it reads pages without a language and
+    without their files."""
+    requests: int
+    pages: int
+    """Requests that may be for pages."""
+    files: int
+    """Requests for scripts, images and other files."""
+    robots: int
+    """Requests for /robots.txt."""
+    languages: int
+    """Requests with Accept-Language."""
+    snapshots: int
+    forwarded: int
+    refused: int
+    errors: int
+    """Responses with 5xx."""
+    missing: int
+    """Responses with 4xx."""
+    last: float
+    """Unix time in seconds."""
+
+
+# Keyword "class".
+CrawlerName = TypedDict("CrawlerName", {"class": str, "name": str})
+
+
+class BotList(TypedDict):
+    since: float
+    """Unix time in seconds."""
+    count: int
+    more: list[CrawlerName]
+    """[triggers] more of this proxy."""
+    items: Annotated[list[BotFigures], Field(max_length=MOST_BOTS)]
 
 
 class Request(TypedDict):

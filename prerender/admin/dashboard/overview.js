@@ -1,6 +1,7 @@
 // Overview: the last hour, live.
 
 import * as api from "./api.js";
+import { bots } from "./bots.js";
 import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
 import { isOver } from "./problems.js";
@@ -32,16 +33,17 @@ export async function overview(root, here, signal) {
     const open = [...body.querySelectorAll("details")].map((one) => one.open);
     const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
     body.dataset.columns = columns(body);
-    replace(body, ...parts(last, chartWidth(body), crawlers(last.came, period, choose)));
+    replace(body, ...parts(last, chartWidth(body), [crawlers(last.came, period, choose), bots(last.unknown)]));
     body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
     if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
   };
   const update = async () => {
-    const [summary, recent, worst, hour, came] = await Promise.all([
+    const [summary, recent, worst, hour, came, unknown] = await Promise.all([
       api.get("summary", {}, signal), api.get("requests", { limit: 8 }, signal), api.get("problems", {}, signal),
       api.get("crawlers", {}, signal), api.get("crawlers", { period }, signal),
+      api.get("bots", {}, signal),
     ]);
-    last = { summary, recent, worst, hour, came };
+    last = { summary, recent, worst, hour, came, unknown };
     draw();
   };
   const choose = (value) => {
@@ -50,7 +52,8 @@ export async function overview(root, here, signal) {
   };
   await update();
   const timer = setInterval(() => {
-    if (!document.hidden) update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
+    // An open list of choices would close.
+    if (!document.hidden && !body.querySelector("select:focus")) update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
   }, EVERY_MS);
   addEventListener("resize", draw, { signal });
   signal.addEventListener("abort", () => clearInterval(timer));
@@ -103,7 +106,7 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
         hour.map((minute) => [...UNUSABLE, "cut-off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
       tile("Server errors", count(sum("errors")), "5xx responses, including the origin’s",
         hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
-    came,
+    ...came,
     h("div", { class: "two" }, latest(recent), troubles(worst)),
     h("div", { class: "charts" },
       card("Responses to crawlers", {}, bars("Responses to crawlers", hour, series(ANSWERS), count, width)),
