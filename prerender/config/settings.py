@@ -182,8 +182,9 @@ class Triggers(_Section):
 
     preset: TriggerPreset = Field(
         "none",
-        description="Crawlers that get snapshots of ordinary URLs; each preset contains the one "
-        "before. " + "; ".join(f'"{name}": {whom}' for name, whom in PRESET_WORDS.items()) + ".",
+        description="Crawlers that get snapshots of ordinary URLs. "
+        + "; ".join(f'"{name}": {whom}' for name, whom in PRESET_WORDS.items())
+        + ".",
     )
     search: TriggerAction = Field(
         "preset",

@@ -49,9 +49,9 @@ PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
 PRESET_WORDS: dict[Preset, str] = {
     "none": "only clients that request ugly URLs",
     "search": "search engines and link previews (Googlebot, bingbot, Slackbot)",
-    "crawlers": "also AI search and AI assistants (OAI-SearchBot, Claude-User)",
-    "ai": "also AI training: every AI crawler (GPTBot, ClaudeBot)",
-    "all": "also SEO tools, archives and feed readers (AhrefsBot, archive.org_bot, Feedly)",
+    "crawlers": "search engines, link previews, AI search, AI assistants (OAI-SearchBot, Claude-User)",
+    "ai": "search engines, link previews and all AI crawlers, also for training (GPTBot, ClaudeBot)",
+    "all": "all crawlers but monitoring: also SEO tools, archives, feed readers (AhrefsBot, Feedly)",
 }
 
 # For settings that the proxy can determine by itself.

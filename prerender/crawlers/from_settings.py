@@ -135,10 +135,10 @@ def published_of(settings: Settings, crawlers: Crawlers) -> dict[str, PublishedR
     triggers = settings.triggers
     from_files = {name for name, _ in triggers.ranges}
     return {
-        one.ranges: PublishedRanges(one.ranges)
+        url: PublishedRanges(url)
         for one in crawlers.crawlers
+        for url in one.ranges
         if triggers.renew_ranges
-        and one.ranges
         and one.name not in from_files
         and _action(triggers, one.crawler) in ("render", "markdown")
     }
@@ -152,9 +152,10 @@ def _identities(
     found: dict[str, Identity] = {}
     from_files = {name for name, _ in files}
     for one in crawlers.crawlers:
-        ranges = published.get(one.ranges) if one.name not in from_files else None
+        urls = one.ranges if one.name not in from_files else ()
+        ranges = tuple(published[url] for url in urls if url in published)
         if one.domains or ranges:
-            found[one.name] = Identity(one.domains, (ranges,) if ranges else ())
+            found[one.name] = Identity(one.domains, ranges)
     for name, file in files:
         identity = found.get(name, Identity())
         try:

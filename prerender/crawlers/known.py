@@ -21,8 +21,8 @@ _LEFT_OUT = "left_out"
 class Crawler:
     """A crawler. ``name``: a word in its User-Agent, in any case; ``^`` anchors it at the beginning.
 
-    ``domains``: of the host names of its addresses; ``ranges``: the URL of the published list of its
-    addresses; ``signature_agent``: who signs its requests (Web Bot Auth). Empty if unknown.
+    ``domains``: of the host names of its addresses; ``ranges``: the URLs of the published lists of
+    its addresses; ``signature_agent``: who signs its requests (Web Bot Auth). Empty if unknown.
     ``javascript``: it is known to run JavaScript.
     """
 
@@ -31,7 +31,7 @@ class Crawler:
     operator: str = ""
     docs: str = ""
     domains: tuple[str, ...] = ()
-    ranges: str = ""
+    ranges: tuple[str, ...] = ()
     signature_agent: str = ""
     javascript: bool = False
 
@@ -77,7 +77,7 @@ class _Entry(BaseModel):
     operator: str = ""
     docs: Endpoint = ""
     domains: Annotated[list[str], AfterValidator(_domains)] = []
-    ranges: Endpoint = ""
+    ranges: list[Endpoint] = []
     signature_agent: Endpoint = ""
     javascript: bool = False
 
@@ -117,10 +117,9 @@ def parse(text: str) -> Crawlers:
             if name.lower() in found:
                 problems.append(f"{where}: is also in [{found[name.lower()].crawler}]")
             try:
-                keys = _Entry.model_validate(entry).model_dump() | {"name": crawler_name(name)}
-                found[name.lower()] = Crawler(
-                    **keys | {"crawler": known, "domains": tuple(keys["domains"])}
-                )
+                keys = _Entry.model_validate(entry).model_dump()
+                keys |= {key: tuple(keys[key]) for key in ("domains", "ranges")}
+                found[name.lower()] = Crawler(name=crawler_name(name), crawler=known, **keys)
             except ValidationError as error:
                 problems += [_problem(where, one) for one in error.errors(include_url=False)]
             except ValueError as error:

@@ -109,9 +109,8 @@ class Renewal:
 
     async def renew(self, session: ClientSession) -> None:
         """Renew the lists that are due, one after the other."""
-        for one in self._lists:
-            if self._clock() < one.renew_at:
-                continue
+        due = [one for one in self._lists if self._clock() >= one.renew_at]
+        for one in due:
             before = one.networks
             # Another replica, or the process before, may have a newer one.
             await self._recall(one)
@@ -119,6 +118,12 @@ class Renewal:
                 await self._fetch(session, one)
             if one.networks != before:
                 self._changed()
+        # One line: usually all fail for the same reason.
+        if failed := [one for one in due if one.error]:
+            first = failed[0]
+            log.warning(
+                "ranges_not_renewed", count=len(failed), first=first.url, reason=first.error
+            )
 
     async def _recall(self, one: PublishedRanges) -> None:
         note = await self._notes.get(one.note)
@@ -140,8 +145,6 @@ class Renewal:
             # OSErrors of the address policy say which host is not allowed.
             one.error = reason_of(error.__cause__ or error) or "timeout"
             one.renew_at = now + RETRY_SECONDS
-            age = None if one.fetched is None else round(now - one.fetched)
-            log.warning("ranges_not_renewed", url=one.url, reason=one.error, age_seconds=age)
             return
         one.error = ""
         log.info("ranges_renewed", url=one.url, networks=len(one.networks))

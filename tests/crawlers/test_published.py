@@ -187,7 +187,7 @@ async def test_a_crawler_is_verified_by_its_published_list(
     site = await pages(start_origin, {"/": PAGE})
     file = tmp_path / "crawlers.toml"
     file.write_text(
-        f'[ai_training]\nGPTBot = {{ ranges = "{lists.url}/list" }}\n[left_out]\n{_others()}'
+        f'[ai_training]\nGPTBot = {{ ranges = ["{lists.url}/list"] }}\n[left_out]\n{_others()}'
     )
     settings: dict[str, dict[str, object]] = {
         "site": {"url": "https://www.example.com"},

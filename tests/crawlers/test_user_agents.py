@@ -1,6 +1,9 @@
 """Crawlers and their classes, by User-Agent headers seen in practice."""
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from prerender.crawlers.known import Crawler, built_in, parse
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import ConfigError
+from tests.support.commands import ROOT
 
 KNOWN = UserAgents(built_in().crawlers)
 MACINTOSH = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko)"
@@ -224,6 +228,31 @@ def test_each_name_finds_its_crawler() -> None:
     for one in built_in().crawlers:
         said = f"{one.name.removeprefix('^')} 1.0"
         assert KNOWN.crawlers_of(said if one.name[0] == "^" else f"Mozilla/5.0 ({said})")[0] == one
+
+
+def test_a_release_sees_what_public_lists_have(tmp_path: Path) -> None:
+    """scripts/new-crawlers reads the formats of three lists."""
+    names = {"GPTBot": {}, "FancyBot": {"operator": "Fancy"}, "Google-Extended": {}}
+    for content in (
+        names,
+        {"crawlers": [{"name": name} | about for name, about in names.items()]},
+        [
+            {"pattern": "GPTBot", "instances": ["Mozilla/5.0 (compatible; GPTBot/1.0)"]},
+            {"pattern": "Fancy", "instances": ["FancyBot/1.0"], "url": "https://fancy.example/"},
+        ],
+    ):
+        file = tmp_path / "list.json"
+        file.write_text(json.dumps(content))
+        ended = subprocess.run(
+            [sys.executable, ROOT / "scripts/new-crawlers", file],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        (line,) = ended.stdout.splitlines()
+        assert line.startswith("Fancy")
+        assert ended.stderr.startswith("1 names are not in the list of ")
 
 
 @given(st.text(st.characters(codec="latin-1"), max_size=2000))

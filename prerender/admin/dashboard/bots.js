@@ -16,10 +16,10 @@ const chosen = new Map();
 export function bots(found) {
   if (!found.items.length) return null;
   return card("Unknown bots", { id: "bots", class: "listing" },
-    h("p", { class: "count" }, `${counted(found.count, "client")} that look automated and are not in the list of crawlers, since `,
-      moment(found.since)),
+    h("div", { class: "bar" }, h("p", { class: "count" },
+      `${counted(found.count, "client")} that look automated and are not in the list of crawlers, since `, moment(found.since))),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Unknown bots" },
-      h("table", { class: "list crawlers" },
+      h("table", { class: "list crawlers bots" },
         h("thead", {}, h("tr", {}, head("Name"), head("Responses"), ["Pages", "Files", "Last"].map(number), head("Class it"))),
         h("tbody", {}, found.items.slice(0, SHOWN).map((bot) => row(bot, found.more))))));
 }
@@ -31,14 +31,14 @@ function row(bot, more) {
   const [why, title] = WHY[bot.why];
   return h("tr", {},
     h("th", { scope: "row", class: "name" },
-      h("span", { class: "cut", title: bot.user_agent }, bot.name || bot.user_agent || "without User-Agent"), " ", pill(why, "plain", title), " ",
+      h("span", { class: bot.name ? "cut" : "whole", title: bot.user_agent }, bot.name || bot.user_agent || "without User-Agent"), " ", pill(why, "plain", title), " ",
       bot.robots ? pill("reads robots.txt", "plain") : null),
     h("td", { class: "got", "data-label": "Responses" }, got(bot)),
     h("td", { class: "number", "data-label": "Pages" }, count(bot.pages)),
     h("td", { class: "number", "data-label": "Files" }, count(bot.files)),
     h("td", { class: "number", "data-label": "Last" }, moment(bot.last)),
     h("td", { class: "tops", "data-label": "Class it" }, bot.name ? setting(bot, more)
-      : h("small", { class: "dim" }, "not by name: browsers have this User-Agent, too")));
+      : h("span", {}, bot.user_agent ? "not by name: browsers have this User-Agent, too" : "not possible by name")));
 }
 
 function got(bot) {
