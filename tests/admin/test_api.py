@@ -146,6 +146,8 @@ async def test_everything_that_is_described(  # noqa: PLR0915
             "others": (3, 3), "Googlebot": (1, 1), "GPTBot": (1, 0),
         }  # fmt: skip
     await api.get("/crawlers?period=ever", 400)
+    (bot,) = (await api.get("/bots"))["items"]
+    assert (bot["requests"], bot["snapshots"], bot["why"]) == (3, 3, "name")
     async with proxy.client.get(f"{proxy.admin_url}/api/v1/session") as response:
         assert "Server" not in response.headers
 
