@@ -214,8 +214,9 @@ def _preset(settings: Settings, came: list[dict[str, Any]] | None) -> Line:
     text = f"{preset}: {PRESET_WORDS[preset]}"
     if came is None:
         return Line("preset", "ok", text)
-    # No preset serves those who watch the site.
-    missed = [one for one in came if one["without_snapshot"] and one["crawler"] != "monitoring"]
+    # Those that no preset serves need the page itself.
+    served = PRESETS["all"]
+    missed = [one for one in came if one["without_snapshot"] and one["crawler"] in served]
     if not missed:
         return Line("preset", "ok", f"{text}; no crawler missed a snapshot in the last hour")
     names = ", ".join(f"{one['name']} ({one['without_snapshot']})" for one in missed[:_MOST_NAMED])
