@@ -80,6 +80,7 @@ CASES = [
     _held("animation-that-hides", hides=("goes away",)),
     _held("animation-of-visibility", "revealed"),
     _held("animation-in-a-shadow", "revealed"),
+    _held("animation-by-scrolling", "revealed"),
     _held("smil", "revealed"),
     _held("rules-for-open-popovers", "news"),
     _held("rules-for-closed-popovers", "news"),

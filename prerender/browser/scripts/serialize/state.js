@@ -42,21 +42,24 @@ const markStates = (original, from, to) => {
   }
 };
 
-// What finished animations of scripts leave (Web Animations, fill mode "forwards"). Those of style sheets run again.
+// What animations of scripts leave (Web Animations, fill mode "forwards"). Those of style sheets run again. One that
+// follows scrolling shows everything to readers who scroll.
 const animated = new Map();
-for (const animation of new Set(roots.flatMap((root) => root.getAnimations()))) {
-  const { effect, playState } = animation;
-  const isOfStyles = animation instanceof CSSAnimation || animation instanceof CSSTransition;
-  if (isOfStyles || !effect?.target || effect.pseudoElement || !["finished", "paused"].includes(playState)) continue;
-  const properties = animated.get(effect.target) ?? new Set();
-  for (const keyframe of effect.getKeyframes()) Object.keys(keyframe).forEach((name) => properties.add(name));
-  animated.set(effect.target, properties);
+const cssName = (name) => (name === "cssFloat" ? "float" : name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`));
+for (const { effect, playState, timeline, constructor } of new Set(roots.flatMap((root) => root.getAnimations()))) {
+  if (constructor !== Animation || !effect?.target || effect.pseudoElement) continue;
+  const frames = effect.getKeyframes();
+  const style = animated.get(effect.target) ?? new Map();
+  if (timeline && !(timeline instanceof DocumentTimeline)) {
+    const opacities = frames.map(({ opacity }) => parseFloat(opacity)).filter((opacity) => opacity >= 0);
+    if (opacities.length) style.set("opacity", String(Math.max(...opacities)));
+  } else if (["finished", "paused"].includes(playState)) {
+    const names = new Set(frames.flatMap(Object.keys).map(cssName));
+    const computed = getComputedStyle(effect.target);
+    for (const name of names) style.set(name, computed.getPropertyValue(name));
+  }
+  animated.set(effect.target, style);
 }
 const copyAnimated = (from, to) => {
-  const style = getComputedStyle(from);
-  for (const name of animated.get(from)) {
-    const property = name === "cssFloat" ? "float" : name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    const value = style.getPropertyValue(property);
-    if (value) to.style.setProperty(property, value);
-  }
+  for (const [name, value] of animated.get(from)) if (value) to.style.setProperty(name, value);
 };
