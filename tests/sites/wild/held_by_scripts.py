@@ -21,7 +21,8 @@ PAGES = {
     "animation-in-a-shadow": f"""<x-a></x-a><script>{SHADOW}
       root.innerHTML = '<p style="opacity: 0">revealed</p>';
       root.firstChild.animate([{{ opacity: 0 }}, {{ opacity: 1 }}], {FORWARDS});</script>""",
-    "animation-by-scrolling": """<p style="height: 3000px">above<p id="a" style="opacity: 0">revealed</p>
+    "animation-by-scrolling": """<p style="height: 3000px">above
+      <p id="a" style="opacity: 0">revealed</p>
       <script>a.animate({ opacity: [0, 1] }, { timeline: new ViewTimeline({ subject: a }),
         rangeStart: "entry 0%", rangeEnd: "cover 30%", fill: "both" });</script>""",
     "smil": """<svg><text y="20" display="none">revealed
