@@ -45,6 +45,7 @@ class Context:
         self.proxy = browser.open_proxy()
         self._browser = browser
         self.user_agent = ""
+        self.language = browser.language
         self.clock = VirtualClock()
         self.renders = 0
         self.process: PageProcess | None = None

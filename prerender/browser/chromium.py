@@ -27,6 +27,7 @@ from prerender.browser.processes import Watch, survey
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.context_proxy import ContextProxy
 from prerender.gateway.gateway import Gateway
+from prerender.snapshots.variants import Variant
 
 _NAMES = ("chromium-headless-shell", "chrome-headless-shell")
 # The product name of the headless shell. A full Chrome, headless or not, is "Chrome": it accepts a tab
@@ -270,6 +271,11 @@ class Chromium:
         """The approximate memory of all its processes in bytes."""
         return self._watch.memory_bytes
 
+    @property
+    def language(self) -> str:
+        """The language of pages that have none of their own."""
+        return self._gateway.language
+
     def open_proxy(self) -> ContextProxy:
         """The network of a new browser context. It is closed with the browser at the latest."""
         proxy = self._gateway.open_proxy()
@@ -424,6 +430,8 @@ def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
     flags = [
         f"--user-data-dir={profile}",
         f"--host-resolver-rules={gateway.resolver_rules}",
+        # What is emulated for pages does not reach their workers.
+        f"--accept-lang={','.join(Variant(language=gateway.language).languages)}",
         f"--ignore-certificate-errors-spki-list={gateway.certificate.spki_sha256}",
     ]
     if not sandbox:

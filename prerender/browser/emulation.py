@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prerender.browser.devtools import Session
+from prerender.config.types import DEFAULT_LANGUAGE
 from prerender.gateway.gateway import number_user_agent
 from prerender.gateway.navigation import of_phone
 from prerender.snapshots.variants import ORDINARY, Variant
@@ -31,8 +32,8 @@ class Window:
         }
 
 
-# Those of a Chrome in English. Headless Chromium has only the first one, and sends none.
-_LANGUAGES = "en-US,en"
+# The variant that a new page is of.
+AS_OPENED = ORDINARY.speaking(DEFAULT_LANGUAGE)
 DESKTOP = Window(1280, 1024)
 # The phone of Lighthouse; Googlebot's is similar.
 MOBILE = Window(412, 823, 1.75, mobile=True)
@@ -44,8 +45,8 @@ def window_of(variant: Variant) -> Window:
 
 
 async def become(session: Session, variant: Variant) -> None:
-    """Set up a new page for a variant, except for its user agent."""
-    # The locale formats dates and numbers; an empty one is the browser's default.
+    """Set up a new page for a variant with a language, except for its user agent."""
+    # The locale formats dates and numbers.
     await session.call("Emulation.setLocaleOverride", locale=variant.language)
     if variant.device == "mobile":
         await session.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=5)
@@ -53,9 +54,12 @@ async def become(session: Session, variant: Variant) -> None:
 
 
 def user_agent_override(
-    user_agent: str, number: int, variant: Variant = ORDINARY
+    user_agent: str, number: int, variant: Variant = AS_OPENED
 ) -> dict[str, Any]:
-    """Parameters of Emulation.setUserAgentOverride: an ordinary Chrome, with the page's number."""
+    """Parameters of Emulation.setUserAgentOverride: an ordinary Chrome, with the page's number.
+
+    ``variant``: with a language.
+    """
     mobile = variant.device == "mobile"
     reduced = _reduced(user_agent)
     major = reduced.partition("Chrome/")[2].partition(".")[0]
@@ -74,8 +78,8 @@ def user_agent_override(
     }
     if mobile:
         override["platform"] = "Linux armv81"
-    # Chromium adds the weights in the header.
-    override["acceptLanguage"] = ",".join(variant.languages) or _LANGUAGES
+    # Chromium adds the weights in the header. Without this, it has one language, and sends none.
+    override["acceptLanguage"] = ",".join(variant.languages)
     return override
 
 

@@ -21,7 +21,7 @@ from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.browser_context import Context
 from prerender.browser.chromium import Chromium
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed
-from prerender.browser.emulation import DESKTOP, Window, become, window_of
+from prerender.browser.emulation import AS_OPENED, DESKTOP, Window, become, window_of
 from prerender.browser.page_results import (
     Departed,
     Rendered,
@@ -127,7 +127,8 @@ class Page:
         self._urls_length = 0
 
     async def _become(self, variant: Variant) -> None:
-        if variant != ORDINARY:
+        variant = variant.speaking(self.context.language)
+        if variant != AS_OPENED:
             await self._tab.name(self.number, variant)
             await become(self._tab.session, variant)
 

@@ -54,6 +54,7 @@ class Tab:
 
     async def name(self, number: int, variant: Variant) -> None:
         """Let the gateway know the page by its number, and the site the browser by its variant."""
+        variant = variant.speaking(self._context.language)
         override = user_agent_override(self._context.user_agent, number, variant)
         await self.session.call("Emulation.setUserAgentOverride", **override)
 

@@ -68,7 +68,10 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
     via = URL(options.via) if options.via else None
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
-        crawler = await stack.enter_async_context(Crawler.open(via, options.user_agent))
+        own = common.site_headers(options.config)
+        crawler = await stack.enter_async_context(
+            Crawler.open(via, options.user_agent, site_headers=own)
+        )
         sources = Sources(crawler.stream, progress)
         urls = [options.url]
         if listed := not await sources.is_page(options.url):

@@ -17,6 +17,7 @@ from prerender.config.settings import Log, Origin
 from prerender.config.types import PositiveDuration
 from prerender.errors import ConfigError
 from prerender.telemetry import logs
+from prerender.tools.crawler import NO_HEADERS, SiteHeaders
 from prerender.urls.addresses import pretty_of
 
 T = TypeVar("T")
@@ -174,14 +175,34 @@ def settings_for_site(
 ) -> Settings:
     """The settings with ``site`` (scheme and host) as the public URL.
 
-    Without an origin in the settings, the site itself is the origin.
+    Without an origin in the settings, the site itself is the origin. [origin] headers are for the site
+    of the settings only.
     """
     values: dict[str, dict[str, object]] = {"site": {"url": site}}
     for section, keys in (overrides or {}).items():
         values.setdefault(section, {}).update(keys)
     if config is None and not any(name in os.environ for name in _ORIGINS):
         values.setdefault("origin", {}).setdefault("url", site)
-    return load(config, os.environ, values)
+    settings = load(config, os.environ, values)
+    if site_headers(config).servers.isdisjoint({URL(site), settings.origin_url}):
+        origin = settings.origin.model_copy(update={"headers": ()})
+        return settings.model_copy(update={"origin": origin})
+    return settings
+
+
+def site_headers(config: Path | None) -> SiteHeaders:
+    """[origin] headers of the settings, for requests to the origin and to the public URL.
+
+    None without an origin: then nothing says whose they are.
+    """
+    try:
+        settings = settings_if_any(config)
+    except ConfigError:
+        return NO_HEADERS  # the command reports what is wrong when it loads its settings
+    if settings is None:
+        return NO_HEADERS
+    servers = frozenset({settings.origin_url.origin(), settings.public_url.origin()})
+    return SiteHeaders(servers, settings.origin.header_pairs)
 
 
 def settings_if_any(config: Path | None) -> Settings | None:

@@ -36,6 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_via(parser)
     parser.add_argument("--user-agent", default=USER_AGENT, help="User-Agent to send")
     common.add_json(parser)
+    common.add_config(parser)
     parser.set_defaults(run=run)
 
 
@@ -72,7 +73,10 @@ async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], 
     via = URL(options.via) if options.via else None
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
-        crawler = await stack.enter_async_context(Crawler.open(via, options.user_agent))
+        own = common.site_headers(options.config)
+        crawler = await stack.enter_async_context(
+            Crawler.open(via, options.user_agent, site_headers=own)
+        )
         states = States(
             site,
             crawler,

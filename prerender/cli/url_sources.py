@@ -39,7 +39,8 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
     The progress is shown, and the crawler is open, until ``stack`` is closed.
     """
     progress = stack.enter_context(terminal.progress("page"))
-    crawler = await stack.enter_async_context(Crawler.open())
+    own = common.site_headers(options.config)
+    crawler = await stack.enter_async_context(Crawler.open(site_headers=own))
     pages = await Sources(crawler.stream, progress).read(options.sources)
     site = str(URL(pages[0].url, encoded=True).origin())
     settings = common.settings_for_site(site, options.config)

@@ -109,9 +109,10 @@ async def _replicas(
     options: argparse.Namespace, settings: Settings | None, stack: AsyncExitStack
 ) -> Replicas:
     timeout = settings.render.timeout + 10 if settings is not None else 60.0
+    own = common.site_headers(options.config)
     vias = [URL(via) for via in options.via] if options.via else [None]
     crawlers = [
-        await stack.enter_async_context(Crawler.open(via, timeout=timeout))
+        await stack.enter_async_context(Crawler.open(via, timeout=timeout, site_headers=own))
         for via in dict.fromkeys(vias)
     ]
     return Replicas(crawlers, options.concurrency, options.rate, direct=not options.via)

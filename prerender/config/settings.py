@@ -25,11 +25,13 @@ from prerender.config.network_types import (
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import (
     PRESET_WORDS,
+    DEFAULT_LANGUAGE,
     CrawlerNames,
     CrawlerRanges,
     Duration,
     Flag,
     IndexNowKey,
+    Language,
     Languages,
     PagePatterns,
     Parameters,
@@ -37,6 +39,7 @@ from prerender.config.types import (
     Port,
     PositiveDuration,
     PositiveSize,
+    RequestHeaders,
     Rules,
     SecretNames,
     Size,
@@ -102,6 +105,19 @@ class Origin(_Section):
         description="Maximum wait for the origin's response headers, and between two reads of "
         "its body.",
     )
+    headers: RequestHeaders = Field(
+        (),
+        repr=False,
+        description="Headers that the proxy adds to its own requests to the origin, those of renders: "
+        '["Authorization: Basic dXNlcjpwYXNz", "X-WAF-Token: ..."]. They are not added to requests of '
+        "visitors, and not sent to any other host.",
+    )
+
+    @property
+    def header_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The names and values of ``headers``."""
+        pairs = (line.partition(": ") for line in self.headers)
+        return tuple((name, value) for name, _, value in pairs)
 
 
 class Site(_Section):
@@ -442,6 +458,12 @@ class Browser(_Section):
     timezone: Timezone = Field(
         "UTC",
         description="Time zone of pages, a name of the IANA database. Visitors see times in their own.",
+    )
+    language: Language = Field(
+        DEFAULT_LANGUAGE,
+        description="Language of pages, a tag such as de-CH: their Accept-Language, "
+        'navigator.language, and formats of dates and numbers. With [cache] vary = ["language"], pages '
+        "have the languages listed there.",
     )
 
 

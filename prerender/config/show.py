@@ -36,7 +36,7 @@ def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
             told = _told(fields[key], value)
             hidden = is_secret(section, key) and bool(value)
             if hidden:
-                told = _without_secret(str(value))
+                told = _without_secret(value)
                 hidden = told != value
             yield Shown(section, key, told, source, hidden)
 
@@ -92,9 +92,12 @@ def _told(field: FieldInfo, value: object) -> object:
     return [dict(zip(keys, row, strict=True)) for row in value]
 
 
-def _without_secret(value: str) -> str:
-    """A URL without user name and password. Any other value is masked completely."""
-    if "://" not in value:
+def _without_secret(value: object) -> object:
+    """A URL without user name and password, or headers without their values. Any other value is masked
+    completely."""
+    if isinstance(value, list):
+        return [f"{header.partition(':')[0]}: {_HIDDEN}" for header in value]
+    if not isinstance(value, str) or "://" not in value:
         return _HIDDEN
     netloc = urlsplit(value).netloc
     if "@" not in netloc:

@@ -13,6 +13,7 @@ from zoneinfo import available_timezones
 from pydantic import AfterValidator, BeforeValidator
 
 from prerender.config.lists import strings_of, tables_of
+from prerender.http.hop_by_hop import HOP_BY_HOP
 
 # Classes of crawlers, and the actions that a site owner can choose for each.
 CrawlerClass = Literal[
@@ -54,6 +55,8 @@ PRESET_WORDS: dict[Preset, str] = {
     "all": "all crawlers but monitoring: also SEO tools, archives, feed readers (AhrefsBot, Feedly)",
 }
 
+# Of pages without another one.
+DEFAULT_LANGUAGE = "en-US"
 # For settings that the proxy can determine by itself.
 AUTO = "auto"
 
@@ -75,6 +78,26 @@ _WHOLE_NUMBER = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _PARAMETER = re.compile(r"[^\s&=#?*]+\*?")
 _SECRET_NAME = re.compile(r"[\w.~\[\]*-]+", re.ASCII)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?", re.ASCII)
+# Headers that the proxy or the browser sets for each request.
+_OWN_HEADERS = (
+    frozenset(
+        {
+            *(
+                "accept-encoding",
+                "content-encoding",
+                "content-length",
+                "content-type",
+                "cookie",
+                "expect",
+            ),
+            *("host", "origin", "range", "x-forwarded-host", "x-forwarded-proto", "x-prerender"),
+        }
+    )
+    | HOP_BY_HOP
+)
+_OWN_PREFIXES = ("access-control-", "if-", "sec-")
 _LONGEST = 365 * 86400
 _LARGEST = 2**46
 _DURATION_HELP = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
@@ -168,6 +191,32 @@ def _languages(value: object) -> tuple[str, ...]:
     if len({tag.lower() for tag in tags}) < len(tags):
         raise ValueError("a language is listed twice")
     return tags
+
+
+def _language(value: str) -> str:
+    if not _LANGUAGE.fullmatch(value):
+        raise ValueError("give a language tag (RFC 5646), such as en-US or de")
+    return value
+
+
+def _headers(value: object) -> tuple[str, ...]:
+    """Headers with values that may be secret, so no message quotes them."""
+    help_text = 'give a list of headers, for example ["Authorization: Basic dXNlcjpwYXNz"]'
+    names: set[str] = set()
+    lines = []
+    for number, line in enumerate(strings_of(value, help_text), start=1):
+        name, colon, text = (part.strip() for part in line.partition(":"))
+        if not colon or not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
+            raise ValueError(f'number {number} is not "Name: value" in ASCII; {help_text}')
+        if name.lower() == "accept-language":
+            raise ValueError(f"{name!r}: set [browser] language instead")
+        if name.lower() in _OWN_HEADERS or name.lower().startswith(_OWN_PREFIXES):
+            raise ValueError(f"{name!r}: the proxy and the browser set it themselves")
+        if name.lower() in names:
+            raise ValueError(f"{name!r} is listed twice")
+        names.add(name.lower())
+        lines.append(f"{name}: {text}")
+    return tuple(lines)
 
 
 def words(*known: str) -> BeforeValidator:
@@ -325,6 +374,8 @@ PositiveSize = Annotated[Size, AfterValidator(_positive)]
 SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Language = Annotated[str, AfterValidator(_language)]
+RequestHeaders = Annotated[tuple[str, ...], BeforeValidator(_headers)]
 Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]
 Parameters = Annotated[tuple[str, ...], BeforeValidator(_parameters)]
 SecretNames = Annotated[tuple[str, ...], BeforeValidator(_secret_names)]

@@ -23,6 +23,7 @@ from aiohttp import ClientSession
 from aiohttp.web import BaseRequest, StreamResponse
 from yarl import URL
 
+from prerender.config.types import DEFAULT_LANGUAGE
 from prerender.errors import OriginError
 from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import AddressPolicy, Forbidden
@@ -74,7 +75,7 @@ def without_number(text: str, number: int) -> str:
 class NetworkRules:
     """The rules for requests of pages. ``cache_bytes``: size of the asset cache (0: none). ``marked``:
     mark requests to the site as a renderer's. ``optional``: patterns of the site's requests that a
-    snapshot does not need."""
+    snapshot does not need. ``language``: of pages that have none of their own."""
 
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
     blocklist: Blocklist = field(default_factory=Blocklist)
@@ -82,6 +83,7 @@ class NetworkRules:
     cache_bytes: int = 0
     marked: bool = True
     optional: tuple[str, ...] = ()
+    language: str = DEFAULT_LANGUAGE
 
 
 class Gateway:
@@ -102,7 +104,7 @@ class Gateway:
         self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
         self.hanging = Hanging()
-        self.navigation = Navigation()
+        self.navigation = Navigation(self._rules.language)
         self.data_hosts = DataHosts()
         self.name = f"{os.getpid()}.{next(_numbers)}"
         self._peers = Peers()
@@ -130,6 +132,11 @@ class Gateway:
 
     # Chromium resolves nothing itself: names are for the proxies.
     resolver_rules = f"MAP * ~NOTFOUND, EXCLUDE {HOST}"
+
+    @property
+    def language(self) -> str:
+        """The language of pages that have none of their own."""
+        return self._rules.language
 
     def open_proxy(self) -> ContextProxy:
         """A proxy for a new browser context."""

@@ -14,7 +14,6 @@ from multidict import CIMultiDict
 from prerender.http.forwarding_headers import Headers
 from prerender.snapshots.variants import Variant
 
-LANGUAGES = "en-US,en;q=0.9"
 # What the renderer can decode.
 _CODINGS = "gzip, deflate"
 # Until a browser has been started.
@@ -26,16 +25,16 @@ _BASIC = (
     ),
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
     ("Accept-Encoding", _CODINGS),
-    ("Accept-Language", LANGUAGES),
 )
 # Of the browser's connection, or of one page.
 _NOT_LEARNED = frozenset({"host", "cookie", "referer", "cache-control", "pragma"})
 
 
 class Navigation:
-    """The headers of a navigation."""
+    """The headers of a navigation. ``language``: of pages that have none of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str) -> None:
+        self._language = language
         self._headers: CIMultiDict[str] = CIMultiDict(_BASIC)
         self._learned = asyncio.Event()
 
@@ -48,7 +47,6 @@ class Navigation:
         )
         learned["User-Agent"] = user_agent
         learned["Accept-Encoding"] = _CODINGS
-        learned.setdefault("Accept-Language", LANGUAGES)
         self._headers = learned
         self._learned.set()
 
@@ -71,8 +69,7 @@ class Navigation:
             for name, value in (("Sec-CH-UA-Mobile", "?1"), ("Sec-CH-UA-Platform", '"Android"')):
                 if name in headers:
                     headers[name] = value
-        if variant.language:
-            headers["Accept-Language"] = variant.accept_language
+        headers["Accept-Language"] = variant.speaking(self._language).accept_language
         return headers
 
 

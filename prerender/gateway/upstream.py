@@ -5,7 +5,7 @@ documents with it. Requests of clients are forwarded by proxy/forward.py.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, cast
@@ -68,10 +68,17 @@ class _RawTargetRequest(ClientRequest):
 
 
 class Upstream:
-    """The origin at ``base``, with a pool of connections to it."""
+    """The origin at ``base``, with a pool of connections to it.
 
-    def __init__(self, session: ClientSession, base: URL) -> None:
+    ``headers``: names and values that every request gets. They are added here, behind everything that
+    sees requests of pages, and redirects are not followed, so no other server and no page gets them.
+    """
+
+    def __init__(
+        self, session: ClientSession, base: URL, headers: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self._session = session
+        self._headers = tuple(headers)
         self._base = str(base).rstrip("/")
         self.base = base
 
@@ -89,8 +96,18 @@ class Upstream:
         was not read completely.
         """
         url = URL(f"{self._base}/#{target}", encoded=True)
-        async with send(self._session, method, url, headers, body) as response:
+        async with send(self._session, method, url, self._complete(headers), body) as response:
             yield response
+
+    def _complete(self, headers: CIMultiDict[str]) -> CIMultiDict[str]:
+        if not self._headers:
+            return headers
+        headers = headers.copy()
+        for name, value in self._headers:
+            # As in a browser that knows a password, what a script sets is sent instead.
+            if name.lower() != "authorization" or name not in headers:
+                headers[name] = value
+        return headers
 
     async def relay_websocket(
         self,
@@ -101,6 +118,7 @@ class Upstream:
     ) -> StreamResponse:
         """Relay a client's WebSocket to the origin. Raises OriginError."""
         url = URL(f"{self._base}/#{target}", encoded=True)
+        headers = self._complete(headers)
         return await page_websocket.relay(request, self._session, url, headers, on_message)
 
 

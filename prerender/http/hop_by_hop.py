@@ -5,7 +5,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from prerender.http.fields import Fields, members
 
 # Also headers that are hop-by-hop in practice.
-_HOP_BY_HOP = frozenset(
+HOP_BY_HOP = frozenset(
     {
         "connection",
         "keep-alive",
@@ -24,7 +24,7 @@ _NOT_REMOVABLE = frozenset({"host", "content-length", "content-type", "cookie", 
 
 def end_to_end_lines(fields: Fields) -> list[tuple[str, bytes]]:
     """The lines of a message without hop-by-hop headers."""
-    dropped = _HOP_BY_HOP
+    dropped = HOP_BY_HOP
     if "connection" in fields.names:
         dropped = _dropped(fields.get("connection"))
     return [line for line in fields.lines if line[0] not in dropped]
@@ -40,4 +40,4 @@ def end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 
 def _dropped(connection: str) -> frozenset[str]:
     """The headers to remove from a message with this combined Connection header."""
-    return _HOP_BY_HOP | (members(connection) - _NOT_REMOVABLE)
+    return HOP_BY_HOP | (members(connection) - _NOT_REMOVABLE)

@@ -77,6 +77,7 @@ async def visiting(settings: Settings) -> AsyncIterator[tuple[Pool, VisitorPolic
         blocklist=Blocklist(block_trackers=False),
         limits=VisitLimits(_VISITOR_REQUESTS, _VISITOR_BYTES, _VISITOR_BYTES),
         marked=False,
+        language=settings.browser.language,
     )
     async with browsing(settings, rules) as parts:
         yield parts.pool, addresses
@@ -117,7 +118,7 @@ async def browsing(
                 AddressPolicy.only(settings.origin_url), origin.connect_timeout, origin.timeout
             )
         )
-        upstream = Upstream(session, settings.origin_url)
+        upstream = Upstream(session, settings.origin_url, origin.header_pairs)
         third_parties = await stack.enter_async_context(
             open_session(rules.addresses, origin.connect_timeout, origin.timeout)
         )
@@ -176,6 +177,7 @@ def rules_of(settings: Settings) -> NetworkRules:
         ),
         cache_bytes=network.cache_bytes,
         optional=settings.render.optional,
+        language=settings.browser.language,
     )
 
 

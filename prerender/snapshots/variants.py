@@ -5,7 +5,7 @@ Only declared values are returned, so clients cannot influence cache keys otherw
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, Protocol, get_args
 
@@ -31,7 +31,7 @@ class FieldLines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kind of device, and a language tag or '' for the browser's default."""
+    """A kind of device, and a language tag or '' for that of [browser] language."""
 
     device: Device = "desktop"
     language: str = ""
@@ -49,6 +49,10 @@ class Variant:
             for number, tag in enumerate(self.languages)
         )
         return ",".join(weighed)
+
+    def speaking(self, language: str) -> "Variant":
+        """The same variant, in this language if it has none of its own."""
+        return self if self.language else replace(self, language=language)
 
     def __str__(self) -> str:
         return f"{self.device} {self.language}".rstrip()

@@ -102,6 +102,20 @@ def is_html(fields: CIMultiDictProxy[str]) -> bool:
     return media_type(fields) in ("text/html", "application/xhtml+xml")
 
 
+class SiteHeaders(NamedTuple):
+    """Headers for requests to the site's own servers, which are ``servers`` (scheme, host and port)."""
+
+    servers: frozenset[URL] = frozenset()
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def of(self, url: URL) -> tuple[tuple[str, str], ...]:
+        """Those for a URL."""
+        return self.headers if url.origin() in self.servers else ()
+
+
+NO_HEADERS = SiteHeaders()
+
+
 class Streamed(NamedTuple):
     """A response whose body is read in parts, perhaps compressed with gzip."""
 
@@ -114,9 +128,15 @@ class Crawler:
     """Create it with ``async with Crawler.open(...)``."""
 
     def __init__(
-        self, session: ClientSession, via: URL | None, fields: Mapping[str, str], timeout: float
+        self,
+        session: ClientSession,
+        via: URL | None,
+        fields: Mapping[str, str],
+        site_headers: SiteHeaders,
+        timeout: float,
     ) -> None:
         self._session = session
+        self._site_headers = site_headers
         self._via = via
         self._fields = dict(fields)
         self._timeout = timeout
@@ -129,6 +149,7 @@ class Crawler:
         user_agent: str = USER_AGENT,
         timeout: float = 60.0,
         connections: int = 0,
+        site_headers: SiteHeaders = NO_HEADERS,
     ) -> AsyncIterator["Crawler"]:
         """Open a crawler; ``timeout`` in seconds is for one complete response."""
         fields = {"User-Agent": user_agent, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -138,7 +159,7 @@ class Crawler:
             timeout=ClientTimeout(total=None),
             trust_env=False,
         ) as session:
-            yield cls(session, via, fields, timeout)
+            yield cls(session, via, fields, site_headers, timeout)
 
     async def get(self, url: str, user_agent: str = "") -> Fetched:
         """GET an absolute URL, byte for byte, without its fragment. Raises FetchFailed.
@@ -171,7 +192,7 @@ class Crawler:
         self, url: str, user_agent: str = "", *, compressed: bool = False
     ) -> AsyncIterator[ClientResponse]:
         """The response of a URL. ``compressed``: with its content coding, without a time limit."""
-        fields = dict(self._fields)
+        fields = {**dict(self._site_headers.of(URL(url, encoded=True))), **self._fields}
         if user_agent:
             fields["User-Agent"] = user_agent
         if compressed:

@@ -338,7 +338,9 @@ async def _first_response(settings: Settings, public: URL) -> tuple[int, str]:
     async with (
         open_session(policy, settings.origin.connect_timeout, _SECONDS) as session,
         asyncio.timeout(_SECONDS),
-        Upstream(session, settings.origin_url).request("GET", "/", fields) as response,
+        Upstream(session, settings.origin_url, settings.origin.header_pairs).request(
+            "GET", "/", fields
+        ) as response,
     ):
         return response.status, response.headers.get("Content-Type", "no type")
 

@@ -71,6 +71,16 @@ def test_secrets_are_hidden(file: Path) -> None:
     assert as_json(settings, sources)["admin"]["token"]["hidden"] is True
 
 
+def test_headers_are_shown_without_their_values() -> None:
+    headers = '["Authorization: Basic s3cret", "X-From: https://s3cret.example/"]'
+    given = {"PRERENDER_ORIGIN": "http://app:1", "PRERENDER_ORIGIN_HEADERS": headers}
+    settings, sources = load_with_sources(None, given)
+    assert "s3cret" not in as_toml(settings, sources) + repr(settings)
+    told = as_json(settings, sources)["origin"]["headers"]
+    assert told["value"] == ["Authorization: ***", "X-From: ***"]
+    assert told["hidden"] is True
+
+
 def test_what_holds_no_secret_is_not_hidden() -> None:
     told = as_json(*load_with_sources(None, {"PRERENDER_ORIGIN": "http://app:1"}))
     assert told["cache"]["url"] == {"value": "memory://", "source": "default"}

@@ -122,6 +122,11 @@ A_DURATION = 'not a duration: give seconds, or for example "30s", "10m", "1h"'
 A_SIZE = 'not a size: give bytes, or for example "64KiB", "256MiB", "1GB"'
 A_SITE = 'not the URL of a site: give for example "http://127.0.0.1:3000"'
 SITE_ONLY = "must be scheme, host and port only, with no path, query or fragment"
+A_HEADER = (
+    'number 1 is not "Name: value" in ASCII; give a list of headers, for example '
+    '["Authorization: Basic dXNlcjpwYXNz"]'
+)
+OF_THE_PROXY = "the proxy and the browser set it themselves"
 A_FLAG = "give true or false"
 PATTERNS = 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
 HOSTS = 'give a list of hosts, for example ["cdn.example.com", "*.ads.example"]'
@@ -249,6 +254,12 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "['browser']",
             "['browser']",
             'give a list of some of ["device", "language"]',
+        ),
+        (
+            "[browser] language",
+            "'german'",
+            "'german'",
+            "give a language tag (RFC 5646), such as en-US or de",
         ),
         ("[cache] languages", "['en', 'EN']", "['en', 'EN']", "a language is listed twice"),
         (
@@ -666,3 +677,27 @@ def test_every_size_reads_as_it_was_written(count: int, unit: tuple[str, int]) -
 def test_whatever_the_environment_is_it_is_used_or_complained_of(environ: dict[str, str]) -> None:
     with suppress(ConfigError):
         load(None, environ)
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed"),
+    [
+        ("no s3cret colon", A_HEADER),
+        ('["A: b", "Basic s3cret"]', A_HEADER.replace("1", "2", 1)),
+        ('["A: s3cret\\r\\nB: c"]', A_HEADER),
+        ("A: s3crét", A_HEADER),
+        ("A:", A_HEADER),
+        ("A: s3cret, a: b", "'a' is listed twice"),
+        ("host: s3cret", f"'host': {OF_THE_PROXY}"),
+        ("Cookie: s3cret", f"'Cookie': {OF_THE_PROXY}"),
+        ("Sec-CH-UA: s3cret", f"'Sec-CH-UA': {OF_THE_PROXY}"),
+        ("Connection: s3cret", f"'Connection': {OF_THE_PROXY}"),
+        ("Accept-Language: de", "'Accept-Language': set [browser] language instead"),
+    ],
+)
+def test_a_wrong_header_is_not_quoted(value: str, allowed: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(None, {"PRERENDER_ORIGIN": "http://app:1", "PRERENDER_ORIGIN_HEADERS": value})
+    assert raised.value.problems == [
+        f"[origin] headers (from PRERENDER_ORIGIN_HEADERS): ***: {allowed}"
+    ]
