@@ -24,6 +24,7 @@ from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import Render as LastRender
+from prerender.snapshots.page_changes import changes_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots, Outlook
 from prerender.telemetry.histories import Histories
 from prerender.telemetry.records import RequestContext
@@ -146,7 +147,7 @@ def _answered_by(context: RequestContext, outlook: Outlook | None) -> str:
 
 def _stored(entry: Entry, now: float) -> ExplainedSnapshot:
     snapshot = entry.snapshot
-    facts = snapshot.facts
+    facts, changes = snapshot.facts, changes_of(snapshot.headers)
     return {
         "rendered": datetime.fromtimestamp(entry.stored, UTC).isoformat(timespec="seconds"),
         "age_seconds": round(now - entry.stored, 1),
@@ -160,6 +161,8 @@ def _stored(entry: Entry, now: float) -> ExplainedSnapshot:
         "settled": facts.settled,
         "failed_requests": list(facts.failed_requests),
         "unanswered_requests": list(facts.unanswered_requests),
+        "removed": list(changes.remove),
+        "added": list(changes.add),
     }
 
 

@@ -327,6 +327,10 @@ class ExplainedSnapshot(TypedDict):
     settled: str
     failed_requests: list[str]
     unanswered_requests: list[str]
+    removed: list[str]
+    """The selectors of [snapshot] remove that it was made with."""
+    added: list[str]
+    """HTML of [snapshot] add that it was made with."""
 
 
 class ExplainedRender(TypedDict):

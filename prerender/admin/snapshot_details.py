@@ -20,6 +20,7 @@ from prerender.rendering.screenshots import Viewer
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import text_of
 from prerender.snapshots.list_rows import Row
+from prerender.snapshots.page_changes import changes_of
 from prerender.snapshots.page_metadata import read
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.histories import Histories
@@ -99,11 +100,18 @@ class Pages:
         """The differences between what visitors and crawlers see, and what a screen reader misses."""
         entry = await self._entry(request)
         target = self._site.target_of(entry)
-        user = await self._viewer.user(target, entry.snapshot.etag)
+        changes = changes_of(entry.snapshot.headers)
+        user = await self._viewer.user(target, entry.snapshot.etag, changes.remove)
         crawler = await self._viewer.crawler(target, entry.snapshot)
         differences = await asyncio.to_thread(conversions.of_texts, user.text, crawler.text)
         missing = lost(user.announced, crawler.announced)[:_MOST_LOST]
-        found: Comparison = {**differences, "unannounced": missing}
+        found: Comparison = {
+            **differences,
+            "unannounced": missing,
+            "removed": [{"selector": one.selector, "text": one.text} for one in user.removed],
+            "not_found": [one for one in changes.remove if one not in {r[0] for r in user.removed}],
+            "added": list(changes.add),
+        }
         return web.json_response(found)
 
     async def picture(self, request: web.Request) -> web.Response:
@@ -116,7 +124,8 @@ class Pages:
     async def _screenshot(self, name: str, entry: Entry) -> Screenshot:
         target = self._site.target_of(entry)
         if name == "user.png":
-            return await self._viewer.user(target, entry.snapshot.etag)
+            changes = changes_of(entry.snapshot.headers)
+            return await self._viewer.user(target, entry.snapshot.etag, changes.remove)
         if name == "crawler.png":
             return await self._viewer.crawler(target, entry.snapshot)
         reading = await asyncio.to_thread(read, entry.snapshot.body, target.url)

@@ -195,11 +195,23 @@ class Differences(TypedDict):
     passages: list[Passage]
 
 
+class RemovedElement(TypedDict):
+    selector: str
+    text: str
+    """The beginning of its text."""
+
+
 class Comparison(Differences):
     """left: the visitor's text; right: the snapshot's text."""
 
     unannounced: list[str]
     """Texts in the accessibility tree of the page, but not of the snapshot."""
+    removed: list[RemovedElement]
+    """Elements of the page that the snapshot lacks because of [snapshot] remove."""
+    not_found: list[str]
+    """Selectors of [snapshot] remove that match nothing on the page now."""
+    added: list[str]
+    """HTML that the snapshot has because of [snapshot] add."""
 
 
 class VersionComparison(Differences):

@@ -24,6 +24,7 @@ from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed
 from prerender.browser.emulation import AS_OPENED, DESKTOP, Window, become, window_of
 from prerender.browser.page_results import (
     Departed,
+    Removed,
     Rendered,
     Resource,
     Screenshot,
@@ -247,12 +248,13 @@ class Page:
         scripts: bool,
         height: int = 0,
         variant: Variant = ORDINARY,
+        remove: Sequence[str] = (),
     ) -> Screenshot:
         """Open ``url`` and take a screenshot. The caller sets a timeout, and the page is not used
         again.
 
         Without ``scripts``, none of the page's run. ``height`` in CSS pixels; 0: the height of the
-        page.
+        page. ``remove``: selectors of elements to be listed.
         Raises RenderError.
         """
         self.broken = True
@@ -275,7 +277,8 @@ class Page:
         status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
         if status not in PAGE_STATUSES:
             raise RenderError(f"{url}: shows a document with status {status}")
-        return Screenshot(picture, str(text), await self.announced())
+        removed = (await self.read(remove)).removed if remove else ()
+        return Screenshot(picture, str(text), await self.announced(), removed)
 
     async def listen(
         self, url: str, visit: Visit, *, timeout: float, budget: float, patience: float
@@ -354,13 +357,16 @@ class Page:
             raise RenderTimeout("the page does not respond") from None
         return self._tab.target_id
 
-    async def read(self) -> Seen:
-        """The texts of the page after a render. Raises RenderError."""
+    async def read(self, remove: Sequence[str] = ()) -> Seen:
+        """The texts of the page after a render, without elements that the selectors ``remove`` match.
+        Raises RenderError."""
         found = await self._tab.session.evaluate(
-            READ_SCRIPT, contextId=await self._world(self._tab.target_id)
+            f"{READ_SCRIPT}({json.dumps(remove)})",
+            contextId=await self._world(self._tab.target_id),
         )
         texts = tuple((text, shown) for text, shown in found["texts"])
-        return Seen(found["url"], found["title"], texts, tuple(found["links"]))
+        removed = tuple(Removed(selector, text) for selector, text in found["removed"])
+        return Seen(found["url"], found["title"], texts, tuple(found["links"]), removed)
 
     async def _world(self, frame_id: str) -> int:
         """An isolated world for our scripts, whose built-ins the page cannot replace."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from prerender.browser.accessibility import Announcement
 from prerender.browser.settling.settler import Settled
+from prerender.config.page_changes import Tag
 
 
 class Resource(NamedTuple):
@@ -67,14 +68,25 @@ class Rendered:
         return bool(self.text_length) or self.pictures
 
 
+class Removed(NamedTuple):
+    """An element that a selector of [snapshot] remove matches, and the beginning of its text."""
+
+    selector: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a visitor sees of a page: its texts, whether each is visible, and its links."""
+    """What a visitor sees of a page: its texts, whether each is visible, and its links.
+
+    ``removed``: elements that snapshots lack ([snapshot] remove), which are not in ``texts``.
+    """
 
     url: str
     title: str
     texts: tuple[tuple[str, bool], ...]
     links: tuple[str, ...]
+    removed: tuple[Removed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,7 @@ class SerializeOptions:
     ``document.querySelectorAll("[style]")``. ``attached``: what scripts have attached to custom
     elements (probe/internals.js). ``drawings``: whether canvases keep what they show.
     ``max_bytes``: the maximum length of the text; 0: none.
+    ``remove``: selectors of elements that are removed; ``add``: tags for the head.
     """
 
     flatten_shadow_dom: bool = False
@@ -97,6 +110,8 @@ class SerializeOptions:
     attached: Sequence[Any] = ()
     drawings: bool = False
     max_bytes: int = 0
+    remove: tuple[str, ...] = ()
+    add: tuple[Tag, ...] = ()
 
     def as_json(self) -> str:
         """The options as arguments of the script."""
@@ -109,6 +124,8 @@ class SerializeOptions:
                 "refusedStyles": self.refused_styles,
                 "attached": self.attached,
                 "drawings": self.drawings,
+                "remove": self.remove,
+                "add": self.add,
             }
         )
 
@@ -124,11 +141,15 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class Screenshot:
-    """A screenshot: a PNG, the visible text, and what a screen reader announces."""
+    """A screenshot: a PNG, the visible text, and what a screen reader announces.
+
+    ``removed``: elements that the snapshot lacks ([snapshot] remove).
+    """
 
     png: bytes
     text: str
     announced: tuple[Announcement, ...] = ()
+    removed: tuple[Removed, ...] = ()
 
     @property
     def size_bytes(self) -> int:

@@ -30,6 +30,7 @@ from prerender.config.types import (
     CrawlerRanges,
     Duration,
     Flag,
+    HeadTags,
     IndexNowKey,
     Language,
     Languages,
@@ -42,6 +43,7 @@ from prerender.config.types import (
     RequestHeaders,
     Rules,
     SecretNames,
+    Selectors,
     Size,
     SizeOrAuto,
     Timezone,
@@ -571,6 +573,17 @@ class Snapshot(_Section):
         (),
         description="Regular expressions of content that differs on every load (nonces, tokens,"
         " times) and does not change a snapshot's ETag.",
+    )
+    remove: Selectors = Field(
+        (),
+        description="CSS selectors of elements that snapshots lack, such as consent banners and chat: "
+        '["#cookie-banner", "[id^=chat-]"]. They also match in shadow roots. html, head and body are '
+        "never removed. Snapshots say so in X-Prerender-Changes.",
+    )
+    add: HeadTags = Field(
+        (),
+        description="HTML of tags that snapshots have at the end of their head: meta, link, style, and "
+        "scripts of type application/ld+json.",
     )
 
 

@@ -12,6 +12,7 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator
 
+from prerender.config import page_changes
 from prerender.config.lists import strings_of, tables_of
 from prerender.http.hop_by_hop import HOP_BY_HOP
 
@@ -219,6 +220,26 @@ def _headers(value: object) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _selectors(value: object) -> tuple[str, ...]:
+    help_text = 'give a list of CSS selectors, for example ["#cookie-banner", ".chat"]'
+    selectors = strings_of(value, help_text)
+    for selector in selectors:
+        if problem := page_changes.problem_of_selector(selector):
+            raise ValueError(f"{selector!r} is not a CSS selector: {problem}")
+    return selectors
+
+
+def _head_tags(value: object) -> tuple[str, ...]:
+    help_text = 'give a list of tags, for example [\'<meta name="robots" content="noarchive">\']'
+    fragments = strings_of(value, help_text)
+    for fragment in fragments:
+        try:
+            page_changes.tags_of(fragment)
+        except ValueError as error:
+            raise ValueError(f"{fragment[:60]!r}: {error}") from None
+    return fragments
+
+
 def words(*known: str) -> BeforeValidator:
     """A list of words, each one of ``known``."""
     help_text = f"give a list of some of {json.dumps(known)}"
@@ -374,6 +395,8 @@ PositiveSize = Annotated[Size, AfterValidator(_positive)]
 SizeOrAuto = Annotated[int | Literal["auto"], BeforeValidator(_size_or_auto)]
 Port = Annotated[int, whole_number(0, 65535)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Selectors = Annotated[tuple[str, ...], BeforeValidator(_selectors)]
+HeadTags = Annotated[tuple[str, ...], BeforeValidator(_head_tags)]
 Language = Annotated[str, AfterValidator(_language)]
 RequestHeaders = Annotated[tuple[str, ...], BeforeValidator(_headers)]
 Languages = Annotated[tuple[str, ...], BeforeValidator(_languages)]

@@ -16,6 +16,7 @@ from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits as BrowserLimits
 from prerender.browser.warm_up import trial
 from prerender.config import Settings
+from prerender.config.page_changes import tags_of
 from prerender.errors import ConfigError
 from prerender.gateway.address_policy import AddressPolicy, VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
@@ -25,6 +26,7 @@ from prerender.gateway.visit import VisitLimits
 from prerender.http.forwarding_headers import authority
 from prerender.rendering.renderer import Renderer, RenderSettings
 from prerender.rendering.screenshots import Viewer, ViewLimits
+from prerender.snapshots.page_changes import Changes
 from prerender.urls.hosts import Hosts
 
 # Pages also wait for responses: three leave a tenth of the CPU time unused.
@@ -85,19 +87,24 @@ async def visiting(settings: Settings) -> AsyncIterator[tuple[Pool, VisitorPolic
 
 def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
     """A renderer that uses an open browser. Reads [render] and [snapshot] of the settings."""
+    snapshot = settings.snapshot
     render = RenderSettings(
         timeout=settings.render.timeout,
         budget=settings.render.budget,
         patience=settings.render.patience,
         max_bytes=settings.render.max_bytes,
         options=SerializeOptions(
-            **settings.snapshot.model_dump(exclude={"volatile", "moved", "soft_404"}),
+            flatten_shadow_dom=snapshot.flatten_shadow_dom,
+            add_canonical=snapshot.add_canonical,
+            remove=snapshot.remove,
+            add=tuple(tag for fragment in snapshot.add for tag in tags_of(fragment)),
             internal_host=authority(parts.upstream.base),
             max_bytes=settings.render.max_bytes,
         ),
-        volatile=settings.snapshot.volatile,
-        when_moved=settings.snapshot.moved,
-        soft_404=settings.snapshot.soft_404,
+        volatile=snapshot.volatile,
+        when_moved=snapshot.moved,
+        soft_404=snapshot.soft_404,
+        changes=Changes(snapshot.remove, snapshot.add),
     )
     return Rendering(
         *parts,

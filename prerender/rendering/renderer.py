@@ -19,6 +19,7 @@ from prerender.gateway.visit import Document, Visit
 from prerender.rendering.redirects import Redirects
 from prerender.rendering.snapshot_builder import SnapshotBuilder, WhenMoved
 from prerender.rendering.waterfall import waterfall
+from prerender.snapshots.page_changes import NO_CHANGES, Changes
 from prerender.snapshots.request_coalescing import begun
 from prerender.snapshots.snapshot import Fetch, SnapshotResult, Timings
 from prerender.snapshots.target import Target
@@ -49,6 +50,7 @@ class RenderSettings:
     volatile: tuple[str, ...]
     when_moved: WhenMoved = "canonical"
     soft_404: bool = False
+    changes: Changes = NO_CHANGES
 
 
 class Renderer:
@@ -75,6 +77,7 @@ class Renderer:
             settings.volatile,
             settings.when_moved,
             soft_404=settings.soft_404,
+            changes=settings.changes,
         )
 
     async def snapshot(self, target: Target) -> SnapshotResult:

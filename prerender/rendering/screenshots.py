@@ -6,7 +6,7 @@ wait for one of them at most. The page that was used is then replaced.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,10 +62,11 @@ class Viewer:
         self.cache = BoundedMemoryCache(_KEPT_BYTES)
         self._turn = asyncio.Lock()
 
-    async def user(self, target: Target, version: str) -> Screenshot:
+    async def user(self, target: Target, version: str, remove: Sequence[str] = ()) -> Screenshot:
         """The page as a visitor sees it now. Raises RenderError, OriginError and NotRenderable.
 
-        ``version``: the version of the snapshot, part of the cache key.
+        ``version``: the version of the snapshot, part of the cache key. ``remove``: selectors of the
+        elements that it lacks.
         """
 
         async def fetch() -> Document:
@@ -81,7 +82,8 @@ class Viewer:
                 raise NotRenderable(f"redirects to {page.headers['Location']}")
             return page
 
-        return await self._look(f"user {target.key} {version}", target, fetch, scripts=True)
+        name = f"user {target.key} {version}"
+        return await self._look(name, target, fetch, scripts=True, remove=remove)
 
     async def crawler(self, target: Target, snapshot: Snapshot) -> Screenshot:
         """The snapshot as seen by a crawler that runs no scripts. Raises RenderError."""
@@ -103,7 +105,14 @@ class Viewer:
         return await self._look(name, target, made, scripts=False, height=height)
 
     async def _look(
-        self, name: str, target: Target, fetch: Fetching, *, scripts: bool, height: int = 0
+        self,
+        name: str,
+        target: Target,
+        fetch: Fetching,
+        *,
+        scripts: bool,
+        height: int = 0,
+        remove: Sequence[str] = (),
     ) -> Screenshot:
         deadline = time.monotonic() + self._limits.timeout
         async with self._turn:
@@ -123,6 +132,7 @@ class Viewer:
                                 scripts=scripts,
                                 height=height,
                                 variant=target.variant,
+                                remove=remove,
                             )
             except TimeoutError:
                 raise RenderTimeout(f"{target.url}: no screenshot within the time limit") from None

@@ -32,6 +32,7 @@ from prerender.rendering.verdict import (
 )
 from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.freshness import page_ttl
+from prerender.snapshots.page_changes import NO_CHANGES, Changes
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
@@ -49,7 +50,8 @@ class SnapshotBuilder:
     ``max_bytes``: the size limit of a snapshot. ``volatile``: regular expressions for the parts that
     differ between two loads of an unchanged page. ``when_moved``: the response for a page that changed
     its own URL: a canonical link to the new URL, a redirect to it, or no change.
-    ``soft_404``: a page whose data was not found gets status 404.
+    ``soft_404``: a page whose data was not found gets status 404. ``changes``: what the serializer
+    removes and adds.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class SnapshotBuilder:
         when_moved: WhenMoved = "canonical",
         *,
         soft_404: bool = False,
+        changes: Changes = NO_CHANGES,
     ) -> None:
         self._site = str(public.origin())
         self._public = public
@@ -69,6 +72,7 @@ class SnapshotBuilder:
         self._max_bytes = max_bytes
         self._when_moved = when_moved
         self._soft_404 = soft_404
+        self._changes = changes.headers()
         self._volatile = [re.compile(pattern) for pattern in volatile]
         self._publish = replacing(origin, public)
 
@@ -99,7 +103,7 @@ class SnapshotBuilder:
             raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
         status, own = status_and_headers(target, rendered, self._public, self._hosts)
         kept = (header for header in self._kept(target, document) if header[0] not in own)
-        headers = (*kept, *own.items())
+        headers = (*kept, *own.items(), *self._changes)
         if self._soft_404 and facts.soft_404 and status == HTTPStatus.OK:
             status = HTTPStatus.NOT_FOUND.value
         return Snapshot(

@@ -17,6 +17,7 @@ export function comparison({ id, render }, signal) {
   const verdict = h("span", { class: "marks", "aria-live": "polite" }, h("span", { class: "dim" }, "comparing …"));
   const text = h("div", { class: "difference" });
   const spoken = h("div", { class: "difference" });
+  const changes = h("div", { class: "changes" });
   const load = async (name, place) => {
     try {
       const address = URL.createObjectURL(await api.picture(`snapshots/${id}/${name}.png`, signal));
@@ -54,6 +55,7 @@ export function comparison({ id, render }, signal) {
       replace(verdict, pill(`${percent(found.similarity, 1)} of the text is the same`, tone));
       replace(text, passages(found, "only visitors see", "only crawlers see"));
       replace(spoken, announcements(found.unannounced));
+      replace(changes, ...changed(found));
     } catch (error) {
       if (signal.aborted) return;
       replace(verdict, pill("not compared", "warn"));
@@ -63,7 +65,7 @@ export function comparison({ id, render }, signal) {
   })();
   return card("Comparison", { id: "looks", class: "looks" },
     h("div", { class: "bar" }, verdict, h("div", { class: "actions switch", role: "group", "aria-label": "View" }, modes)),
-    pair, overlay, refused(render?.fetches ?? []),
+    pair, overlay, changes, refused(render?.fetches ?? []),
     h("h3", {}, "Text"), h("p", { class: "note" },
       "The text that a visitor sees now, compared with the text of the snapshot. Times and prices may have changed since the render."),
     text,
@@ -80,6 +82,19 @@ function refused(fetches) {
     h("p", { class: "note" }, "The proxy refuses these requests, in both pictures. The browser of a visitor makes them. "
       + "If the page needs one for its content, add its host to [network] allow."),
     h("ul", {}, shown));
+}
+
+/** What the settings change of the page, so that the difference is no surprise. */
+function changed({ removed, not_found: unmatched, added }) {
+  if (!removed.length && !unmatched.length && !added.length) return [];
+  const bySelector = Map.groupBy(removed, ({ selector }) => selector);
+  const lines = [...bySelector].map(([selector, elements]) => h("li", {}, h("del", {}, selector),
+    ` ${counted(elements.length, "element")}: `, elements.map(({ text }) => text).filter(Boolean).join(" · ").slice(0, 300) || "without text"));
+  lines.push(...unmatched.map((selector) => h("li", {}, h("del", {}, selector), " matches nothing now")));
+  lines.push(...added.map((html) => h("li", {}, h("ins", {}, html))));
+  return [h("div", { class: "difference refused" },
+    h("p", { class: "note" }, "Changed by [snapshot] remove and add: crawlers do not get what is struck out, and only crawlers get what is added."),
+    h("ul", {}, lines))];
 }
 
 /** What a screen reader announces on the page but not in the snapshot. */

@@ -1,7 +1,22 @@
 // The texts that a visitor can read: [text, whether it is visible] of all text between tags, in drawing order; and
-// the targets of links. Evaluated in an isolated world. An element ends a text, a comment does not.
-(() => {
+// the targets of links. Evaluated in an isolated world. An element ends a text, a comment does not. Elements that one of
+// the selectors matches are listed by themselves and then hidden: snapshots lack them.
+((selectors) => {
   "use strict";
+  const MOST_REMOVED = 1000;
+  const removed = [];
+  const never = new Set([document.documentElement, document.head, document.body]);
+  const unwanted = new Map();
+  const find = (root) => {
+    for (const selector of selectors) {
+      try {
+        for (const element of root.querySelectorAll(selector)) {
+          if (!never.has(element) && !unwanted.has(element)) unwanted.set(element, selector);
+        }
+      } catch { /* of another server */ }
+    }
+  };
+  find(document);
   const unread = new Set(["script", "style", "noscript", "template", "head"]);
   const texts = [];
   let text = "";
@@ -18,7 +33,10 @@
     (element?.closest("select") ?? element)?.checkVisibility({ visibilityProperty: true }) ?? true;
 
   const childrenOf = (node) => {
-    if (node.shadowRoot) return node.shadowRoot.childNodes;
+    if (node.shadowRoot) {
+      find(node.shadowRoot);
+      return node.shadowRoot.childNodes;
+    }
     if (node.localName === "slot" && node.assignedNodes) {
       const assigned = node.assignedNodes();
       if (assigned.length) return assigned;
@@ -32,6 +50,12 @@
     const node = stack.pop();
     if (typeof node === "function") {
       node();
+    } else if (unwanted.has(node)) {
+      end();
+      const plain = (node.innerText ?? node.textContent).replace(/\s+/g, " ").trim();
+      if (removed.length < MOST_REMOVED) removed.push([unwanted.get(node), plain.slice(0, 300)]);
+      // So that a screen reader does not announce it, either.
+      node.style?.setProperty("display", "none", "important");
     } else if (node.nodeType === Node.TEXT_NODE) {
       if (!text) shown = isShown(node.parentElement);
       text += node.data;
@@ -44,5 +68,5 @@
   const links = Array.from(document.querySelectorAll("a[href]"), (link) => String(link.href));
   const canonicals = document.querySelectorAll('link[rel~="canonical" i]');
   links.push(...Array.from(canonicals, (link) => link.href));
-  return { url: location.href, title: document.title, texts, links };
-})()
+  return { url: location.href, title: document.title, texts, links, removed };
+})

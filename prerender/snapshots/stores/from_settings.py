@@ -22,6 +22,9 @@ from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.stores.tiers import TieredCache
 
+# Settings that earlier releases do not have. At their defaults, both share their snapshots.
+_LATER = ("remove", "add")
+
 log = structlog.get_logger(__name__)
 
 
@@ -99,6 +102,10 @@ def namespace(settings: Settings) -> str:
 
     Depends on the version and the settings of snapshots, so entries of others are not found.
     """
-    made_by = repr((FORMAT, str(settings.public_url), settings.snapshot.model_dump()))
+    snapshot = settings.snapshot.model_dump()
+    for name in _LATER:
+        if not snapshot[name]:
+            del snapshot[name]
+    made_by = repr((FORMAT, str(settings.public_url), snapshot))
     digest = blake2b(made_by.encode(), digest_size=4).hexdigest()
     return f"prerender:{authority(settings.public_url)}:{digest}:"

@@ -47,6 +47,7 @@ LEVELS: dict[str, Level] = {
     "canonical-elsewhere": "note",
     "thin-text": "note",  # a loading state, or a wall: cookies, a login, an age
     "hidden": "note",  # in the page, but not shown when it has loaded: menus, tabs
+    "changed": "note",  # by [snapshot] remove and add of the proxy
     "differs": "note",  # few words: a time, a counter
 }
 

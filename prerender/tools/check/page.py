@@ -7,6 +7,7 @@ from urllib.parse import urljoin
 from prerender.browser.accessibility import lost
 from prerender.browser.page_results import Seen
 from prerender.errors import FetchFailed, RenderError
+from prerender.snapshots.page_changes import Changes, changes_of
 from prerender.snapshots.text_comparison import Comparison, Passage, compare
 from prerender.tools.check import metadata
 from prerender.tools.check.alternation import Turns
@@ -84,7 +85,8 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         async with pages.turns.crawling():
             await metadata.canonical(canonicals(answer, page), pages.visitor, report)
         async with pages.turns.looking():
-            look = await _compared(url, page, document, pages, report)
+            changes = changes_of(answer.headers.items())
+            look = await _compared(url, page, document, pages, report, changes=changes)
             if look is not None and (report.kind == "snapshot" or page.scripts):
                 await _listened(url, answer, look, pages, report)
         _thin(page, report)
@@ -157,7 +159,13 @@ def _refused(look: Look, report: Report) -> None:
 
 
 async def _compared(
-    url: str, page: Page, document: Page | None, pages: Pages, report: Report
+    url: str,
+    page: Page,
+    document: Page | None,
+    pages: Pages,
+    report: Report,
+    *,
+    changes: Changes,
 ) -> Look | None:
     """Compare the page with what a visitor sees. Returns that, unless it is a different page."""
     if pages.person is None:
@@ -167,7 +175,7 @@ async def _compared(
             report.add("shell", "its text is that of the page before its JavaScript has run")
         return None
     try:
-        look, comparison = await _looked(pages.person, url, page)
+        look, comparison = await _looked(pages.person, url, page, changes)
     except RenderError as error:
         _not_seen(error, report)
         return None
@@ -175,6 +183,7 @@ async def _compared(
         report.add("differs", f"visitors are redirected to {look.url}")
         return None
     _troubles(look, report)
+    _changed(look.seen, changes, report)
     _links_of_people(look.seen, page, report)
     _needless(document, look, report)
     report.similarity = round(comparison.similarity, 4)
@@ -191,6 +200,20 @@ async def _compared(
     if any(finding.code == "incomplete" for finding in report.findings):
         _refused(look, report)
     return look
+
+
+def _changed(seen: Seen, changes: Changes, report: Report) -> None:
+    """Report what the proxy says that it changes of the page."""
+    texts = "; ".join(one.text for one in seen.removed if one.text)[:_SHOWN_CHARACTERS]
+    if seen.removed:
+        names = ", ".join(dict.fromkeys(one.selector for one in seen.removed))
+        number = len(seen.removed)
+        elements = "1 element" if number == 1 else f"{number} elements"
+        report.add(
+            "changed", f"[snapshot] remove takes {elements} from crawlers ({names}): “{texts}”"
+        )
+    for html in changes.add:
+        report.add("changed", f"[snapshot] add gives crawlers: {html}")
 
 
 def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
@@ -246,18 +269,20 @@ def _likeness(page: Page, document: Page | None) -> float:
     return compare(page.texts, document.texts if document else ()).similarity
 
 
-async def _looked(person: Person, url: str, page: Page) -> tuple[Look, Comparison | None]:
+async def _looked(
+    person: Person, url: str, page: Page, changes: Changes
+) -> tuple[Look, Comparison | None]:
     """What a visitor sees, and the comparison with what the crawler got.
 
     If they differ, the page is opened twice and the better result counts: content that differs on
     each load is not cloaking.
     """
-    look = await person.look(url)
+    look = await person.look(url, changes.remove)
     comparison = _seen_by(look, page)
     passages = () if comparison is None else (*comparison.only_first, *comparison.only_second)
     if all(passage.words < PASSAGE_WORDS for passage in passages):
         return look, comparison
-    again = await person.look(url)
+    again = await person.look(url, changes.remove)
     second = _seen_by(again, page)
     if comparison is None or (second is not None and second.similarity > comparison.similarity):
         return again, second

@@ -1,7 +1,7 @@
 """What a visitor sees: opens the pretty URL of a page on the live site in a browser."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -63,15 +63,18 @@ class Person:
         self._addresses = addresses
         self._blocklist = blocklist
 
-    async def look(self, url: str) -> Look:
-        """Open a URL and read it when it has settled. Raises RenderError."""
-        return await _twice(lambda: self._look(url))
+    async def look(self, url: str, remove: Sequence[str] = ()) -> Look:
+        """Open a URL and read it when it has settled. Raises RenderError.
+
+        ``remove``: selectors of elements that its snapshot lacks.
+        """
+        return await _twice(lambda: self._look(url, remove))
 
     async def listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
         """What a screen reader announces in a response for the page at ``url``. Raises RenderError."""
         return await _twice(lambda: self._listen(url, answer))
 
-    async def _look(self, url: str) -> Look:
+    async def _look(self, url: str, remove: Sequence[str]) -> Look:
         limits = self._limits
         async with (
             self._pool.place() as place,
@@ -95,7 +98,7 @@ class Person:
                         f"{url}: does not settle within {limits.timeout:g} seconds",
                         tuple(missing_responses(visit.exchanges, partial=True)),
                     )
-                seen = await page.read()
+                seen = await page.read(remove)
                 failures = [f"{one.url}: {one.text}" for one in faults_of(visit.exchanges)]
                 others = third_party_failures(visit.exchanges)
                 failures += [f"{url}: data of a third party failed" for url in others]

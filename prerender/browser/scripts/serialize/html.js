@@ -14,6 +14,22 @@ const dataScript = /^\s*application\/ld\+json\s*(;|$)/i;
 const isAmp = ["amp", "\u26a1"].some((name) => document.documentElement?.hasAttribute(name));
 const ampScript = 'script[src^="https://cdn.ampproject.org/"], noscript';
 
+// What [snapshot] remove names. All selectors are matched before anything is removed, so their order does not matter.
+const never = new Set([document.documentElement, document.head, document.body]);
+const unwanted = new Set();
+const unwantedCopies = new Set();
+const findUnwanted = (original, from, to) => {
+  const before = unwanted.size;
+  for (const selector of options.remove) {
+    for (const element of original.querySelectorAll(selector)) if (!never.has(element)) unwanted.add(element);
+  }
+  if (unwanted.size > before) from.forEach((element, i) => { if (unwanted.has(element)) unwantedCopies.add(to[i]); });
+};
+const isUnwanted = (node) => {
+  if (unwanted.size) for (let at = node; at; at = at.parentNode ?? at.host) if (unwanted.has(at)) return true;
+  return false;
+};
+
 const setAttribute = (element, name, on) => {
   if (on) element.setAttribute(name, ""); else element.removeAttribute(name);
 };
@@ -202,7 +218,10 @@ const complete = (original, copy, isNumbered = true) => {
   const fromStateful = original.querySelectorAll(stateful);
   const toStateful = copy.querySelectorAll(stateful);
   const first = elements;
-  if (isNumbered) elements += from.length;
+  if (isNumbered) {
+    elements += from.length;
+    findUnwanted(original, from, to);
+  }
   for (let i = 0; i < fromStateful.length; i++) copyState(fromStateful[i], toStateful[i]);
   nameReferences(original, from, to);
   markStates(original, from, to);
@@ -247,7 +266,8 @@ const flattened = (host, copy, root, isNumbered) => {
   const places = Array.from(content.querySelectorAll("slot"));
   places.forEach((place, i) => {
     const assigned = (slots[i]?.assignedNodes() ?? []).map((node) => light.get(node)).filter(Boolean);
-    place.replaceWith(...(assigned.length ? assigned : place.childNodes));
+    if (unwantedCopies.has(place)) place.remove();
+    else place.replaceWith(...(assigned.length ? assigned : place.childNodes));
   });
   return [...content.childNodes];
 };
@@ -290,6 +310,13 @@ const doctype = () => {
   return `<!DOCTYPE ${type.name}${publicId}${system}>`;
 };
 
+const tagOf = ([name, attributes, text]) => {
+  const tag = inert.createElement(name);
+  for (const [attribute, value] of attributes) tag.setAttribute(attribute, value);
+  if (text) tag.append(inert.createTextNode(text));
+  return tag;
+};
+
 let canonicalPlace = -1;
 const html = () => {
   const root = inert.importNode(document.documentElement, true);
@@ -297,6 +324,8 @@ const html = () => {
   complete(document.documentElement, root);
   const style = adopted(document);
   if (style) (root.querySelector("head") ?? root).append(style);
+  for (const copy of unwantedCopies) copy.remove();
+  root.querySelector("head")?.append(...options.add.map(tagOf));
   clean(root);
   for (const meta of root.querySelectorAll(ownMetas)) meta.remove();
   for (const meta of root.querySelectorAll("meta[http-equiv='content-security-policy' i]")) {
@@ -325,9 +354,19 @@ const html = () => {
 
 // The text of the page: without scripts and styles, but with shadow roots.
 const lengthOf = (node) => node.textContent.replace(/\s+/g, " ").trim().length;
+const UNREAD = "script, style, noscript";
 const textLength = (body) => [body, ...shadowRoots].reduce((sum, root) => {
-  const unread = Array.from(root.querySelectorAll("script, style, noscript"), lengthOf);
+  const unread = Array.from(root.querySelectorAll(UNREAD), lengthOf);
   return sum + lengthOf(root) - unread.reduce((length, part) => length + part, 0);
+}, 0);
+// The same without what is removed.
+const { SHOW_ELEMENT, SHOW_TEXT, FILTER_ACCEPT, FILTER_REJECT } = NodeFilter;
+const remainingLength = (body) => [body, ...shadowRoots].filter((root) => !isUnwanted(root)).reduce((sum, root) => {
+  const nodes = document.createTreeWalker(root, SHOW_ELEMENT | SHOW_TEXT, (node) =>
+    (unwanted.has(node) || node.matches?.(UNREAD) ? FILTER_REJECT : FILTER_ACCEPT));
+  let text = "";
+  while (nodes.nextNode()) text += nodes.currentNode.data ?? "";
+  return sum + text.replace(/\s+/g, " ").trim().length;
 }, 0);
 
 // A chunk that the receiver can parse without blocking. Characters are never split.
@@ -349,7 +388,7 @@ const LOADING = '[aria-busy="true"], [role="progressbar"], progress:not([value])
 const MOST_SIGNS = 100;
 const isLoading = () => [document, ...shadowRoots].some((root) =>
   Array.from(root.querySelectorAll(LOADING)).slice(0, MOST_SIGNS).some((sign) =>
-    sign.checkVisibility({ opacityProperty: true, visibilityProperty: true })));
+    !isUnwanted(sign) && sign.checkVisibility({ opacityProperty: true, visibilityProperty: true })));
 
 const body = document.body;
 const [first, ...more] = inPieces(document.documentElement ? html() : "");
@@ -364,12 +403,13 @@ return {
   // 0: not fetched by HTTP.
   status: navigation?.responseStatus ?? 0,
   redirected: navigation?.redirectCount > 0,
-  textLength: body ? textLength(body) : 0,
+  textLength: body ? (unwanted.size ? remainingLength : textLength)(body) : 0,
   parsing: document.readyState === "loading",
   loading: isLoading(),
   // Visible content without text. The shadow roots were collected before.
-  pictures: [document, ...shadowRoots].some((root) => root.querySelector(
-    "img, svg, canvas, video, audio, picture, iframe, frame, object, embed, input, button, select, textarea")),
+  pictures: [document, ...shadowRoots].some((root) => Array.from(root.querySelectorAll(
+    "img, svg, canvas, video, audio, picture, iframe, frame, object, embed, input, button, select, textarea"))
+    .some((one) => !isUnwanted(one))),
   statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
   headers: [...metas("prerender-header"), ...metas("render:header")],
   cacheTtls: metas("prerender-cache-ttl"),

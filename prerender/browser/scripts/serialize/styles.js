@@ -67,7 +67,7 @@ const copySheetState = (from, to) => {
     to.setAttribute("rel", "stylesheet");
     to.removeAttribute("title");
   }
-  if (from.localName !== "link") return;
+  if (from.localName !== "link" || unwantedCopies.has(to)) return;
   let rules = touched.get(from);
   if (typeof rules !== "string" && (hasStates || namedStates.length)) {
     const text = sheetText(sheet);
