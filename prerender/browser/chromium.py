@@ -21,6 +21,7 @@ import structlog
 from prerender.browser import guardian
 from prerender.browser.devtools import DevTools
 from prerender.browser.emulation import DESKTOP
+from prerender.browser.installed import Installed
 from prerender.browser.memory_limit import TOO_LARGE
 from prerender.browser.proc import is_runnable
 from prerender.browser.processes import Watch, survey
@@ -202,6 +203,7 @@ class Chromium:
         gateway: Gateway,
     ) -> None:
         self.version = version
+        self._installed = _installed(process.pid)
         self._gateway = gateway
         self._proxies: set[ContextProxy] = set()
         self._process = process
@@ -270,6 +272,10 @@ class Chromium:
     def memory_bytes(self) -> int:
         """The approximate memory of all its processes in bytes."""
         return self._watch.memory_bytes
+
+    def is_replaced_on_disk(self) -> bool:
+        """Whether other files than those that it was started from are in their place now."""
+        return self._installed is not None and self._installed.is_replaced()
 
     @property
     def language(self) -> str:
@@ -374,6 +380,15 @@ class Chromium:
         await self.devtools.close()
         await asyncio.gather(*map(self.close_proxy, list(self._proxies)))
         await _end(self._process, self._profile, self._watch)
+
+
+def _installed(guardian_pid: int) -> Installed | None:
+    """The files of a browser that has started; None if the kernel does not tell them."""
+    with suppress(OSError):
+        for process in survey(guardian_pid):
+            if process.kind == "browser":
+                return Installed(process.pid)
+    return None
 
 
 async def _start(

@@ -38,7 +38,7 @@ _MEMORY_PAUSE_SECONDS = 60.0
 _DRAIN_SECONDS = 60.0
 
 # The reason for another browser. "lost": it died or did not respond.
-_CAUSES = ("age", "lost", "memory", "not started", "renders")
+_CAUSES = ("age", "lost", "memory", "not started", "renders", "upgrade")
 
 log = structlog.get_logger(__name__)
 
@@ -190,6 +190,9 @@ class Supervisor:
         if 0 < limits.age <= (age := now - browser.started):
             self.replacements["age"] += 1
             return f"{age:.0f} s old"
+        if browser.is_replaced_on_disk():
+            self.replacements["upgrade"] += 1
+            return "its files on disk have been replaced"
         if not 0 < limits.memory * _LARGE_SHARE < browser.memory_bytes:
             self._small_at = now
         large = now - self._small_at > _LARGE_SECONDS

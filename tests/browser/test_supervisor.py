@@ -3,13 +3,16 @@ waits.
 """
 
 import asyncio
+import os
+import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from prerender.browser import chromium, installed
 from prerender.browser.pool import Pool
 from prerender.browser.supervisor import Limits
 from prerender.errors import BrowserGone
@@ -81,6 +84,56 @@ async def test_replaced_by_age_while_a_page_is_lent() -> None:
         await slow.give_back()
         await processes.all_gone([first])
         await other.give_back()
+
+
+async def test_replaced_when_its_package_is_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by apt: each file is replaced by another of its name. Nothing happens in the middle of it, or
+    while the program is missing.
+    """
+    monkeypatch.setattr(installed, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(installed, "SETTLED_SECONDS", 1.0)
+    own = a_package(tmp_path / "package")
+    async with pool_of(1, program=str(own)) as pool:
+        borrower = Borrower(pool)
+        page = await borrower.has_page()
+        first = session_of(pool)
+        upgrade(own.parent, ["resources.pak", "icudtl.dat", own.name])
+        upgraded = own.rename(own.with_name("upgraded"))
+        await asyncio.wait([waiting := asyncio.create_task(started(pool, 2))], timeout=2)
+        assert pool.browsers_started == 1
+        upgraded.rename(own)
+        await waiting
+        assert pool.replacements["upgrade"] == 1
+        assert not page.broken
+        await borrower.give_back()
+        await processes.all_gone([first])
+        await only_the_last(pool, "1 idle, 0 busy, 0 waiting")
+    shutil.rmtree(own.parent)
+
+
+def a_package(folder: Path) -> Path:
+    """A copy of the installed Chromium in a new folder. Returns its program."""
+    program = Path(chromium.find()).resolve()
+    if program.read_bytes()[:2] == b"#!":  # Debian's script
+        program = Path("/usr/lib/chromium", program.name)
+    shutil.copytree(program.parent, folder, copy_function=_linked)
+    return folder / program.name
+
+
+def upgrade(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if (file := folder / name).exists():
+            new = Path(shutil.copy2(file, folder / f"{name}.new"))
+            new.replace(file)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or files of another user
+        shutil.copy2(source, target)
 
 
 async def test_slots_are_as_many_as_ever_while_a_browser_is_replaced() -> None:
