@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.aiocache_commands import Commands
 from prerender.snapshots.stores.serializer import EntrySerializer
@@ -12,6 +13,13 @@ from prerender.snapshots.stores.serializer import EntrySerializer
 TRUST_SECONDS = 0.5
 # Maximum TTL of any value.
 LONGEST_SECONDS = 365 * 86400.0
+
+
+_FORMAT_NOTE = "format"
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 class BackingCache(Commands):
@@ -47,6 +55,15 @@ class BackingCache(Commands):
 
     async def open(self) -> None:
         """Prepare for use."""
+
+    async def mark_format(self) -> bytes | None:
+        """Note the format of this release's entries, for the site. Returns the one noted before, or
+        None."""
+        site = f"{self.namespace.rsplit(':', 2)[0]}:"
+        before = await self.get(_FORMAT_NOTE, loads_fn=_as_it_is, namespace=site)
+        if before != FORMAT:
+            await self.set(_FORMAT_NOTE, FORMAT, dumps_fn=_as_it_is, namespace=site)
+        return before if isinstance(before, bytes) else None
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
         """The lines of all snapshots, in pieces. May include evicted ones."""

@@ -15,10 +15,14 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.list_rows import PIECE
 from prerender.snapshots.purges import Purge, Purges
 
 _VERSION = 2
+# The format of entries, as SQLite's application_id. The first releases did not set it.
+_FORMAT = int.from_bytes(FORMAT, "big")
+_FIRST_FORMAT = int.from_bytes(b"PRS4", "big")
 _PAGE_BYTES = 8192
 _BUSY_SECONDS = 1.0
 # SQLite's limit is a C int.
@@ -45,6 +49,9 @@ _NOT_THE_FILE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL
 class Database:
     """Stores bytes by key in a file of about ``max_bytes``, and the purges of each namespace.
 
+    A file of another version, or with entries in another format, is emptied when it is opened;
+    ``removed_format`` is what it had.
+
     ``read``, ``purges`` and ``close_reader`` belong to one thread, everything else to another one;
     ``lines`` may be iterated in a third one. Raises FAULTS.
     """
@@ -57,6 +64,7 @@ class Database:
         self._touched: dict[str, float] = {}
         self._writes = 0
         self.used_bytes = 0
+        self.removed_format: bytes | None = None
 
     @property
     def is_open(self) -> bool:
@@ -183,9 +191,12 @@ class Database:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")
-            if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            if before := _other_format(connection):
+                self.removed_format = before
+            if before is not None:
                 for statement in _SCHEMA:
                     connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_FORMAT}")
             # An unwritable file fails here, and not at the first snapshot.
             connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.execute("COMMIT")
@@ -230,6 +241,20 @@ class Database:
             with suppress(*FAULTS):
                 connection.execute("ROLLBACK")
             raise
+
+
+def _other_format(connection: sqlite3.Connection) -> bytes | None:
+    """The format of a file that this release cannot use, b"" for a new file, None if it can be used."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone():
+        return b""
+    version, application = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("user_version", "application_id")
+    )
+    known = (application or _FIRST_FORMAT).to_bytes(4, "big", signed=True)
+    if version != _VERSION:
+        return b"%b, version %d" % (known, version)
+    return None if known == FORMAT else known
 
 
 def _primary_code(error: BaseException) -> int:

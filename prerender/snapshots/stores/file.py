@@ -94,6 +94,11 @@ class FileCache(BackingCache):
         await self._run(self._writing, self.database.remove_all, prefix)
         return True
 
+    async def mark_format(self) -> bytes | None:
+        """The file has its format. Returns that of the entries that were removed when it was opened, or
+        None."""
+        return self.database.removed_format
+
     async def lines(self) -> AsyncGenerator[list[bytes]]:
         """The lines of all snapshots, in chunks; reads and writes may happen in between."""
         with ThreadPoolExecutor(1, "store-listing") as thread:

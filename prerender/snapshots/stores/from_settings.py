@@ -48,6 +48,7 @@ async def open_store(settings: Settings) -> Store:
         slow = RedisCache(cache.url, namespace(settings), cache.timeout)
     store = Store(BoundedMemoryCache(cache.max_bytes), slow)
     await store.open()
+    await store.tell_of_another_format()
     return store
 
 

@@ -25,7 +25,8 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
 # The lines of lists are in a hash; next to it the time until each is kept, by which old ones are found.
-# Neither is bound to the snapshots, which Redis may evict, so there are bounds of their own.
+# Neither is bound to the snapshots, which Redis may evict, so there are bounds of their own. Both go a
+# day after the last snapshot: those of another release or of other settings are not continued.
 LIST: Final = """
 local lines, times = KEYS[1], KEYS[2]
 if redis.call('TYPE', lines).ok ~= 'hash' then redis.call('DEL', lines) end
@@ -39,8 +40,8 @@ if #old > 0 then
     redis.call('HDEL', lines, unpack(old))
     redis.call('ZREM', times, unpack(old))
 end
-redis.call('EXPIRE', lines, 31536000)
-redis.call('EXPIRE', times, 31536000)
+local last = redis.call('ZRANGE', times, -1, -1, 'WITHSCORES')[2]
+for _, key in ipairs(KEYS) do redis.call('EXPIREAT', key, math.ceil(tonumber(last)) + 86400) end
 """
 UNLIST: Final = """
 redis.pcall('HDEL', KEYS[1], ARGV[1])

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+import structlog
 from aiocache.plugins import BasePlugin
 
 from prerender.snapshots import steady_clock
-from prerender.snapshots.entry import Entry, not_ahead_of
+from prerender.snapshots.entry import FORMAT, Entry, not_ahead_of
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.batched import BatchedReads
 from prerender.snapshots.stores.guarded import Failed, Guarded
@@ -28,6 +29,8 @@ from prerender.snapshots.stores.snapshot_lists import Lists
 _CLOCK_SKEW_SECONDS = 60.0
 # Additional memory for notes, as a part of that for snapshots.
 _NOTES_PART = 8
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,21 @@ class Store:
         """Open the backing cache. A failure is logged, and opening is tried again when needed."""
         if self._slow is not None:
             await self._slow.ask("open", self._slow.cache.open)
+
+    async def tell_of_another_format(self) -> None:
+        """Log if the last release that used the backing store has another format. Its entries are not
+        used."""
+        if self._slow is None:
+            return
+        before = await self._slow.ask("format", self._slow.cache.mark_format)
+        if isinstance(before, bytes) and before not in (FORMAT, b""):
+            log.info(
+                "cache_format_changed",
+                store=self._slow.cache.NAME,
+                before=before.decode("ascii", "backslashreplace"),
+                now=FORMAT.decode(),
+                consequence="pages are rendered anew",
+            )
 
     async def close(self) -> None:
         """Close the backing cache."""
