@@ -20,8 +20,11 @@ import yaml
 from aiohttp import ClientSession, web
 
 from prerender import __version__
+from prerender.browser import container
 from prerender.config import load
 from prerender.crawlers.known import built_in
+from prerender.crawlers.user_agents import known_names
+from prerender.rendering import from_settings
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import nginx_server, raw
 from tests.support.commands import ROOT, SEARCHED, answered, in_, running
@@ -341,6 +344,33 @@ def test_containers_have_limits_and_no_privileges(container: dict[str, Any]) -> 
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def size_of(text: str) -> int:
+    """Bytes as in systemd, Docker Compose and Kubernetes."""
+    number, unit = re.fullmatch(r"(\d+)([A-Za-z]+)", text).groups()  # type: ignore[union-attr]
+    return int(number) * {"m": 1024**2, "g": 1024**3}[unit[0].lower()]
+
+
+# Measured with eight pages, each with sixteen workers, while a browser is replaced.
+MOST_TASKS = 401
+
+
+def test_limits_of_the_unit_compose_and_the_chart_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = dict(re.findall(r"^(\w+)=(.*)$", text_of(UNIT), re.MULTILINE))
+    proxy = compose("single")["prerender"]
+    values = yaml.safe_load(text_of(DEPLOY / "helm/prerender-proxy/values.yaml"))
+    of_chart = values["resources"]["limits"]["memory"]
+    pods = [one for one in containers() if one["name"] == "prerender"]
+    assert int(unit["TasksMax"]) == proxy["pids_limit"] > 2 * MOST_TASKS
+    assert size_of(proxy["mem_limit"]) == size_of(of_chart)
+    of_pods = {size_of(one["resources"]["limits"]["memory"]) for one in pods}
+    assert of_pods == {size_of(of_chart), size_of(unit["MemoryMax"])}
+    settings = load(None, {"PRERENDER_ORIGIN": "http://site"})
+    monkeypatch.setattr(from_settings, "_cpus", lambda: 4.0)
+    for limit, page_count in ((of_chart, 8), (unit["MemoryMax"], 4)):
+        monkeypatch.setattr(container, "memory_limit", lambda limit=limit: size_of(limit))
+        assert from_settings.page_count(settings) >= page_count
 
 
 def test_pods_end_later_than_the_proxy() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 import resource
 import socket
 from collections.abc import AsyncIterator
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
 
+from tests.conftest import StartOrigin
 from tests.support import nginx_server, raw
+from tests.support.commands import ROOT
 from tests.support.serve_command import Command, StartCommand
 
 # max_fails=0: else nginx leaves a server out for 10 s after a refused connection, and finds none left
@@ -92,6 +95,65 @@ async def test_nothing_is_lost(
             await visiting
     assert len(answers) >= 100
     assert set(answers) == {(200, b"ok")}
+
+
+async def test_no_crawler_fails_while_replicas_are_replaced(
+    start_command: StartCommand, start_origin: StartOrigin, tmp_path: Path, client: ClientSession
+) -> None:
+    """Two proxies with browsers behind the nginx of deploy/, replaced one after the other while each
+    renders pages that take a while.
+    """
+    application = web.Application()
+
+    async def page(request: web.Request) -> web.Response:
+        if request.path == "/data":
+            await asyncio.sleep(0.3)
+            return web.Response(text="the data")
+        script = 'fetch("/data").then((r) => r.text()).then((text) => document.body.append(text))'
+        return web.Response(text=f"<p>page<script>{script}</script>", content_type="text/html")
+
+    application.router.add_get("/{path:.*}", page)
+    site = await start_origin(application)
+    ports = raw.free_ports(2)
+    running: dict[int, Command] = {}
+
+    async def begin(port: int) -> None:
+        running[port] = await start_command(site.url, SERVER_PORT=str(port), RENDER_TIMEOUT="60")
+        await running[port].ready(client)
+
+    answers: list[tuple[int, bool]] = []
+    numbers = itertools.count()
+    done = asyncio.Event()
+    await asyncio.gather(*map(begin, ports))
+    http = (ROOT / "deploy/nginx/replicas.conf").read_text("utf-8")
+    front = raw.free_port()
+    http = http.replace("listen 80;", f"listen 127.0.0.1:{front};")
+    http = re.sub(r" *server prerender-3.*\n", "", http)
+    for number, port in enumerate(ports, start=1):
+        http = http.replace(f"prerender-{number}:8080", f"127.0.0.1:{port}")
+    async with nginx_server.running(tmp_path, http, front, errors="crit"):
+
+        async def crawler() -> None:
+            while not done.is_set():
+                url = f"http://127.0.0.1:{front}/?_escaped_fragment_={next(numbers)}"
+                async with client.get(url, headers={"Host": "site.example"}) as answer:
+                    answers.append((answer.status, "the data" in await answer.text()))
+
+        crawling = [asyncio.create_task(crawler()) for _ in range(4)]
+        for port in ports:
+            before = len(answers)
+            async with asyncio.timeout(60):
+                while len(answers) < before + 4:
+                    await asyncio.sleep(0.01)
+            running[port].process.terminate()
+            assert await running[port].ended() == 0
+            await begin(port)
+        done.set()
+        await asyncio.gather(*crawling)
+    for command in running.values():
+        command.process.terminate()
+        assert await command.ended() == 0
+    assert set(answers) == {(200, True)}, answers
 
 
 async def test_a_stop_under_load_loses_no_request(start_command: StartCommand) -> None:
