@@ -24,8 +24,8 @@ from prerender.config.network_types import (
 )
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import (
-    PRESET_WORDS,
     DEFAULT_LANGUAGE,
+    PRESET_WORDS,
     CrawlerNames,
     CrawlerRanges,
     Duration,

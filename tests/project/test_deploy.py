@@ -23,7 +23,6 @@ from prerender import __version__
 from prerender.browser import container
 from prerender.config import load
 from prerender.crawlers.known import built_in
-from prerender.crawlers.user_agents import known_names
 from prerender.rendering import from_settings
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import nginx_server, raw
