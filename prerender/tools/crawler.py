@@ -141,6 +141,11 @@ class Crawler:
         self._fields = dict(fields)
         self._timeout = timeout
 
+    @property
+    def user_agent(self) -> str:
+        """The User-Agent of its requests."""
+        return self._fields["User-Agent"]
+
     @classmethod
     @asynccontextmanager
     async def open(

@@ -24,11 +24,13 @@ _REMEMBERED = 1000
 @dataclass(frozen=True, slots=True)
 class Visit:
     """``answer``: the response that the crawler gets. ``document``: the page without a snapshot, if it
-    is HTML. ``moved``: the URL that visitors are redirected to, or ''."""
+    is HTML. ``moved``: the URL that visitors are redirected to, or ''. ``dynamic``: whether the answer
+    is what search engines get by their User-Agent."""
 
     answer: Fetched
     document: Page | None
     moved: str = ""
+    dynamic: bool = False
 
 
 class Visitor:
@@ -39,7 +41,10 @@ class Visitor:
         self._answers: dict[str, asyncio.Task[Fetched]] = {}
 
     async def visit(self, url: str) -> Visit:
-        """Fetch a page by its pretty URL: its snapshot if it has one. Raises FetchFailed."""
+        """Fetch a page by its pretty URL: its snapshot if it has one. Raises FetchFailed.
+
+        That is the response of its ugly URL, or else that which search engines get.
+        """
         answer = await self.once(url.partition("#")[0])
         moved = led_to(url, answer)
         document = None
@@ -47,12 +52,29 @@ class Visitor:
             document = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
         ugly = pretty_to_ugly(url, opted_in=document is not None and document.opted_in)
         if ugly is not None:
-            answer = await self._crawler.get(ugly)
+            return Visit(await self._crawler.get(ugly), document, moved)
+        if document is not None and document.scripts and self._crawler.user_agent == USER_AGENT:
+            theirs = await self._as_search_engine(url, document)
+            if theirs is not None:
+                return Visit(theirs, document, moved, dynamic=True)
         return Visit(answer, document, moved)
 
-    async def as_search_engine(self, url: str) -> Fetched:
-        """The response of the page's own URL to a well-known crawler. Raises FetchFailed."""
-        return await self._crawler.get(url, SEARCH_ENGINE)
+    async def _as_search_engine(self, url: str, document: Page) -> Fetched | None:
+        """The response to a search engine, if that gets a snapshot of the page or its error.
+
+        Others are of sites that refuse search engines at addresses that are not theirs.
+        """
+        try:
+            answer = await self._crawler.get(url, SEARCH_ENGINE)
+        except FetchFailed:
+            return None
+        if answer.status != 200:
+            rendered = answer.status in (404, 410) or answer.cache_status is not None
+            return answer if rendered else None
+        if not answer.is_html:
+            return None
+        page = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
+        return answer if len("".join(page.texts)) > len("".join(document.texts)) else None
 
     async def once(self, url: str) -> Fetched:
         """The response of a URL, fetched once: all ``#!`` states of a page share one document."""

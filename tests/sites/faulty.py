@@ -141,7 +141,7 @@ FAULTS: dict[str, Fault] = {
         web.Response(status=404), made(head=OPT_IN))),
     "shell": Fault({"shell", "empty"}, state(page()), state(made()), "/one"),
     "empty": Fault({"empty"}, page(), page("<p></p>")),
-    "no-opt-in": Fault({"not-opted-in", "empty"}, asked(page(), made(head=OPT_IN)), made()),
+    "no-opt-in": Fault({"no-snapshot", "empty"}, asked(page(), made(head=OPT_IN)), made()),
     "opt-in-in-body": Fault({"opt-in-invalid"}, page(), page(more=OPT_IN)),
     "opt-in-with-spaces": Fault(
         {"opt-in-invalid"}, page(), page(head=OPT_IN.replace("!", " ! "))),

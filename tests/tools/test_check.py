@@ -19,9 +19,11 @@ from prerender.tools.crawler import Fetched
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.rendering.test_real_applications import tool_library
 from tests.sites import faulty
+from tests.sites.frameworks import origin as birds_origin
 from tests.support import example
 from tests.support.programs import Ended, run
 
+MADE = "<body><script>document.body.append('All of it is made by a script, all.')</script>"
 CLOAKED = "Buy cheap replica watches and free casino chips from our best friends"
 
 
@@ -301,23 +303,40 @@ async def test_the_request_that_a_page_waits_for(start_origin: StartOrigin) -> N
     assert found["no-look"].endswith(f"{site.url}/: does not settle within 2 seconds")
 
 
-async def test_a_site_that_goes_by_the_user_agent(start_origin: StartOrigin) -> None:
+async def test_what_search_engines_get_by_their_user_agent(start_origin: StartOrigin) -> None:
     application = web.Application()
 
     async def answer(request: web.Request) -> web.Response:
         known = "Googlebot" in request.headers["User-Agent"]
-        made = "<body><script>document.body.append('All of it is made by a script, all.')</script>"
-        text = HEAD.format("t") + (TEXT if known else made)
+        if request.path != "/":
+            return web.Response(status=404 if known else 200, text=MADE, content_type="text/html")
+        text = HEAD.format("t") + TEXT if known else MADE
         return web.Response(text=text, content_type="text/html")
 
-    application.router.add_get("/", answer)
+    application.router.add_get("/{path:.*}", answer)
     site = await start_origin(application)
-    _, report = await checked(site.url)
-    hint = codes(report["pages"][0])["not-opted-in"]
-    assert "--user-agent 'Mozilla/5.0 (compatible; Googlebot/2.1;" in hint
-    asked_as = hint.partition("--user-agent '")[2].removesuffix("'")
-    _, report = await checked(site.url, "--user-agent", asked_as, "--no-browser")
+    _, report = await checked(site.url, "--no-browser")
+    assert (report["pages"][0]["kind"], report["findings"]) == ("snapshot", [])
     assert codes(report["pages"][0]) == {}
+    _, report = await checked(site.url, "--user-agent", "Otherbot/1.0", "--no-browser")
+    assert report["pages"][0]["kind"] == "page"
+    assert [finding["code"] for finding in report["findings"]] == ["soft-404"]
+
+
+async def test_an_application_whose_proxy_needs_the_preset(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    birds = await start_origin(birds_origin.application())
+    page = f"{birds.url}/react19/birds"
+    proxy = await start_proxy(birds.url, {"site": {"url": birds.url}})
+    ended, report = await checked(page, "--via", proxy.url, "--max-pages", "1")
+    assert (ended.status, report["pages"][0]["kind"]) == (1, "shell")
+    assert 'preset = "crawlers"' in codes(report["pages"][0])["no-snapshot"]
+    overrides = {"site": {"url": birds.url}, "triggers": {"preset": "crawlers"}}
+    proxy = await start_proxy(birds.url, overrides)
+    ended, report = await checked(page, "--via", proxy.url, "--max-pages", "3")
+    assert (ended.status, len(report["pages"])) == (0, 3)
+    assert {(page["kind"], page["similarity"]) for page in report["pages"]} == {("snapshot", 1.0)}
 
 
 async def test_states_behind_redirects_are_followed(

@@ -14,7 +14,7 @@ LEVELS: dict[str, Level] = {
     "not-found": "error",  # 404 or 410: crawlers forget the page
     "shell": "error",  # the page before its JavaScript has run
     "empty": "error",  # no text
-    "not-opted-in": "error",  # made by JavaScript, without #! and without the meta tag: no snapshot
+    "no-snapshot": "error",  # made by JavaScript, and crawlers get it without its content
     "cloaked": "error",  # only crawlers get this text
     "incomplete": "error",  # only visitors get this text
     "canonical-ugly": "error",

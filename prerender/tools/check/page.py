@@ -1,4 +1,4 @@
-"""Checks one page: compares what a crawler of the scheme gets with what a visitor sees."""
+"""Checks one page: compares what a crawler gets with what a visitor sees."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from prerender.tools.check import metadata
 from prerender.tools.check.alternation import Turns
 from prerender.tools.check.findings import Report
 from prerender.tools.check.visitor_view import Look, Person, Unsettled
-from prerender.tools.crawler import SEARCH_ENGINE, Fetched
+from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.link_following import Visit, Visitor, canonicals, led_to
 from prerender.urls.addresses import is_ugly, same_page
@@ -28,8 +28,9 @@ SHELL_SIMILARITY = 0.5
 THIN_CHARACTERS = 150
 _SHOWN_CHARACTERS = 160
 _SHOWN_PASSAGES = 5
-_NOT_OPTED_IN = (
-    "made by JavaScript, but it has neither #! nor the meta tag: crawlers get no snapshot"
+_NO_SNAPSHOT = (
+    "made by JavaScript, and crawlers get it without what its JavaScript adds. This proxy gives "
+    'them snapshots with [triggers] preset = "crawlers"'
 )
 
 
@@ -78,7 +79,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
         report.kind = "file"
         return report, None
     page = read_page(answer.body, url, answer.charset)
-    report.kind = "snapshot" if UGLY_TOKEN in answer.url else "page"
+    report.kind = "snapshot" if visit.dynamic or UGLY_TOKEN in answer.url else "page"
     metadata.tags_and_links(page, answer, report)
     metadata.opt_in(page, document, report)
     if answer.status == 200:
@@ -189,7 +190,7 @@ async def _compared(
     report.similarity = round(comparison.similarity, 4)
     if comparison.similarity < SHELL_SIMILARITY and report.kind == "page" and page.scripts:
         report.kind = "shell"
-        report.add("not-opted-in", _NOT_OPTED_IN + await _by_user_agent(url, page, pages))
+        report.add("no-snapshot", _NO_SNAPSHOT)
         return None
     made_by_script = document is not None and document.scripts
     if made_by_script and _likeness(page, document) > comparison.similarity < SHELL_SIMILARITY:
@@ -250,18 +251,6 @@ def _needless(document: Page | None, look: Look, report: Report) -> None:
     shown = [text for text, is_shown in look.seen.texts if is_shown]
     if shown and compare(document.texts, shown).similarity == 1.0:
         report.add("opt-in-needless", metadata.NEEDLESS)
-
-
-async def _by_user_agent(url: str, page: Page, pages: Pages) -> str:
-    """Advice if the site serves snapshots by User-Agent, or ''."""
-    try:
-        answer = await pages.visitor.as_search_engine(url)
-    except FetchFailed:
-        return ""
-    theirs = read_page(answer.body, url, answer.charset) if answer.is_html else None
-    if answer.status != 200 or theirs is None or len(theirs.texts) <= len(page.texts):
-        return ""
-    return f". Search engines get more, by User-Agent: use --user-agent '{SEARCH_ENGINE}' to check that"
 
 
 def _likeness(page: Page, document: Page | None) -> float:
