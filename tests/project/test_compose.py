@@ -15,8 +15,8 @@ from prerender.config import load
 from tests.conftest import StartOrigin, pages
 from tests.project.test_deploy import (
     DEPLOY,
-    NGINX_FILES,
     PAGE,
+    PLAIN_FILES,
     compose,
     nginx,
     set_in_the_image,
@@ -58,7 +58,7 @@ def test_single_is_nginx_the_proxy_a_store_and_an_origin() -> None:
     # The dashboard is for the host itself, with a token that the log tells.
     assert (settings.admin.host, settings.admin.token) == ("0.0.0.0", "auto")
     assert services["prerender"]["ports"] == ["127.0.0.1:8081:8081"]
-    for file in NGINX_FILES:
+    for file in PLAIN_FILES:
         assert re.search(rf"server prerender(-1)?:{settings.server.port}\b", text_of(file))
     assert settings.origin_url.host in services
     assert settings.cache.url == "redis://valkey:6379/0"
