@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal.open_standard_streams()
     if not sys.platform.startswith("linux"):
         terminal.say(
-            f"prerender runs on Linux, not on {sys.platform}: run its container image instead"
+            f"prerender runs on Linux, not on {sys.platform}: run its container image instead, in a "
+            "clone of the repository by: docker compose up --build"
         )
         return FAILED
     if arguments is None:

@@ -1,11 +1,13 @@
 """The documentation builds without warnings, and everything in it that can run is run.
 
-Blocks are treated by their language. ``console``: bash runs each ``$ command``, which must succeed
-and print what follows it (``...`` stands for any text). Meanwhile, the example shop and a proxy in
-front of it run, on other ports than the page says. ``toml`` is loaded as settings; ``nginx`` and
-``yaml`` must occur in the file named by the comment before them: ``<!-- excerpt of FILE -->``. What
-cannot be run here says why: ``<!-- not run: REASON -->``. In indented blocks, settings are loaded,
-and calls of ``curl`` and ``prerender`` must succeed; their output is an example.
+Blocks are treated by their language. ``console``: bash runs each ``$ command``, which must
+print what follows it (``...`` stands for any text). For the pages that a newcomer reads first,
+that is one shell, which has only what the page has led to. For the others, the example shop and
+a proxy run, and commands must succeed. Ports are others than the page says. ``toml`` is loaded
+as settings; ``nginx`` and ``yaml`` must occur in the file named by the comment before them:
+``<!-- excerpt of FILE -->``. What cannot be run here says why: ``<!-- not run: REASON -->``. In
+indented blocks, settings are loaded, and calls of ``curl`` and ``prerender`` must succeed;
+their output is an example.
 """
 
 import asyncio
@@ -16,17 +18,19 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 
 from prerender.config import load
 from prerender.config.settings import FIRST
 from tests.conftest import StartOrigin, StartProxy
 from tests.support import example, raw
-from tests.support.commands import ROOT
+from tests.support.commands import ROOT, answered, running
 from tests.support.redis_server import redis_server
 
 DOCS = ROOT / "docs"
@@ -48,6 +52,7 @@ INDENTED = re.compile(r"(?<=\n\n)(?:(?: {4}.*)?\n)*(?: {4}.*\n)")
 CALL = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ )?(?:curl|prerender) .*)")
 RENDER_CRAWLERS = {"triggers": {"search": "render"}}
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+NEWCOMER = ("README.md", "quickstart.md", "commands.md")
 NOT_RUN = re.compile(r"not run: .{10,}")
 EXCERPT = re.compile(r"excerpt of (\S+)")
 
@@ -67,7 +72,7 @@ class Block:
 
 
 def blocks() -> Iterator[Block]:
-    for file in sorted(DOCS.glob("*.md")):
+    for file in PAGES:
         for comment, language, text in BLOCK.findall(file.read_text("utf-8")):
             yield Block(file.name, comment, language, text)
 
@@ -256,21 +261,113 @@ async def reader(
 
 
 def pages_with_commands() -> list[str]:
-    return sorted(
-        {block.page for block in blocks() if block.language == "console" and block.is_run}
-    )
+    pages = {block.page for block in blocks() if block.language == "console" and block.is_run}
+    return sorted(pages - {*NEWCOMER})
+
+
+async def run_commands(page: str, run: Callable[[str], Awaitable[str]]) -> None:
+    """All commands of a page, in order."""
+    for block in blocks():
+        if block.page == page and block.language == "console" and block.is_run:
+            for command, expected in commands(block):
+                printed = await run(command)
+                pattern = re.escape(expected).replace(r"\.\.\.", ".*")
+                assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\nprints: {printed}"
 
 
 @pytest.mark.parametrize("page", pages_with_commands())
 async def test_commands(page: str, reader: Reader) -> None:
-    """All commands of a page, in order."""
-    run = [block for block in blocks() if block.page == page and block.is_run]
-    for command, expected in (
-        found for block in run if block.language == "console" for found in commands(block)
+    await run_commands(page, reader.run)
+
+
+@dataclass
+class Newcomer:
+    """Types what a page says into one shell, and what runs until Ctrl-C into another."""
+
+    shell: asyncio.subprocess.Process
+    where: dict[str, str]
+    environment: dict[str, str]
+    own_site: str
+    serving: AsyncExitStack
+
+    async def run(self, command: str) -> str:
+        """The output of a command; '' if it serves."""
+        if command.startswith("make run"):
+            origin = command.partition("ORIGIN=")[2].strip()
+            await self._serve(f"scripts/run {origin}")
+            return ""
+        if "prerender serve" in command:
+            await self._serve(f". .venv/bin/activate; exec {command}")
+            return ""
+        assert self.shell.stdin is not None
+        assert self.shell.stdout is not None
+        self.shell.stdin.write(f"{self._moved(command)}\nprintf '\\0'\n".encode())
+        async with asyncio.timeout(110):
+            printed = await self.shell.stdout.readuntil(b"\0")
+        text = printed[:-1].decode().replace("\r\n", "\n")
+        return text.replace(self.where["/tmp/"], "/tmp/")
+
+    async def _serve(self, command: str) -> None:
+        await self.serving.aclose()
+        command = command.replace("http://127.0.0.1:3000", self.own_site)
+        shell = ("bash", "-c", self._moved(command))
+        quiet = {"stdout": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.DEVNULL}
+        await self.serving.enter_async_context(
+            running(*shell, cwd=ROOT, env=self.environment, **quiet)
+        )
+        client = await self.serving.enter_async_context(ClientSession())
+        await answered(client, f"http://{self.where['127.0.0.1:8080']}/")
+
+    def _moved(self, command: str) -> str:
+        for name, address in self.where.items():
+            command = command.replace(name, address)
+        return command
+
+
+@pytest.fixture
+async def newcomer(start_origin: StartOrigin, tmp_path: Path) -> AsyncIterator[Newcomer]:
+    """A shell in a clone of the repository, and a site of the newcomer's own."""
+    own_site = await start_origin(example.shop())
+    example_port, public, admin = raw.free_ports(3)
+    programs = str(Path(sys.executable).parent)
+    path = [part for part in os.environ["PATH"].split(":") if part != programs]
+    environment = {
+        "HOME": str(tmp_path),
+        "PATH": ":".join(path),
+        "EXAMPLE_PORT": str(example_port),
+        "PRERENDER_SERVER_PORT": str(public),
+        "PRERENDER_ADMIN_PORT": str(admin),
+        "PRERENDER_BROWSER_PAGES": "2",
+        # The machine may be slow.
+        "PRERENDER_RENDER_TIMEOUT": "60",
+    }
+    where = {
+        "127.0.0.1:3000": f"127.0.0.1:{example_port}",
+        "127.0.0.1:8080": f"127.0.0.1:{public}",
+        "127.0.0.1:8081": f"127.0.0.1:{admin}",
+        "/tmp/": f"{tmp_path}/",
+    }
+    async with (
+        running(
+            "bash",
+            cwd=ROOT,
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        ) as shell,
+        AsyncExitStack() as serving,
     ):
-        printed = await reader.run(command)
-        pattern = re.escape(expected).replace(r"\.\.\.", ".*")
-        assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\nprints: {printed}"
+        yield Newcomer(shell, where, environment, own_site.url, serving)
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".venv/bin/python").exists(), reason="needs the .venv that make install makes"
+)
+@pytest.mark.timeout(300)  # a browser for each command
+@pytest.mark.parametrize("page", NEWCOMER)
+async def test_what_a_newcomer_types(page: str, newcomer: Newcomer) -> None:
+    await run_commands(page, newcomer.run)
 
 
 def indented(page: Path) -> list[str]:

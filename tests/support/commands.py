@@ -41,9 +41,8 @@ async def running(
     *command: str | Path, **options: Any
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program in its own session, interrupted at the end as by Ctrl-C."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, start_new_session=True, **options
-    )
+    options = {"stdin": asyncio.subprocess.DEVNULL} | options
+    process = await asyncio.create_subprocess_exec(*command, start_new_session=True, **options)
     try:
         yield process
     finally:
