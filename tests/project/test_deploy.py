@@ -385,7 +385,12 @@ def test_pods_end_later_than_the_proxy() -> None:
 
 
 CHART = DEPLOY / "helm/prerender-proxy"
-NEEDED = {"origin": "http://site.example.svc:3000", "site": "https://www.example.com"}
+IMAGE = "REPLACE_WITH_YOUR_REGISTRY/prerender-proxy"
+NEEDED = {
+    "origin": "http://site.example.svc:3000",
+    "site": "https://www.example.com",
+    "image": {"repository": IMAGE},
+}
 
 
 # In its own process: Helm includes the Go runtime, with its threads and signal handlers.
@@ -447,7 +452,6 @@ def test_the_chart_starts_what_the_plain_manifests_start() -> None:
     made = named(charted({}), "Deployment")["template"]["spec"]
     (container,), (wanted,) = made.pop("containers"), pod.pop("containers")
     environment = {entry["name"]: entry for entry in container.pop("env")}
-    assert environment.pop("PRERENDER_TRIGGERS_PRESET")["value"] == "none"
     assert environment == {entry["name"]: entry for entry in wanted.pop("env")}
     assert (container, made) == (wanted, pod)
 
@@ -466,12 +470,30 @@ def test_settings_of_the_chart() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"origin": ""}, {"site": "www.example.com"}, {"settings": {"cache": {"ttl": [1]}}}]
+    "values",
+    [
+        {"origin": ""},
+        {"site": "www.example.com"},
+        {"settings": {"cache": {"ttl": [1]}}},
+        {"image": {}},
+    ],
 )
 def test_wrong_values_of_the_chart(values: dict[str, Any]) -> None:
     refused = helm(values)
     assert refused.returncode == 1
     assert next(iter(values)) in refused.stderr
+
+
+def test_an_image_without_a_registry_is_refused_at_once() -> None:
+    """Its name is no image reference (grammar of github.com/distribution/reference)."""
+    part = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+    path = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+    image = rf"(?:{part}(?:\.{part})*(?::[0-9]+)?/)?{path}(?:/{path})*:[\w][\w.-]*"
+    named = {container["image"] for container in containers()}
+    refused = {name for name in named if not re.fullmatch(image, name)}
+    assert refused == {f"{IMAGE}:{__version__}", IMAGE.replace("prerender-proxy", "site:1")}
+    for name in named:
+        assert re.fullmatch(image, name.replace("REPLACE_WITH_YOUR_REGISTRY", "a.example:5000"))
 
 
 def test_pods_reach_the_origin_the_store_and_the_internet_only() -> None:

@@ -21,7 +21,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "prerender.image" -}}
 {{- with .Values.image -}}
-{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{ required "image.repository is not set: name the image of the proxy in your registry, such as ghcr.io/OWNER/prerender-proxy (make image builds it)" .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
 {{- end }}
 {{- end }}
 
