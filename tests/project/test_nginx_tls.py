@@ -3,6 +3,7 @@
 import asyncio
 import re
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +32,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def warnings(config: Path) -> bytes:
+    command = (nginx_server.program(), "-t", "-q", "-c", config, "-e", "stderr")
+    return subprocess.run(command, capture_output=True, check=True).stderr
+
+
 @asynccontextmanager
 async def started(
     folder: Path, certificate: Path, proxy: Proxy, cdn: str
@@ -52,7 +58,10 @@ async def started(
     ):
         assert old in text
         text = text.replace(old, new)
+    # As in Debian's nginx.conf.
+    text = f"ssl_protocols TLSv1.2;\n{text}"
     async with nginx_server.running(folder, text, https):
+        assert warnings(folder / "nginx.conf") == b""
         yield http, https
 
 
