@@ -56,6 +56,7 @@ ENV PATH=/opt/prerender/bin:/usr/bin \
     PRERENDER_ADMIN_HOST=0.0.0.0 \
     PRERENDER_ADMIN_TOKEN=auto
 LABEL org.opencontainers.image.title="prerender-proxy" \
+    org.opencontainers.image.version="0.1.0" \
     org.opencontainers.image.description="A reverse proxy that answers crawlers with HTML snapshots" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.authors="the prerender-proxy authors" \

@@ -12,6 +12,7 @@
 # make lock     update requirements.lock (for the image) and requirements-dev.lock (for CI), with hashes
 # make test-lowest  run all tests with the lowest supported versions of the dependencies
 # make pin-base  pin the base image of the Dockerfile to its current digest
+# make release-check TAG=v1.2.3  compare a tag with the version of the package
 # make docs     build the documentation site into build/docs/
 # make install  create .venv with the package and all development dependencies
 # make frameworks  rebuild tests/sites/frameworks/built (needs Node and the npm registry)
@@ -37,7 +38,7 @@ COMPILE := pip compile pyproject.toml --extra otel --extra s3 --universal --pyth
 	--custom-compile-command 'make lock' --no-annotate
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
-.PHONY: lock pin-base run test test-long test-lowest test-programs lint image image-test bench dist docs install \
+.PHONY: lock pin-base release-check run test test-long test-lowest test-programs lint image image-test bench dist docs install \
 	frameworks clean
 
 run: .venv/run.stamp
@@ -92,6 +93,10 @@ test-lowest: test-programs
 
 pin-base:
 	scripts/pin-base
+
+release-check:
+	@version=v$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' prerender/__init__.py); \
+	[ '$(TAG)' = "$$version" ] || { echo "The tag is '$(TAG)', and the version of the package $$version" >&2; exit 1; }
 
 docs: .venv/dev.stamp
 	.venv/bin/python scripts/settings-page > docs/configuration.md

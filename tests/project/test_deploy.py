@@ -5,6 +5,7 @@ platforms.
 import asyncio
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -78,11 +79,11 @@ def test_files_are_as_their_schemas_say(schema: str, file: str) -> None:
 def test_public_ci_calls_targets_of_make() -> None:
     workflows = [yaml.safe_load(text_of(file)) for file in sorted(WORKFLOWS.glob("*.yml"))]
     jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
-    steps = [step for job in jobs for step in job["steps"]]
+    steps = [step for job in jobs for step in job.get("steps", ())]
     called = [step["run"] for step in steps if "make " in step.get("run", "")]
     for command in called:
         if "apt-get" not in command:
-            in_(ROOT, "make", "--dry-run", command.removeprefix("sudo ").removeprefix("make "))
+            in_(ROOT, "make", "--dry-run", *shlex.split(command.removeprefix("sudo "))[1:])
     assert {"make lint", "make test", "make docs", "make dist", "make image"} <= set(called)
 
 
@@ -507,11 +508,6 @@ def test_pods_reach_the_origin_the_store_and_the_internet_only() -> None:
         assert any(ip_address(address) in network for network in refused), address
     https = charted({"origin": "https://site.example"})
     assert named(https, "NetworkPolicy")["egress"][1]["ports"] == [{"port": 443}]
-
-
-def test_the_version_of_the_chart() -> None:
-    chart = yaml.safe_load(text_of(CHART / "Chart.yaml"))
-    assert chart["version"] == chart["appVersion"] == __version__
 
 
 @pytest.fixture
