@@ -3,4 +3,4 @@
 Start reading at ``app.py``.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
