@@ -177,6 +177,16 @@ def test_run_says_when_the_port_of_the_example_is_taken() -> None:
     )
 
 
+# What the standard library lacks there.
+ON_MACOS = """
+import os, sys
+sys.platform = "darwin"
+del os.sched_getaffinity, os.memfd_create
+from prerender.cli.program import main
+sys.exit(main(["serve"]))
+"""
+
+
 @pytest.fixture
 def bare_path(tmp_path: Path) -> str:
     """A PATH with what a shell script needs, but without a package manager."""
@@ -209,6 +219,32 @@ def test_what_cannot_be_installed_is_said_in_one_line(bare_path: str) -> None:
     assert done.stderr == (
         "Missing; please install (names of Debian packages): chromium-headless-shell nginx\n"
     )
+
+
+def test_a_chrome_is_not_enough(bare_path: str, tmp_path: Path) -> None:
+    shell = shutil.which("chromium-headless-shell") or shutil.which("chrome-headless-shell")
+    assert shell
+    for name in ("chromium", "google-chrome"):
+        (tmp_path / name).symlink_to(shell)
+    assert packages(bare_path, "headless-shell").returncode == 1
+    done = packages(bare_path, "headless-shell", PRERENDER_BROWSER_PATH=shell)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_other_systems_are_told_of_the_container(bare_path: str) -> None:
+    done = packages(bare_path, "python", PYTHON=sys.executable, OSTYPE="darwin23")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(".* Linux, not on darwin23: .* docker compose up --build\n", done.stderr)
+    started = subprocess.run(
+        [sys.executable, "-c", ON_MACOS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert started.returncode == 1
+    assert re.fullmatch(".* Linux, not on darwin: .* docker compose up --build\n", started.stderr)
 
 
 def test_the_lack_of_a_python_is_said_in_one_line(bare_path: str) -> None:
