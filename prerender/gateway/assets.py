@@ -13,11 +13,13 @@ from http import HTTPStatus
 from aiohttp import ClientError, ClientResponse
 from aiohttp.web import StreamResponse
 from cachetools import LRUCache
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from prerender.errors import OriginError
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.egress import Ask, Egress
 from prerender.gateway.plain_response import Plain
+from prerender.gateway.resource_kind import HTML_MODULE
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
 from prerender.http import caching, conditional
@@ -204,7 +206,7 @@ class Assets:
         caching.forbid_memory(headers)
         exchange = ask.exchange
         exchange.status = response.status
-        exchange.fault = _unreadable(ask, response)
+        exchange.fault = _unreadable(ask, response) or _html_module(ask, response.headers)
         if response.content_type == "text/event-stream":
             exchange.expect_no_end()
         exchange.has_end = response.content_length is not None or bool(
@@ -230,9 +232,17 @@ def _unreadable(ask: Ask, response: ClientResponse) -> str:
     return f"Access-Control-Allow-Origin is {allowed or 'missing'}"
 
 
+def _html_module(ask: Ask, headers: CIMultiDict[str] | CIMultiDictProxy[str]) -> str:
+    """The fault of a module that is an HTML page, or ''. Classic scripts are not in mode "cors"."""
+    is_module = ask.exchange.is_program and ask.headers.get("Sec-Fetch-Mode") == "cors"
+    is_html = headers.get("Content-Type", "").lower().startswith("text/html")
+    return HTML_MODULE if is_module and is_html else ""
+
+
 def _give(ask: Ask, stored: Stored) -> Plain:
     """A stored response, or a 304 if the browser has it."""
     headers = stored.headers.copy()
+    ask.exchange.fault = _html_module(ask, headers)
     headers.popall("Content-Length", None)
     if stored.lifetime > 0:
         headers["Age"] = str(int(stored.age(time.monotonic())))

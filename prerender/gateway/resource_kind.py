@@ -11,6 +11,9 @@ MEDIA = ("audio", "video", "track")
 FRAMES = ("document", "iframe", "frame", "object", "embed")
 # Code that the page runs.
 PROGRAMS = ("script", "worker", "sharedworker")
+# The fault of a module that is HTML: an application falls back to its index for files of the
+# last release. Browsers do not run it (WHATWG HTML, "fetch a single module script").
+HTML_MODULE = "an HTML page instead of a script"
 # What [network] block_types can name.
 TYPES = {"image": ("image",), "font": ("font",), "media": MEDIA}
 

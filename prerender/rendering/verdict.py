@@ -24,6 +24,7 @@ from lxml import etree
 
 from prerender.browser.page_results import Rendered
 from prerender.gateway.needed_requests import DATA
+from prerender.gateway.resource_kind import HTML_MODULE
 from prerender.gateway.visit import Document, Exchange, Visit
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import RenderVerdict
@@ -125,6 +126,7 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
         if (exchange.needed or exchange.judged) and (text := _fault_of(exchange)):
             lasting = (
                 exchange.destination == "style"
+                or exchange.fault == HTML_MODULE
                 or exchange.status in (404, 410)
                 or (exchange.status in _LATER and not exchange.is_program)
             )

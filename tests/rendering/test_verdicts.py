@@ -22,6 +22,11 @@ PAGES = {
     "/exception-in-a-long-page": f"<p>{'word ' * 300}</p><script>throw new Error('boot')</script>",
     "/blocked-script": "<meta http-equiv=Content-Security-Policy content=\"script-src 'self'\">"
     "<h1>Shop</h1><p id=o>wait</p><script>o.textContent = 'the content'</script>",
+    # As an application's fallback to its index answers for files of the last release.
+    "/gone": "<p>index",
+    "/module-as-html": "<h1>Shop</h1><p>wait</p><script type=module src=/gone></script>",
+    "/import-as-html": "<h1>Shop</h1><p>wait</p><script>import('/gone').catch(() => 0)</script>",
+    "/script-as-html": "<h1>Shop</h1><p>wait</p><script src=/gone></script>",
     "/empty": "",
     "/picture": '<body><script>document.body.append(document.createElement("canvas"))</script>',
     "/moved": "<p>home</p><script>history.replaceState({}, '', '/home')</script>",
@@ -51,6 +56,9 @@ async def _start(start_origin: StartOrigin, start_proxy: StartProxy, **snapshot:
         ("/exception-after-picture", 200, "stored; ttl=3600"),
         ("/exception-in-a-long-page", 200, "stored; ttl=3600"),
         ("/blocked-script", 200, "stored; ttl=30; detail=failed"),
+        ("/module-as-html", 200, "stored; ttl=30; detail=failed"),
+        ("/import-as-html", 200, "stored; ttl=30; detail=failed"),
+        ("/script-as-html", 200, "stored; ttl=30; detail=failed"),
         ("/empty", 200, "stored; ttl=3600"),
         ("/picture", 200, "stored; ttl=3600"),
         ("/late-refresh", 200, "stored; ttl=3600"),
