@@ -12,19 +12,22 @@ their output is an example.
 
 import asyncio
 import itertools
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from sphinx.search.en import SearchEnglish
 
 from prerender.config import load
 from prerender.config.settings import FIRST
@@ -52,6 +55,10 @@ INDENTED = re.compile(r"(?<=\n\n)(?:(?: {4}.*)?\n)*(?: {4}.*\n)")
 CALL = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ )?(?:curl|prerender) .*)")
 RENDER_CRAWLERS = {"triggers": {"search": "render"}}
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+SEARCHES = (
+    *("react", "vue", "angular", "angularjs", "svelte", "vite", "wordpress", "shopify"),
+    *("cloudflare", "netlify", "login", "log rotation", "slow API"),
+)
 NEWCOMER = ("README.md", "quickstart.md", "commands.md")
 NOT_RUN = re.compile(r"not run: .{10,}")
 EXCERPT = re.compile(r"excerpt of (\S+)")
@@ -89,6 +96,21 @@ def commands(block: Block) -> list[tuple[str, str]]:
     return [(part.partition("\n")[0], part.partition("\n")[2]) for part in parts[1:]]
 
 
+def lost(searches: Iterable[str], index: dict[str, Any]) -> list[str]:
+    """The searches that find no page with all of their words in Sphinx's index."""
+    stem = SearchEnglish({}).stem
+
+    def pages(word: str) -> set[int]:
+        known = [index[terms].get(stem(word), []) for terms in ("terms", "titleterms")]
+        return {page for one in known for page in (one if isinstance(one, list) else [one])}
+
+    return [
+        search
+        for search in searches
+        if not set.intersection(*(pages(word) for word in search.lower().split()))
+    ]
+
+
 def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", DOCS, tmp_path],
@@ -102,6 +124,9 @@ def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
         html = (tmp_path / f"{page.stem}.html").read_text("utf-8")
         # A page of documentation makes no requests.
         assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"(?:https?:)?//", html)
+    text = (tmp_path / "searchindex.js").read_text("utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    assert lost((*SEARCHES, "rendertron zebra"), index) == ["rendertron zebra"]
 
 
 def test_the_settings_are_those_of_the_program() -> None:

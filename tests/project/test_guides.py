@@ -1,16 +1,12 @@
 """The guides in docs/, tried with applications of their frameworks."""
 
-import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
-from sphinx.search.en import SearchEnglish
 
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.sites.frameworks import origin
@@ -22,10 +18,6 @@ DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples/nginx"
 FRAMEWORKS = {"react": "react19", "vue": "vue3", "angular": "angular", "svelte": "svelte5"}
 GPTBOT = {"User-Agent": "Mozilla/5.0 (compatible; GPTBot/1.3; +https://openai.com/gptbot)"}
-SEARCHES = (
-    *("react", "vue", "angular", "angularjs", "svelte", "vite", "wordpress", "shopify"),
-    *("cloudflare", "netlify", "login", "log rotation", "slow API"),
-)
 
 
 def settings_of(page: str) -> dict[str, Any]:
@@ -124,17 +116,3 @@ async def test_pages_of_wordpress_that_are_not_rendered(
     for path in (*excluded, "/a-post/"):
         async with client.get(proxy.url + path, headers=GPTBOT) as answer:
             assert ("plain+" in await answer.text()) == (path == "/a-post/"), path
-
-
-def test_the_search_finds_what_people_look_for(tmp_path: Path) -> None:
-    command = (sys.executable, "-m", "sphinx", "-q", "-b", "html", DOCS, tmp_path)
-    subprocess.run(command, check=True, timeout=120)
-    text = (tmp_path / "searchindex.js").read_text("utf-8")
-    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
-    stem = SearchEnglish({}).stem
-    for search in SEARCHES:
-        found = set(range(len(index["docnames"])))
-        for word in search.lower().split():
-            known = [index[terms].get(stem(word), []) for terms in ("terms", "titleterms")]
-            found &= {page for one in known for page in (one if isinstance(one, list) else [one])}
-        assert found, search
