@@ -169,7 +169,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
 
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
         site = Site(settings.public_url, tracking)
-        Purging(store.purges, site, gateway.assets.store.clear).add_to(admin_app)
+        Purging(store.purges, store.lists, site, gateway.assets.store.clear).add_to(admin_app)
         Importing(store, freshness, settings.public_url, target_of).add_to(admin_app)
         Explanations(site, handler, snapshots, pool, histories).add_to(admin_app)
         remembered_by = await stack.enter_async_context(

@@ -224,6 +224,8 @@ class Rendered(TypedDict):
 class Purged(TypedDict):
     purged: int
     """The number of purges."""
+    snapshots: NotRequired[int | None]
+    """With "count": how many stored snapshots they apply to; null if the store cannot list them."""
 
 
 class ExplainedRequest(TypedDict):

@@ -25,6 +25,7 @@ from prerender.snapshots.list_rows import Sort, State
 from prerender.telemetry.records import CacheWord, Kind
 
 _LONGEST_SHOWN = 200
+_LONGEST_SITE = 300
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -198,9 +199,13 @@ class PurgeBody(_Body):
     all: bool = False
     soft: bool = False
     """Served as stale until there is a new one."""
+    count: bool = False
+    """Also count the snapshots, which reads the list of all in the store."""
 
 
 class ImportBody(_Body):
+    site: Annotated[str, Field(max_length=_LONGEST_SITE)]
+    """The site of the export: scheme, host and port. It must be the proxy's."""
     pages: list[Mapping[str, Any]]
     """Entries of the index of an export, each with its "body"."""
     fresh: bool = False

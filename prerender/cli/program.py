@@ -37,7 +37,7 @@ _COMMANDS = {
         "prerender export https://www.example.com/sitemap.xml --to /srv/snapshots",
     )),
     "import": ("import_", "load exported snapshots into a running proxy", (
-        "prerender import /srv/snapshots --config /etc/prerender.toml",
+        "prerender import /srv/snapshots --admin http://127.0.0.1:8081",
     )),
     "sitemap": ("sitemap", "crawl a site and print its sitemap", (
         "prerender sitemap https://www.example.com/ --to public",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from yarl import URL
 
-from prerender.admin import client
+from prerender.admin.client import AdminClient
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.cli.url_sources import Sources
@@ -157,7 +157,9 @@ class _Renewals:
         if not self._allowed:
             return False
         try:
-            return await asyncio.to_thread(client.render, self._settings, url)
+            client = AdminClient.of(self._settings.admin)
+            # It may have to wait for another replica before it is rendered.
+            return await asyncio.to_thread(client.render, url, 2 * self._settings.render.timeout)
         except AdminError as error:
             if error.answered_with not in _STOP_AFTER:
                 return False  # this page could not be rendered

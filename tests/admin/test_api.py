@@ -18,6 +18,7 @@ from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.admin.snapshot_details import Pages
 from prerender.browser.emulation import MOBILE
+from prerender.snapshots.importing import OUTCOMES
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import example
 
@@ -190,7 +191,8 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     assert await api.ask("DELETE", "/session", 204) is None
     told = await api.get(f"/explain?url=/%23!/items/1&user_agent={quote(GOOGLEBOT)}&header=A:%201")
     assert told["snapshot"] is None
-    assert await api.post("/import", {"pages": []}) == {"kept": 0, "newer": 0, "not kept": 0}
+    nothing = dict.fromkeys(OUTCOMES, 0)
+    assert await api.post("/import", {"site": SITE, "pages": []}) == nothing
     await api.get(f"/snapshots/{key}/history?old=0")
     # No page of the shop has an image for link previews.
     assert OPERATIONS - api.used == {("/snapshots/{id}/preview.png", "get")}

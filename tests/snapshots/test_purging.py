@@ -80,8 +80,8 @@ async def test_purges_of_all_kinds(
 REFUSED: list[tuple[object, str]] = [
     (b"", "the body is not JSON"),
     (b"[" * 99999, "the body is not JSON"),
-    ([], "give an object with url, prefix, pattern, tag, all, soft"),
-    ({"urls": "/"}, "'urls' is unknown: give an object with url, prefix, pattern, tag, all, soft"),
+    ([], "give an object with url, prefix, pattern, tag, all, soft, count"),
+    ({"urls": 1}, "'urls' is unknown: give an object with url, prefix, pattern, tag, all, soft, count"),
     ({}, "give from 1 to 1000 purges"),
     ({"all": False}, "give from 1 to 1000 purges"),
     ({"all": 1}, "all: 1: input should be a valid boolean"),
@@ -165,22 +165,28 @@ async def test_the_command_line(
 
     def configured(token: str, port: str) -> None:
         file.write_text(
-            f'[origin]\nurl = "http://app"\n[admin]\nport = {port}\nhost = "0.0.0.0"\ntoken = "{token}"'
+            f'[admin]\nport = {port}\nhost = "0.0.0.0"\ntoken = "{token}"'
         )
 
     configured(TOKEN, port)
     config = ("--config", str(file))
-    assert await command(*config, "--tag", "shop", "--url", "/a") == (
+    assert await command(*config, "--tag", "shop", "--url", "/none") == (
         0,
-        "purged: 1 URL, 1 tag\n",
+        "2 snapshots purged (1 URL, 1 tag)\n",
+        "",
+    )
+    assert await command(*config, "--url", "/a") == (
+        0,
+        "no snapshot purged: none is stored for 1 URL\n",
         "",
     )
     assert await hits(proxy) == {"/"}
-    assert await command(*config, "--all", "--soft") == (0, "marked stale: all snapshots\n", "")
+    assert await command(*config, "--all", "--soft") == (0, "3 snapshots marked stale (all)\n", "")
     assert await hits(proxy) == set()
-    at = f"prerender: [admin] 127.0.0.1:{port}: "
+    at = f"prerender: http://127.0.0.1:{port} ([admin] host, port): "
     status, out, err = await command(*config, "--tag", "a", "--tag", "b", "--json")
-    assert (status, json.loads(out)) == (0, {"tag": ["a", "b"], "all": False, "soft": False})
+    asked = {"tag": ["a", "b"], "all": False, "soft": False}
+    assert (status, json.loads(out)) == (0, {**asked, "snapshots": 0})
     missing = "nothing to purge: give --url, --prefix, --pattern, --tag or --all"
     assert await command(*config) == (2, "", f"prerender purge: {missing}\n")
     configured("w" * 16, port)
@@ -188,9 +194,12 @@ async def test_the_command_line(
     configured(TOKEN, "1")
     status, out, err = await command(*config, "--all")
     assert (status, out) == (1, "")
-    where = "cannot connect to 127.0.0.1:1 ([admin] host, port): "
+    where = "cannot connect to http://127.0.0.1:1 ([admin] host, port): "
     assert err.startswith(f"prerender: {where}")
     assert "refused" in err
+    configured(TOKEN, "1")
+    done = await command(*config, "--all", "--admin", proxy.admin_url)
+    assert done == (0, "3 snapshots purged (all)\n", "")
 
 
 async def test_purging_all_forgets_the_scripts_that_renders_share(

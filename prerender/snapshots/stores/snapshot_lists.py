@@ -1,12 +1,13 @@
 """Lists of snapshots (list_rows.py): rows of entries in memory, or lines in the store."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.list_rows import PIECE, Found, Query, Row, Selection
+from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.guarded import Guarded
 from prerender.snapshots.stores.invalidation import Invalidation
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -38,6 +39,16 @@ class Lists:
         else:
             await self._look_through(self._store, selection)
         return selection.found()
+
+    async def count(self, purges: Iterable[Purge]) -> int | None:
+        """How many snapshots purges would apply to; None if the store cannot list all of them."""
+        if self._store is not None and not self._store.cache.lists:
+            return None
+        purged = Purges(dict.fromkeys(purges, 1))
+        try:
+            return (await self.find(Query(purged=purged, limit=1))).count
+        except StoreError:
+            return None
 
     async def _look_through_memory(self, selection: Selection) -> None:
         kept, now = self._memory.values.expiring(), self._clock()
