@@ -47,4 +47,11 @@ async def _collected(options: argparse.Namespace) -> llms.Pages:
         progress.found(len(urls))
         parts = await stack.enter_async_context(from_settings.rendering(settings))
         concurrency = from_settings.page_count(settings) + 1
-        return await llms.collect(parts.renderer, site, urls, concurrency, progress.done)
+        return await llms.collect(
+            parts.renderer,
+            site,
+            urls,
+            concurrency,
+            progress.done,
+            obey_origin=settings.cache.obey_origin,
+        )

@@ -81,7 +81,10 @@ REFUSED: list[tuple[object, str]] = [
     (b"", "the body is not JSON"),
     (b"[" * 99999, "the body is not JSON"),
     ([], "give an object with url, prefix, pattern, tag, all, soft, count"),
-    ({"urls": 1}, "'urls' is unknown: give an object with url, prefix, pattern, tag, all, soft, count"),
+    (
+        {"urls": 1},
+        "'urls' is unknown: give an object with url, prefix, pattern, tag, all, soft, count",
+    ),
     ({}, "give from 1 to 1000 purges"),
     ({"all": False}, "give from 1 to 1000 purges"),
     ({"all": 1}, "all: 1: input should be a valid boolean"),
@@ -164,9 +167,7 @@ async def test_the_command_line(
     file = tmp_path / "settings.toml"
 
     def configured(token: str, port: str) -> None:
-        file.write_text(
-            f'[admin]\nport = {port}\nhost = "0.0.0.0"\ntoken = "{token}"'
-        )
+        file.write_text(f'[admin]\nport = {port}\nhost = "0.0.0.0"\ntoken = "{token}"')
 
     configured(TOKEN, port)
     config = ("--config", str(file))
