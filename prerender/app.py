@@ -55,6 +55,7 @@ from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.learned import Learned
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.refresher import Refresher
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.store import Store
@@ -111,8 +112,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
     settings, made = _with_token(settings)
     async with AsyncExitStack() as stack:
         upstream, gateway, pool, renderer = parts
-        store = await open_store(settings)
-        stack.push_async_callback(store.close)
+        store = await _store(settings, gateway.assets.store.clear, stack)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
         histories = await stack.enter_async_context(_histories(settings, store, telemetry))
@@ -127,7 +127,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
             popular=popularity.most_first,
-            kept=await _indexnow(settings, stack),
+            kept=await _when_stored(settings, histories, stack),
             serve_incomplete=settings.render.incomplete == "serve",
         )
         stack.push_async_callback(snapshots.close)
@@ -169,7 +169,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
 
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
         site = Site(settings.public_url, tracking)
-        Purging(store.purges, store.lists, site, gateway.assets.store.clear).add_to(admin_app)
+        Purging(store.purges, store.lists, site).add_to(admin_app)
         Importing(store, freshness, settings.public_url, target_of).add_to(admin_app)
         Explanations(site, handler, snapshots, pool, histories).add_to(admin_app)
         remembered_by = await stack.enter_async_context(
@@ -213,6 +213,16 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         finally:
             running.draining = True
             log.info("shutting_down", grace_seconds=settings.server.grace)
+
+
+async def _store(
+    settings: Settings, forget_assets: Callable[[], object], stack: AsyncExitStack
+) -> Store:
+    store = await open_store(settings)
+    stack.push_async_callback(store.close)
+    # After a deploy, a page must not be rendered with a script of the last one.
+    store.purges.when_all(forget_assets)
+    return store
 
 
 @asynccontextmanager
@@ -417,17 +427,22 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def _indexnow(
-    settings: Settings, stack: AsyncExitStack
-) -> Callable[[Target, str, str], None]:
-    """What is called for each stored snapshot: IndexNow, if it is configured."""
+async def _when_stored(
+    settings: Settings, histories: Histories, stack: AsyncExitStack
+) -> Callable[[Target, str, Snapshot], None]:
+    """What is called for each stored snapshot: histories and, if it is configured, IndexNow."""
     told = settings.indexnow
     if not told.key:
-        return lambda *_: None
+        return lambda target, _, snapshot: histories.stored(target, snapshot)
     indexnow = await stack.enter_async_context(
         IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
     )
-    return indexnow.kept
+
+    def stored(target: Target, before: str, snapshot: Snapshot) -> None:
+        histories.stored(target, snapshot)
+        indexnow.kept(target, before, snapshot.etag)
+
+    return stored
 
 
 def _freshness(settings: Settings) -> Freshness:

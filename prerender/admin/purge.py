@@ -1,7 +1,5 @@
 """Purges snapshots: ``POST /api/v1/purge``. parameters.PurgeBody says what it accepts."""
 
-from collections.abc import Callable
-
 import structlog
 from aiohttp import web
 
@@ -21,16 +19,9 @@ log = structlog.get_logger(__name__)
 class Purging:
     """Handles purge requests. auth.py authorizes them."""
 
-    def __init__(
-        self,
-        purges: Invalidation,
-        lists: Lists,
-        site: Site,
-        forget_assets: Callable[[], object],
-    ) -> None:
+    def __init__(self, purges: Invalidation, lists: Lists, site: Site) -> None:
         self._purges = purges
         self._lists = lists
-        self._forget_assets = forget_assets
         self._site = site
 
     def add_to(self, app: web.Application) -> None:
@@ -41,9 +32,6 @@ class Purging:
         body = body_of(await request.read(), PurgeBody)
         purges = self._asked_for(body)
         count = await self._lists.count(purges) if body.count else None
-        if any(purge.kind == "all" for purge in purges):
-            # After a deploy, a page must not be rendered with a script of the last one.
-            self._forget_assets()
         told = [await self._purges.purge(purge) for purge in purges]
         log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
         if not all(told):

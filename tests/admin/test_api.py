@@ -87,7 +87,7 @@ async def shop(start_origin: StartOrigin) -> Site:
     return await start_origin(example.shop())
 
 
-async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, str]]:
+async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, Any]]:
     """A site whose pages the test can change."""
     content = {"/": "<title>First</title><h1>Lamps</h1><p>cost 20 euros"}
     return await pages(start_origin, content), content
@@ -335,6 +335,19 @@ async def test_versions_and_where_they_differ(
     assert (await api.get(f"/snapshots/{key}/history?old=3", 404))[
         "detail"
     ] == "3 versions are stored"
+    # A worse one is not served, and a private one is not stored.
+    content["/"] = "<title>Broken</title><script>throw Error('x')</script>"
+    assert not (await api.ask("POST", "/render", json={"url": "/"}))["kept"]
+    content["/"] = web.Response(
+        text="<title>Mine</title><p>x",
+        content_type="text/html",
+        headers={"Cache-Control": "private"},
+    )
+    assert not (await api.post("/render", {"url": "/"}))["kept"]
+    content["/"] = "<title>At 40</title><h1>Lamps</h1><p>cost 40 euros"
+    await api.post("/render", {"url": "/"})
+    page = await api.until(f"/snapshots/{key}", partial(_newest_is, "At 40"))
+    assert [version["title"] for version in page["versions"]] == ["At 40", "At 35", "At 30"]
 
 
 async def test_a_render_that_fails_is_told(

@@ -230,6 +230,7 @@ async def reader(
         where = {
             "127.0.0.1:8080": proxy.url.removeprefix("http://"),
             "127.0.0.1:8081": proxy.admin_url.removeprefix("http://"),
+            "http://10.0.0.5:8081": proxy.admin_url,
             "http://127.0.0.1:3000": shop.url,
             "https://www.example.com": proxy.url,
             "-p 6379": f"-p {redis.port}",
@@ -246,6 +247,7 @@ async def reader(
             "PRERENDER_ORIGIN_URL": shop.url,
             # Those of the proxy are taken.
             "PRERENDER_SERVER_PORT": "0",
+            "PRERENDER_ADMIN_PORT": str(proxy.running.admin_port),
             "PRERENDER_BROWSER_PAGES": "2",
             # The machine may be slow.
             "PRERENDER_RENDER_TIMEOUT": "60",

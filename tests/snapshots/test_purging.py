@@ -10,6 +10,7 @@ from aiohttp import web
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support.programs import run
+from tests.support.redis_server import redis_server
 
 TOKEN = "a-token-of-enough-length"
 SETTINGS = {
@@ -204,9 +205,10 @@ async def test_the_command_line(
 
 
 async def test_purging_all_forgets_the_scripts_that_renders_share(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    """A mended script is used at once, although the broken one may be stored for ten minutes."""
+    """A mended script is used at once, although the broken one may be stored for ten minutes; by the
+    other replicas, too."""
     text = "broken"
 
     async def answer(request: web.Request) -> web.Response:
@@ -219,9 +221,17 @@ async def test_purging_all_forgets_the_scripts_that_renders_share(
 
     application = web.Application()
     application.router.add_get("/{path:.*}", answer)
-    proxy = await start_proxy((await start_origin(application)).url, {})
-    assert "broken" in (await proxy.crawl("/")).text
-    text = "mended"
-    async with proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json={"all": True}) as done:
-        assert done.status == 200
-    assert "mended" in (await proxy.crawl("/")).text
+    origin = await start_origin(application)
+    async with redis_server(tmp_path) as redis:
+        settings = {"cache": {"url": redis.url}}
+        proxies = [await start_own_proxy(origin.url, settings) for _ in range(2)]
+        for number, proxy in enumerate(proxies):
+            assert "broken" in (await proxy.crawl(f"/{number}")).text
+        text = "mended"
+        url = f"{proxies[0].admin_url}/api/v1/purge"
+        async with proxies[0].client.post(url, json={"all": True}) as done:
+            assert done.status == 200
+        for number, proxy in enumerate(proxies):
+            async with asyncio.timeout(10):  # the other replica learns of it within a second
+                while "mended" not in (await proxy.crawl(f"/{number}")).text:
+                    pass
