@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from prerender.admin.snapshot_models import Id
 from prerender.config.types import CrawlerClass
+from prerender.config.validation import in_words
 from prerender.snapshots.list_rows import Sort, State
 from prerender.telemetry.records import CacheWord, Kind
 
@@ -62,8 +63,7 @@ def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
             return "the body is not JSON"
         case "model_type":
             return f"give an object with {known}"
-    message = detail["msg"].removeprefix("Value error, ")
-    message = f"{message[:1].lower()}{message[1:]}"
+    message = in_words(detail)
     return f"{name}: {_shown(detail['input'])}: {message}" if name else message
 
 

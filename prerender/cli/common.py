@@ -16,6 +16,7 @@ from prerender.admin.client import AdminClient
 from prerender.config import Settings, load
 from prerender.config.settings import Log, Origin
 from prerender.config.types import PositiveDuration
+from prerender.config.validation import in_words
 from prerender.errors import ConfigError
 from prerender.telemetry import logs
 from prerender.urls.addresses import pretty_of
@@ -155,7 +156,7 @@ def duration(text: str) -> float:
     try:
         return TypeAdapter(PositiveDuration).validate_python(text)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        reason = in_words(error.errors()[0])
         raise argparse.ArgumentTypeError(f"{text!r}: {reason}") from None
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from prerender.config.settings import Settings
+from prerender.config.validation import in_words
 from prerender.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PRERENDER_"
@@ -182,10 +183,9 @@ def _explain(detail: ErrorDetails, sources: Sources) -> str:
         return f"{name}{source}: unknown setting{like}"
     if detail["type"] == "missing":
         return f"{name}: is required; set it in the file or as {_variable(section, key)}"
-    message = detail["msg"].removeprefix("Value error, ")
     hidden = detail["input"] and is_secret(section, key)
     shown = "***" if hidden else _shown(detail["input"])
-    return f"{name}{source}: {shown}: {message[:1].lower()}{message[1:]}"
+    return f"{name}{source}: {shown}: {in_words(detail)}"
 
 
 def is_secret(section: str, key: str) -> bool:

@@ -202,20 +202,19 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
     api = Api(await start_proxy(shop.url, {"site": {"url": SITE}}))
     none = "0" * 32
     wrong: list[tuple[str, int, str]] = [
-        ("/snapshots?sort=colour", 400, "sort: 'colour': input should be 'path', "
-         "'status', 'age', 'size' or 'seconds'"),
-        ("/snapshots?limit=201", 400, "limit: '201': input should be less than or equal to 200"),
-        ("/snapshots?limit=-1", 400, "limit: '-1': input should be greater than or equal to 0"),
-        ("/snapshots?status=%d9%a1", 400, "status: '\u0661': input should be a valid integer, "
-         "unable to parse string as an integer"),
-        ("/snapshots?state=old", 400, "state: 'old': input should be 'fresh', 'stale' or ''"),
+        ("/snapshots?sort=colour", 400, "sort: 'colour': give \"path\", "
+         '"status", "age", "size" or "seconds"'),
+        ("/snapshots?limit=201", 400, "limit: '201': give at most 200"),
+        ("/snapshots?limit=-1", 400, "limit: '-1': give at least 0"),
+        ("/snapshots?status=%d9%a1", 400, "status: '\u0661': give a whole number"),
+        ("/snapshots?state=old", 400, "state: 'old': give \"fresh\" or \"stale\""),
         ("/snapshots?cursor=nonsense", 400, "cursor: invalid for this list"),
         ("/requests?cursor=WzFd", 400, "cursor: invalid for this list"),
         ("/requests?sort=time&cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
         ("/snapshots?cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
         ("/snapshots?sort=path&cursor=WzEsICJ4Il0", 400, "cursor: invalid for this list"),
-        ("/requests?crawler=people", 400, "crawler: 'people': input should be 'search', 'ai_search', "
-         "'ai_training', 'ai_user', 'social', 'seo_tool', 'signed', 'others' or ''"),
+        ("/requests?crawler=people", 400, "crawler: 'people': give \"search\", \"ai_search\", "
+         '"ai_training", "ai_user", "social", "seo_tool", "signed" or "others"'),
         ("/pages?url=", 400, "url: is required"),
         ("/pages?url=https://elsewhere.example/", 400,
          f"url: 'https://elsewhere.example/': give a URL of {SITE}, or a path"),
@@ -233,8 +232,8 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
         ([], "give an object with url, id"),
         ({"uri": "/"}, "'uri' is unknown: give an object with url, id"),
         ({}, "give either url or id"),
-        ({"url": ""}, "url: '': string should have at least 1 character"),
-        ({"url": 1}, "url: 1: input should be a valid string"),
+        ({"url": ""}, "url: '': must not be empty"),
+        ({"url": 1}, "url: 1: give a string"),
     ):
         assert (await api.post("/render", body, 400))["detail"] == detail
     headers = {"Content-Type": "application/json"}
