@@ -27,6 +27,7 @@ from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.page_urls import Site
 from prerender.admin.purge import Purging
+from prerender.admin.token_file import TokenFile
 from prerender.browser.pool import Pool
 from prerender.browser.spare_capacity import SpareCapacity
 from prerender.config import Settings
@@ -164,7 +165,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
         refresher = _refresher(settings, snapshots, store, popularity, pool)
         metrics.watch(StateMetrics(pool, gateway, snapshots, store, public, refresher=refresher))
-        auth = AdminAuth(settings.admin.token, settings.admin.hosts)
+        auth = _auth(settings.admin)
         running = Running(0, 0, pool, store, telemetry, auth)
 
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
@@ -379,12 +380,17 @@ def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) ->
     return tracing.begin
 
 
+def _auth(admin: AdminSettings) -> AdminAuth:
+    file = TokenFile(admin.token_file) if admin.token_file else None
+    return AdminAuth(admin.token, admin.hosts, file)
+
+
 def _with_token(settings: Settings) -> tuple[Settings, dict[str, str]]:
     """Replace the token "auto" by a generated one. Also returns what to log."""
-    if settings.admin.token != AUTO:
+    if settings.admin.token != (AUTO,):
         return settings, {}
     token = secrets.token_urlsafe(24)
-    admin = settings.admin.model_copy(update={"token": token})
+    admin = settings.admin.model_copy(update={"token": (token,)})
     return settings.model_copy(update={"admin": admin}), {"admin_token": token}
 
 
@@ -460,9 +466,9 @@ def _freshness(settings: Settings) -> Freshness:
 
 
 def reload(running: Running, old: Settings, new: Settings) -> None:
-    """Apply what can be changed while running: the admin token. Says what needs a restart.
+    """Apply what can be changed while running: the admin tokens. Says what needs a restart.
 
-    Files of address ranges are read again by themselves when they change.
+    Files of address ranges and of tokens are read again by themselves when they change.
     """
     changed = [
         f"[{section}] {key}"
@@ -470,9 +476,9 @@ def reload(running: Running, old: Settings, new: Settings) -> None:
         for key, value in getattr(new, section)
         if value != getattr(getattr(old, section), key)
     ]
-    applied = [name for name in changed if name == _TOKEN and new.admin.token != AUTO]
+    applied = [name for name in changed if name == _TOKEN and new.admin.token != (AUTO,)]
     if applied:
-        running.auth.renew_token(new.admin.token)
+        running.auth.renew_tokens(new.admin.token)
     log.info(
         "reloaded",
         applied=", ".join(applied),

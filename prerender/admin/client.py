@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from prerender.admin.token_file import TokenFile
 from prerender.config.settings import Admin
 from prerender.config.types import AUTO
 from prerender.errors import AdminError
@@ -30,13 +31,17 @@ class AdminClient:
     @classmethod
     def of(cls, settings: Admin, url: str | None = None) -> "AdminClient":
         """The listener of the settings, or the one at ``url`` with the token of the settings."""
-        if settings.token == AUTO:
+        if settings.token == (AUTO,):
             raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')
+        tokens = settings.token
+        if not tokens and settings.token_file:
+            tokens = TokenFile(settings.token_file).tokens()
+        token = tokens[0] if tokens else ""
         if url:
-            return cls(url, settings.token, "--admin")
+            return cls(url, token, "--admin")
         host = _LOOPBACK.get(settings.host, settings.host)
         host = f"[{host}]" if ":" in host else host
-        return cls(f"http://{host}:{settings.port}", settings.token, "[admin] host, port")
+        return cls(f"http://{host}:{settings.port}", token, "[admin] host, port")
 
     def purge(self, what: Mapping[str, object]) -> int | None:
         """Purge snapshots. Returns how many it applied to; None: the store cannot count them."""

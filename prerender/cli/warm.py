@@ -15,6 +15,7 @@ from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.cli.url_sources import Sources
 from prerender.config import Settings
+from prerender.config.settings import Admin
 from prerender.errors import AdminError, ConfigError, JournalError, ReplicasGone, SitemapError
 from prerender.tools.crawler import Crawler
 from prerender.tools.warming.journal import Job, Journal
@@ -90,7 +91,9 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             journal,
             concurrency=options.concurrency,
             most=options.max_pages,
-            renew=_Renewals(settings, progress) if settings and settings.admin.token else None,
+            renew=_Renewals(settings, progress)
+            if settings and _has_token(settings.admin)
+            else None,
             told=lambda _: progress.done(),
             found=progress.found,
             page_of=sources.own_page,
@@ -142,6 +145,10 @@ async def _jobs(
         raise failures[0]
     else:
         raise SitemapError(f"{', '.join(options.sources)}: no pages listed")
+
+
+def _has_token(admin: Admin) -> bool:
+    return bool(admin.token or admin.token_file)
 
 
 class _Renewals:

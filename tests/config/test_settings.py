@@ -25,6 +25,7 @@ MAY_BE_EMPTY = {
     ("cache", "hot_url"),
     ("browser", "path"),
     ("admin", "token"),
+    ("admin", "token_file"),
     ("tracing", "endpoint"),
     ("drop_in", "token"),
     ("indexnow", "key"),
@@ -241,7 +242,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[admin] token",
             "'too-short'",
             "***",
-            'give at least 16 ASCII characters, without spaces, or "auto"',
+            'give at least 16 ASCII characters, without spaces and commas, or "auto"',
         ),
         (
             "[cache] vary",
