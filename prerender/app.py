@@ -103,7 +103,10 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 
     Raises ConfigError if it cannot listen on a port.
     """
-    async with rendering(settings) as parts, proxying(settings, parts) as running:
+    async with (
+        rendering(settings, serves=True) as parts,
+        proxying(settings, parts) as running,
+    ):
         yield running
 
 

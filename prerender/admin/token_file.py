@@ -40,9 +40,14 @@ class TokenFile:
 
 def _tokens(text: str) -> tuple[str, ...]:
     """Parse the lines of the file. Raises ValueError, which does not contain them."""
-    tokens = admin_tokens([line for line in text.splitlines() if line.strip()])
+    try:
+        tokens = admin_tokens([line.strip() for line in text.splitlines() if line.strip()])
+    except ValueError:
+        tokens = ()
     if not tokens or tokens == (AUTO,):
-        raise ValueError("has no token: give one per line")
+        raise ValueError(
+            "give one token per line, of at least 16 ASCII characters without spaces and commas"
+        )
     return tokens
 
 
