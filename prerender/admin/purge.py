@@ -35,9 +35,7 @@ class Purging:
         told = [await self._purges.purge(purge) for purge in purges]
         log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
         if not all(told):
-            return problem(
-                503, "purged in this process only: the store is unavailable to other replicas"
-            )
+            return problem(503, "purged in this process only: the store is unavailable")
         answer = Purged(purged=len(purges))
         if body.count:
             answer["snapshots"] = count

@@ -75,10 +75,10 @@ def run(options: argparse.Namespace) -> int:
                 terminal.say(f"interrupted: continue with --state {options.state}")
             raise
     if options.json:
-        terminal.write_json(_of_totals(totals))
+        written = terminal.write_json(_of_totals(totals))
     else:
-        terminal.write(_summary(totals))
-    return FAILED if totals.failed or totals.unread else 0
+        written = terminal.write(_summary(totals))
+    return FAILED if totals.failed or totals.unread or not written else 0
 
 
 async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:

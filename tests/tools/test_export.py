@@ -251,6 +251,19 @@ async def test_what_cannot_be_exported_is_told(site: Site, tmp_path: Path) -> No
         f"{site.url}/none": "media type text/plain",
         f"{site.url}/private": "its Cache-Control says that it must not be stored",
     }
+    listed = f"{site.url}/private".encode()
+    ended = await run("export", "-", "--to", str(tmp_path / "none"), stdin=listed)
+    assert ended.status == 1
+    assert ended.out.startswith(f"0 pages in {tmp_path}/none\nfailed: ".encode())
+    full = os.open("/dev/full", os.O_WRONLY)
+    ended = await run(
+        *("export", "-", "--to", str(tmp_path / "full")),
+        stdin=f"{site.url}/#!/a".encode(),
+        stdout=full,
+    )
+    os.close(full)
+    assert ended.status == 1
+    assert ended.err.endswith("cannot write to standard output: No space left on device\n")
 
 
 async def test_an_export_replaces_the_one_before(site: Site, tmp_path: Path) -> None:

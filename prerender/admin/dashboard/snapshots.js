@@ -85,14 +85,18 @@ export async function snapshots(root, here, signal) {
     await shown.reload();
   }
 
-  const render = (item) => api.post("render", { id: item.id });
+  async function render(item) {
+    const made = await api.post("render", { id: item.id });
+    if (!made.kept) throw new Error(`the new snapshot was not stored${made.detail ? ` (${made.detail})` : ""}`);
+  }
 
   async function purge(soft) {
     const items = [...chosen.values()];
     if (!soft && !await confirm("Purge snapshots", `${counted(items.length, "snapshot")} will be removed. The next request for each page renders it.`, "Purge")) return;
     try {
-      await api.post("purge", { url: items.map((item) => item.url), soft });
-      toast(soft ? `${count(items.length)} marked stale.` : `${count(items.length)} purged.`);
+      // A purge is of a page, with all its variants.
+      const { snapshots } = await api.post("purge", { url: items.map((item) => item.url), soft, count: true });
+      toast(`${counted(snapshots ?? items.length, "snapshot")} ${soft ? "marked stale" : "purged"}.`);
     } catch (error) { toast(error.message, "bad"); }
     await shown.reload();
   }
