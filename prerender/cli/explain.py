@@ -44,6 +44,8 @@ def _text(told: dict[str, Any]) -> str:
         ("decision", f"{told['decision']}: {told['reason']}"),
         ("response", told["answered_by"]),
     ]
+    if signature := told.get("signature"):
+        rows.append(("signature", _signature(signature)))
     if page := told.get("page"):
         rows.append(("page", f"{page['url']} ({page['variant']})"))
         rows += _snapshot(told.get("snapshot"), told["freshness"])
@@ -60,6 +62,12 @@ def _client(told: dict[str, Any]) -> str:
     crawler = told["crawler"]
     kind = f'a crawler of the class "{crawler}"' if crawler else "not a known crawler"
     return f"{kind} ({told['request']['user_agent'] or 'no User-Agent'})"
+
+
+def _signature(signature: dict[str, Any]) -> str:
+    if signature["verified"]:
+        return f"verified, of {signature['agent']}"
+    return f"not verified: {signature['reason']}"
 
 
 def _snapshot(snapshot: dict[str, Any] | None, freshness: dict[str, Any]) -> list[tuple[str, str]]:

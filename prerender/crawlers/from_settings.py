@@ -60,7 +60,7 @@ async def verification(
     trusted = settings.server.trusted_proxies
     try:
         verifier = Verifier(
-            _identities(triggers.ranges), Names(tuple(map(address_and_port, triggers.nameservers)))
+            identities(triggers.ranges), Names(tuple(map(address_and_port, triggers.nameservers)))
         )
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
@@ -93,7 +93,8 @@ async def signed_agents(settings: Settings) -> AsyncIterator[SignedAgents | None
             await directories.close()
 
 
-def _identities(ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:
+def identities(ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:
+    """What genuine crawlers are known by. Raises ConfigError for an invalid file of address ranges."""
     found = {name: Identity(domains) for name, domains in known_domains().items()}
     for name, file in ranges:
         identity = found.get(name, Identity())

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,11 @@ import psutil
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender.admin.token_file import TokenFile
 from prerender.browser import chromium, container
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
+from prerender.crawlers.from_settings import identities
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connection_errors import reason_of
@@ -61,7 +63,7 @@ class Line:
 
 async def examine(settings: Settings) -> AsyncGenerator[Line]:
     """Run all checks, quick ones first."""
-    for line in (*_machine(settings), *_ports(settings)):
+    for line in (*_machine(settings), *_ports(settings), *_files(settings)):
         yield line
     yield _site(settings)
     yield await _store(settings)
@@ -99,6 +101,24 @@ def _machine(settings: Settings) -> Iterator[Line]:
         yield Line("disk", "warning", text, "free disk space, or set TMPDIR to another folder")
     else:
         yield Line("disk", "ok", text)
+
+
+def _files(settings: Settings) -> Iterator[Line]:
+    """The files that the settings name. Without them the proxy does not start."""
+    admin, triggers = settings.admin, settings.triggers
+    files: list[tuple[str, str, Callable[[], object]]] = []
+    if admin.token_file:
+        files.append(("token file", admin.token_file, lambda: TokenFile(admin.token_file)))
+    if triggers.verify and triggers.ranges:
+        names = ", ".join(file for _, file in triggers.ranges)
+        files.append(("ranges", names, lambda: identities(triggers.ranges)))
+    for name, text, read in files:
+        try:
+            read()
+        except ConfigError as error:
+            yield Line(name, "problem", error.problems[0], "correct the file or the setting")
+        else:
+            yield Line(name, "ok", text)
 
 
 def _shm() -> Line:
