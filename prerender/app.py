@@ -484,6 +484,6 @@ def reload(running: Running, old: Settings, new: Settings) -> None:
         running.auth.renew_tokens(new.admin.token)
     log.info(
         "reloaded",
-        applied=", ".join(applied),
-        needs_restart=", ".join(name for name in changed if name not in applied),
+        applied=", ".join(applied) or "nothing",
+        needs_restart=", ".join(name for name in changed if name not in applied) or "nothing",
     )

@@ -191,6 +191,7 @@ class Api:
         found: models.SnapshotList = {
             "count": rows.count,
             "size": rows.size,
+            "complete": self._store.lists.complete,
             "items": [conversions.of_row(row, self._site.url, now) for row in rows.rows],
             "next": conversions.cursor_of(rows.next),
         }

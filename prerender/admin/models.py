@@ -174,6 +174,8 @@ class SnapshotList(TypedDict):
     """The total number of matches."""
     size: int
     """The total bytes of HTML."""
+    complete: bool
+    """False: the store cannot list its snapshots, and only those in memory are listed."""
     items: list[SnapshotRow]
     next: str | None
     """The cursor of the next page of results."""

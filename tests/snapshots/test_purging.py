@@ -235,3 +235,17 @@ async def test_purging_all_forgets_the_scripts_that_renders_share(
             async with asyncio.timeout(10):  # the other replica learns of it within a second
                 while "mended" not in (await proxy.crawl(f"/{number}")).text:
                     pass
+
+
+async def test_a_store_that_cannot_count(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    cache = {"cache": {"url": "aiocache://aiocache.SimpleMemoryCache"}}
+    proxy = await start_proxy((await shop(start_origin)).url, cache)
+    await hits(proxy)
+    async with proxy.client.get(f"{proxy.admin_url}/api/v1/snapshots") as response:
+        assert (await response.json())["complete"] is False
+    purged = await run("purge", "--url", "/a", "--tag", "x", "--admin", proxy.admin_url)
+    said = "purged: 1 URL, 1 tag; this store cannot count its snapshots\n"
+    assert (purged.status, purged.out.decode()) == (0, said)
+    assert await hits(proxy) == {"/", "/b"}

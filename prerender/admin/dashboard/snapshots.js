@@ -14,6 +14,7 @@ export async function snapshots(root, here, signal) {
   document.title = "Snapshots · Prerender";
   const chosen = new Map();
   const told = h("span", { class: "dim" });
+  const lead = h("p", { class: "lead" });
   const buttons = [
     h("button", { type: "button", onclick: () => each("Rendering", render) }, "Render now"),
     h("button", { type: "button", onclick: () => purge(true) }, "Mark stale"),
@@ -45,11 +46,14 @@ export async function snapshots(root, here, signal) {
       { label: "Settled in", sort: "seconds", number: true, cell: (item) => duration(item.seconds) },
       { label: "Rendered", sort: "age", first: "asc", number: true, cell: (item) => moment(item.stored) },
     ],
-    load({ age, ...query }) {
+    async load({ age, ...query }) {
       const [least, most] = (age || "-").split("-");
       chosen.clear();
       tell();
-      return api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+      const found = await api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+      lead.textContent = found.complete ? "All snapshots in the store, of all replicas."
+        : "The snapshots in the memory of this process. This store cannot list the others.";
+      return found;
     },
     key: (found) => `, ${bytes(found.size)} of HTML`,
     empty: "No matching snapshots.",
@@ -109,7 +113,7 @@ export async function snapshots(root, here, signal) {
 
   root.append(h("div", { class: "heading" }, h("h1", {}, "Snapshots"),
     h("button", { type: "button", class: "quiet", onclick: purgeAll }, "Mark all stale …")),
-  h("p", { class: "lead" }, "All snapshots in the store, of all replicas."), shown.element);
+  lead, shown.element);
   tell();
   await shown.first();
 }

@@ -30,11 +30,16 @@ class Lists:
         self._invalidation = invalidation
         self._clock = clock
 
+    @property
+    def complete(self) -> bool:
+        """Whether all snapshots are listed; otherwise only those in memory."""
+        return self._store is None or self._store.cache.lists
+
     async def find(self, query: Query) -> Found:
         """The snapshots that match a query. Raises StoreError, and ValueError for a wrong ``after``."""
         await self._invalidation.refresh()
         selection = Selection(query, self._invalidation.purges, self._clock())
-        if self._store is None or not self._store.cache.lists:
+        if self._store is None or not self.complete:
             await self._look_through_memory(selection)
         else:
             await self._look_through(self._store, selection)
@@ -42,7 +47,7 @@ class Lists:
 
     async def count(self, purges: Iterable[Purge]) -> int | None:
         """How many snapshots purges would apply to; None if the store cannot list all of them."""
-        if self._store is not None and not self._store.cache.lists:
+        if not self.complete:
             return None
         purged = Purges(dict.fromkeys(purges, 1))
         try:
