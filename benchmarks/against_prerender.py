@@ -3,9 +3,11 @@
     .venv/bin/python benchmarks/against_prerender.py [--node-modules FOLDER] [--only TEXT]
         [--rounds N] [--write FILE]
 
-There are two collections of pages. Each page of tests/sites/corpus completes by one mechanism of the
-web platform; tests/sites/frameworks are applications made with frameworks. Both sides render each page
-alone, in turns, and then all pages eight at a time, without a cache. FOLDER contains Prerender (see
+There are three collections of pages. Each page of tests/sites/corpus completes by one mechanism of the
+web platform; tests/sites/frameworks are applications made with frameworks; tests/sites/wild are pages
+and servers after public reports, whose snapshots are opened in a browser without scripts. Both sides
+render each page alone, in turns, and then all pages eight at a time, without a cache. FOLDER contains
+Prerender (see
 renderers.py); without it, only this proxy is measured. --only selects the pages with TEXT in their
 names. --rounds also counts how many pages are complete in N rounds of this proxy:
 alone, eight at a time, and eight at a time with four busy loops on the same CPUs. The result is
@@ -35,7 +37,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.sites.corpus import origin as corpus
 from tests.sites.frameworks import origin as frameworks
 from tests.sites.frameworks.routes import ROUTES
+from tests.sites.wild import application as wild
+from tests.support.plain_browser import plain_browser
 from tests.support.processes import busy_loops
+from tests.support.readers import Reader
 
 AT_ONCE = 8
 BUSY_LOOPS = 4
@@ -49,6 +54,7 @@ class Page:
     name: str
     path: str
     is_complete: Check
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,8 @@ class Measured:
 Rounds = dict[str, list[int]]
 
 
-def collections(only: str) -> list[Collection]:
-    """The corpus and the applications: the pages with ``only`` in their names."""
+def collections(only: str, reader: Reader) -> list[Collection]:
+    """All collections: the pages with ``only`` in their names."""
     of_corpus = [
         Page(name, f"/{name}.html", partial(renderers.finished, expected=_expected(name)))
         for name in corpus.page_names()
@@ -86,11 +92,21 @@ def collections(only: str) -> list[Collection]:
         for route in ROUTES
         if only in route.path
     ]
-    both = (
+    of_wild = [
+        Page(case.path, case.path, partial(_reads, reader, case), case.kind)
+        for case in wild.CASES
+        if only in case.path
+    ]
+    found = (
         Collection("Corpus", corpus.application(), of_corpus),
         Collection("Framework applications", frameworks.application(), of_frameworks, repeats=3),
+        Collection("The wild", wild.application(), of_wild),
     )
-    return [each for each in both if each.pages]
+    return [each for each in found if each.pages]
+
+
+async def _reads(reader: Reader, case: wild.Case, html: str) -> bool:
+    return bool(html) and not case.problem(html, *await reader.read(html))
 
 
 def _expected(name: str) -> str:
@@ -185,6 +201,14 @@ def tables(collection: Collection, sides: dict[str, Measured], rounds: Rounds) -
             f"Speed-up: {faster:.1f} alone (median of all pages), "
             f"{mine.rate / other.rate:.1f} with {AT_ONCE} at once.",
         ]
+    kinds = dict.fromkeys(page.kind for page in collection.pages if page.kind)
+    if kinds:
+        lines += ["", f"| kind of fault | pages | {' | '.join(sides)} |"]
+        lines += ["|---|" + "---:|" * (len(sides) + 1)]
+    for kind in kinds:
+        names = [page.name for page in collection.pages if page.kind == kind]
+        counts = (sum(side.alone[name].complete for name in names) for side in sides.values())
+        row(f"{kind} | {len(names)}", counts)
     for kind, complete in rounds.items():
         lines += [
             "",
@@ -207,30 +231,37 @@ def tables(collection: Collection, sides: dict[str, Measured], rounds: Rounds) -
 async def main(modules: Path | None, only: str, rounds: int, write: Path | None) -> None:
     """Measure, print, and write the tables."""
     lines = []
-    for collection in collections(only):
-        origin = serving(application_runner(collection.application))
-        async with renderers.crawler() as client, origin as url:
-            first = collection.pages[0].path
-            # Pages that show an error in the place of a part whose data fails.
-            ours = partial(
-                renderers.ours, client, url, first, PRERENDER_RENDER_OPTIONAL="/api/broken"
-            )
-            starts: dict[str, Start] = {OURS: ours}
-            if modules:
-                starts[PRERENDER] = partial(renderers.prerender, client, url, modules, first=first)
-            lines += tables(collection, *await measure(collection, starts, rounds))
+    async with plain_browser("--window-size=1280,1024") as browser:
+        reader = Reader(browser)
+        for collection in collections(only, reader):
+            lines += await _section(collection, reader, modules, rounds)
     print("\n".join(lines))
     if write:
         machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
         write.write_text(
             "# Completeness and speed\n\n"
             "Generated by `benchmarks/against_prerender.py`; do not edit. Both programs rendered "
-            "every page of\n`tests/sites/corpus` and `tests/sites/frameworks` in one run, without a "
-            "cache, with the same Chromium\n"
+            "every page of\n`tests/sites/corpus`, `tests/sites/frameworks` and `tests/sites/wild` in "
+            "one run, without a cache, with the\nsame Chromium "
             f"({machine}). Absolute times depend on the machine: compare the ratios.\n\n"
             + "\n".join(lines),
             encoding="utf-8",
         )
+
+
+async def _section(
+    collection: Collection, reader: Reader, modules: Path | None, rounds: int
+) -> list[str]:
+    origin = serving(application_runner(collection.application))
+    async with renderers.crawler() as client, origin as url:
+        reader.site = url
+        first = collection.pages[0].path
+        # Pages that show an error in the place of a part whose data fails.
+        ours = partial(renderers.ours, client, url, first, PRERENDER_RENDER_OPTIONAL="/api/broken")
+        starts: dict[str, Start] = {OURS: ours}
+        if modules:
+            starts[PRERENDER] = partial(renderers.prerender, client, url, modules, first=first)
+        return tables(collection, *await measure(collection, starts, rounds))
 
 
 if __name__ == "__main__":

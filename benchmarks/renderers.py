@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -80,7 +80,7 @@ new Rendertron().initialize({ ...ConfigManager.config,
 
 
 # Whether the HTML of a page is complete.
-Check = Callable[[str], bool]
+Check = Callable[[str], bool | Awaitable[bool]]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ async def render(renderer: Renderer, path: str, is_complete: Check = finished) -
     started = time.perf_counter()
     html = await renderer.html(path)
     took = (time.perf_counter() - started) * 1000
-    return Outcome(path, is_complete(html), took)
+    complete = is_complete(html)
+    return Outcome(path, await complete if isinstance(complete, Awaitable) else complete, took)
 
 
 async def together(

@@ -144,7 +144,9 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
         triggers = triggers_of(settings)
-        verify = await stack.enter_async_context(verification(settings))
+        verified = await stack.enter_async_context(
+            verification(settings, triggers.crawlers, store.notes)
+        )
         sweeper = stack.enter_context(Sweeper())
         target_of = partial(Target.of, settings.public_url, tracking=tracking)
         handler = Handler(
@@ -161,13 +163,23 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             notices=telemetry.notices,
             tracking=tracking,
             drop_in=_drop_in(settings),
-            verify=verify,
+            verify=verified.verify,
             agents=await stack.enter_async_context(signed_agents(settings)),
             begin_span=_tracing(settings, telemetry, stack),
         )
         public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
         refresher = _refresher(settings, snapshots, store, popularity, pool)
-        metrics.watch(StateMetrics(pool, gateway, snapshots, store, public, refresher=refresher))
+        metrics.watch(
+            StateMetrics(
+                pool,
+                gateway,
+                snapshots,
+                store,
+                public,
+                refresher=refresher,
+                published=verified.published,
+            )
+        )
         auth = _auth(settings.admin)
         running = Running(0, 0, pool, store, telemetry, auth)
 
@@ -180,6 +192,8 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             dashboard(
                 admin_app,
                 settings,
+                triggers=triggers,
+                published=verified.published,
                 telemetry=telemetry,
                 metrics=metrics,
                 pool=pool,
@@ -211,7 +225,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         stack.push_async_callback(public.close, settings.server.grace, snapshots.close)
         running.public_port = public.port
         await stack.enter_async_context(refresher.refreshing())
-        _announce(settings, running, made)
+        _announce(settings, running, triggers, made)
         try:
             yield running
         finally:
@@ -320,7 +334,9 @@ def _drop_in(settings: Settings) -> DropIn | None:
     return DropIn(settings.public_url, Hosts(drop_in.hosts), drop_in.token)
 
 
-def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> None:
+def _announce(
+    settings: Settings, running: Running, triggers: Triggers, made: Mapping[str, str]
+) -> None:
     """Log the URLs of the proxy, and ``made``: generated values of settings."""
     if not settings.site.url:
         running.telemetry.notices.warn(
@@ -334,14 +350,14 @@ def _announce(settings: Settings, running: Running, made: Mapping[str, str]) -> 
         site=str(settings.public_url),
         origin=settings.origin.url,
         dashboard=f"{_reachable(settings.admin.host, running.admin_port)}/",
-        **_crawlers(settings),
+        preset=settings.triggers.preset,
+        **_crawlers(triggers),
         **made,
     )
 
 
-def _crawlers(settings: Settings) -> dict[str, str]:
+def _crawlers(triggers: Triggers) -> dict[str, str]:
     """Who gets snapshots, and which classes of crawlers do not."""
-    triggers = triggers_of(settings)
     rendered = [one for one in CLASSES if triggers.action(one) in ("render", "markdown")]
     others = [one for one in CLASSES if one not in rendered]
     return {

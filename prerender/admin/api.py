@@ -4,6 +4,8 @@ models.py and parameters.py say what it accepts and returns; ``openapi.json`` is
 """
 
 import time
+from collections.abc import Mapping, Sequence
+from datetime import date
 from importlib.resources import files
 
 from aiohttp import web
@@ -11,6 +13,7 @@ from aiohttp import web
 from prerender import __version__
 from prerender.admin import conversions, models
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
+from prerender.admin.bots import Bots
 from prerender.admin.crawlers import OTHERS, Crawlers, Tally
 from prerender.admin.last_hour import STEP_SECONDS, Figures
 from prerender.admin.page_urls import Site
@@ -27,6 +30,7 @@ from prerender.admin.parameters import (
 from prerender.admin.problem_details import problem
 from prerender.admin.recent_activity import Recent
 from prerender.browser.pool import Pool
+from prerender.crawlers.published import PublishedRanges
 from prerender.snapshots.list_rows import Query
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
@@ -50,6 +54,11 @@ class Api:
         figures: Figures,
         recent: Recent,
         crawlers: Crawlers,
+        bots: Bots,
+        more: Sequence[tuple[str, str]],
+        listed: date | None,
+        published: Sequence[PublishedRanges],
+        presets: Mapping[str, str],
         notices: Notices,
         auth: AdminAuth,
     ) -> None:
@@ -60,6 +69,11 @@ class Api:
         self._figures = figures
         self._recent = recent
         self._crawlers = crawlers
+        self._bots = bots
+        self._more = more
+        self._listed = listed.isoformat() if listed else ""
+        self._published = published
+        self._presets = presets
         self._notices = notices
         self._auth = auth
 
@@ -72,6 +86,7 @@ class Api:
         add.add_delete("/api/v1/session", self.log_out)
         add.add_get("/api/v1/summary", self.summary)
         add.add_get("/api/v1/crawlers", self.crawlers)
+        add.add_get("/api/v1/bots", self.bots)
         add.add_get("/api/v1/requests", self.requests)
         add.add_get("/api/v1/snapshots", self.list_snapshots)
         add.add_get("/api/v1/problems", self.problems)
@@ -140,11 +155,27 @@ class Api:
         items = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
         found: models.CrawlerList = {
             "since": max(since, self._figures.started),
+            "listed": self._listed,
+            "ranges": [conversions.of_ranges(one) for one in self._published],
             "median_seconds": round(total.quantile(0.5), 6),
             "p95_seconds": round(total.quantile(0.95), 6),
-            "items": [conversions.of_tally(name, tally) for name, tally in items],
+            "items": [
+                conversions.of_tally(name, tally, self._presets.get(tally.crawler, ""))
+                for name, tally in items
+            ],
         }
         return web.json_response(found)
+
+    async def bots(self, _: web.Request) -> web.Response:
+        """Clients that look automated and are not in the list of crawlers, most requests first."""
+        found = self._bots.found()
+        bots: models.BotList = {
+            "since": self._figures.started,
+            "count": len(found),
+            "more": [{"class": known, "name": name} for known, name in self._more],
+            "items": [conversions.of_bot(bot) for bot in found[: models.MOST_BOTS]],
+        }
+        return web.json_response(bots)
 
     async def requests(self, request: web.Request) -> web.Response:
         """The last requests of crawlers, filtered and sorted."""

@@ -61,6 +61,10 @@ class AdminClient:
         answer = self._ask("POST", "import", {"site": site, "pages": pages, "fresh": fresh})
         return {name: int(count) for name, count in answer.items()}
 
+    def crawlers(self) -> dict[str, Any]:
+        """The crawlers of the last hour (models.CrawlerList)."""
+        return self._ask("GET", "crawlers")
+
     def explain(self, query: Mapping[str, object]) -> dict[str, Any]:
         """Explain how the proxy would respond to a request."""
         return self._ask("GET", f"explain?{urlencode(query, doseq=True)}")

@@ -6,12 +6,14 @@ from dataclasses import asdict
 from typing import cast
 
 from prerender.admin import models, snapshot_models
+from prerender.admin.bots import Bot
 from prerender.admin.crawlers import Tally
 from prerender.admin.models import MOST_TOP_PAGES
 from prerender.admin.reasons import in_words
 from prerender.admin.recent_activity import PageRenders
 from prerender.admin.snapshot_models import ID_LENGTH
 from prerender.browser.pool import Pool
+from prerender.crawlers.published import PublishedRanges
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.history import History, Render
@@ -76,11 +78,14 @@ def of_store(state: StoreState) -> models.Store:
     }
 
 
-def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
-    """The requests of a crawler."""
+def of_tally(name: str, tally: Tally, preset: str) -> models.CrawlerFigures:
+    """The requests of a crawler. ``preset``: the smallest one that serves it, if there is one."""
     return {
         "name": name,
         "crawler": tally.crawler,
+        "operator": tally.known.operator if tally.known else "",
+        "docs": tally.known.docs if tally.known else "",
+        "javascript": bool(tally.known and tally.known.javascript),
         "requests": tally.requests,
         "snapshots": tally.got["snapshots"],
         "forwarded": tally.got["forwarded"],
@@ -88,6 +93,7 @@ def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
         "errors": tally.got["errors"],
         "unverified": tally.unverified,
         "without_snapshot": tally.without_snapshot,
+        "preset": preset,
         "median_seconds": round(tally.quantile(0.5), 6),
         "p95_seconds": round(tally.quantile(0.95), 6),
         "last": tally.last,
@@ -95,6 +101,36 @@ def of_tally(name: str, tally: Tally) -> models.CrawlerFigures:
             {"url": url, "id": key, "requests": count}
             for (url, key), count in tally.pages.most_common(MOST_TOP_PAGES)
         ],
+    }
+
+
+def of_bot(bot: Bot) -> models.BotFigures:
+    """An unknown bot."""
+    return {
+        "name": bot.name,
+        "user_agent": bot.user_agent,
+        "why": bot.why,
+        "requests": bot.got.total(),
+        "pages": bot.pages,
+        "files": bot.files,
+        "robots": bot.robots,
+        "languages": bot.languages,
+        "snapshots": bot.got["snapshots"],
+        "forwarded": bot.got["forwarded"],
+        "refused": bot.got["refused"],
+        "errors": bot.got["errors"],
+        "missing": bot.missing,
+        "last": bot.last,
+    }
+
+
+def of_ranges(published: PublishedRanges) -> models.AddressRanges:
+    """A published list of addresses."""
+    return {
+        "url": published.url,
+        "fetched": published.fetched,
+        "networks": len(published.networks),
+        "error": published.error,
     }
 
 

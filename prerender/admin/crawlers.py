@@ -6,15 +6,15 @@ In memory, for this process only. Use Prometheus for longer periods.
 import math
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from operator import itemgetter
 from typing import Literal
 
 from prerender.config.types import CrawlerClass
+from prerender.crawlers.known import Crawler, built_in
 from prerender.crawlers.triggers import may_be_page
-from prerender.crawlers.user_agents import known_names, words_of
+from prerender.crawlers.user_agents import UserAgents
 from prerender.proxy.decision import FORWARDED_CLASSES, UNVERIFIED
 from prerender.telemetry.records import RequestRecord
 
@@ -43,7 +43,8 @@ class Tally:
     """The requests of one crawler. ``unverified``: those from addresses that are not its own.
     ``without_snapshot``: those for pages that [triggers] forwarded.
 
-    ``pages``: the number of requests by URL and id; ``last``: Unix seconds.
+    ``pages``: the number of requests by URL and id; ``last``: Unix seconds; ``known``: what the list of
+    crawlers says of it.
     """
 
     crawler: Literal[CrawlerClass, ""] = ""
@@ -53,6 +54,7 @@ class Tally:
     durations: Counter[int] = field(default_factory=Counter)
     pages: Counter[tuple[str, str]] = field(default_factory=Counter)
     last: float = 0.0
+    known: Crawler | None = None
 
     @property
     def requests(self) -> int:
@@ -67,7 +69,7 @@ class Tally:
                 self.unverified += 1
             elif record.reason in FORWARDED_CLASSES and may_be_page(record.target):
                 self.without_snapshot += 1
-        self.got.update(map(_got, records))
+        self.got.update(map(got, records))
         self.durations.update(map(_power, records))
         for page, number in Counter(map(_page, records)).items():
             self._count_page(page, number)
@@ -82,6 +84,7 @@ class Tally:
         for page, number in other.pages.items():
             self._count_page(page, number)
         self.last = other.last
+        self.known = other.known
 
     def _count_page(self, page: tuple[str, str], number: int) -> None:
         if page in self.pages or len(self.pages) < _MOST_PAGES:
@@ -97,7 +100,8 @@ class Tally:
         return 0.0
 
 
-def _got(record: RequestRecord) -> Outcome:
+def got(record: RequestRecord) -> Outcome:
+    """What a request got."""
     if record.status >= 500:
         return "errors"
     if record.kind == "refuse":
@@ -124,18 +128,16 @@ def _added(total: dict[str, Tally], *parts: dict[str, Tally]) -> dict[str, Tally
 
 
 class Crawlers:
-    """Subscribes to the records of requests. ``more``: additional names of crawlers.
+    """Subscribes to the records of requests. ``user_agents``: finds the crawlers.
 
     Records are counted in batches, grouped by crawler. One at a time, this would be a tenth of the cost
     of a cache hit: each time, its data and code would have to come into the processor's caches.
     """
 
-    def __init__(self, more: Iterable[str] = (), clock: Callable[[], float] = time.time) -> None:
-        names = [name for known in known_names().values() for name in known]
-        names += more
-        self._words = words_of(names)
-        self._spelling = {name.lower(): name for name in names}
-        self._name = lru_cache(maxsize=1024)(self._find_name)
+    def __init__(
+        self, user_agents: UserAgents | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._user_agents = user_agents or UserAgents(built_in().crawlers)
         self._agents: set[str] = set()
         self._clock = clock
         self._new: list[RequestRecord] = []
@@ -158,11 +160,14 @@ class Crawlers:
             groups[record.time // 60, said, record.crawler].append(record)
         for key in sorted(groups, key=itemgetter(0)):
             minute, said, crawler = key
+            known, name = None, OTHERS
             if crawler == "signed":
                 name = self._agent(said)
-            else:
-                name = self._name(said[:1000]) if crawler else OTHERS
-            self._tallies(minute).setdefault(name, Tally()).count(groups[key])
+            elif crawler and (found := self._user_agents.crawlers_of(said)):
+                known, name = found[0], found[0].label
+            tally = self._tallies(minute).setdefault(name, Tally())
+            tally.known = known
+            tally.count(groups[key])
         self._new.clear()
 
     def last_hour(self) -> dict[str, Tally]:
@@ -189,10 +194,3 @@ class Crawlers:
         if len(self._agents) < MOST_AGENTS:
             self._agents.add(name)
         return name if name in self._agents else OTHER_AGENTS
-
-    def _find_name(self, user_agent: str) -> str:
-        found = self._words.search(user_agent)
-        if found is None:
-            return OTHERS
-        name = self._spelling.get(found[0].lower(), found[0])
-        return name.rstrip("/.0 ")

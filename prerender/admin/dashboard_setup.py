@@ -1,12 +1,13 @@
 """Adds the dashboard and its API to the admin listener."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
 from prerender.admin.api import Api
 from prerender.admin.auth import AdminAuth
+from prerender.admin.bots import Bots
 from prerender.admin.crawlers import Crawlers
 from prerender.admin.dashboard_files import DashboardFiles
 from prerender.admin.last_hour import Figures
@@ -16,6 +17,10 @@ from prerender.admin.recent_activity import Recent
 from prerender.admin.snapshot_details import Pages
 from prerender.browser.pool import Pool
 from prerender.config import Settings
+from prerender.config.types import CLASSES
+from prerender.crawlers.from_settings import preset_for
+from prerender.crawlers.published import PublishedRanges
+from prerender.crawlers.triggers import Triggers
 from prerender.rendering.screenshots import Viewer
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
@@ -29,6 +34,8 @@ async def dashboard(
     app: web.Application,
     settings: Settings,
     *,
+    triggers: Triggers,
+    published: Sequence[PublishedRanges],
     telemetry: Telemetry,
     metrics: Metrics,
     pool: Pool,
@@ -44,8 +51,10 @@ async def dashboard(
     Yields the objects that remember requests and pages, by name.
     """
     figures, recent = Figures(metrics.requests.answers), Recent()
-    crawlers = Crawlers(name for _, name in settings.triggers.more)
+    crawlers = Crawlers(triggers.user_agents)
+    bots = Bots()
     telemetry.requests.subscribe(crawlers)
+    telemetry.requests.subscribe(bots)
     telemetry.requests.subscribe(recent.request)
     telemetry.renders.subscribe(figures.render)
     telemetry.renders.subscribe(recent.render)
@@ -60,6 +69,11 @@ async def dashboard(
         figures=figures,
         recent=recent,
         crawlers=crawlers,
+        bots=bots,
+        more=settings.triggers.more,
+        listed=triggers.crawlers.date,
+        published=published,
+        presets={one: preset_for(settings, one) or "" for one in CLASSES},
         notices=telemetry.notices,
         auth=auth,
     ).add_to(app)
@@ -69,6 +83,7 @@ async def dashboard(
         yield {
             "recent_requests": recent,
             "crawlers": crawlers,
+            "unknown_bots": bots,
             "last_hour": figures,
             "screenshots": viewer.cache.values,
         }

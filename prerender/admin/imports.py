@@ -27,7 +27,7 @@ from prerender.urls.addresses import pretty_of
 from prerender.urls.ajax_crawling import PrettyURL
 
 MAX_BYTES = 64 * 1024**2
-_STATUSES = (200, 404, 410)
+_STATUSES = (200, 403, 404, 410)
 
 log = structlog.get_logger(__name__)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from prerender.admin.bots import Why
 from prerender.admin.last_hour import Point
 from prerender.admin.snapshot_models import Id, Phases, SnapshotRow, Uri
 from prerender.config.types import CrawlerClass
@@ -17,6 +18,7 @@ from prerender.snapshots.variants import Device
 from prerender.telemetry.records import CacheWord, Kind, Source
 
 MOST_TOP_PAGES = 5
+MOST_BOTS = 100
 
 Imported = dict[Adopted, int]
 
@@ -104,6 +106,12 @@ class CrawlerFigures(TypedDict):
     that requested ugly URLs."""
     crawler: Literal[CrawlerClass, ""]
     """Its class; empty for "others"."""
+    operator: str
+    """Who runs it; empty if unknown."""
+    docs: str
+    """The URL of its documentation; empty if there is none."""
+    javascript: bool
+    """Whether it is known to run JavaScript."""
     requests: int
     snapshots: int
     forwarded: int
@@ -114,6 +122,8 @@ class CrawlerFigures(TypedDict):
     """Requests from addresses that are not this crawler's."""
     without_snapshot: int
     """Requests for pages that were forwarded because [triggers] forwards its class."""
+    preset: str
+    """The smallest preset that serves its class; empty if there is none or the class is set."""
     median_seconds: float
     p95_seconds: float
     last: float
@@ -121,12 +131,66 @@ class CrawlerFigures(TypedDict):
     pages: Annotated[list[TopPage], Field(max_length=MOST_TOP_PAGES)]
 
 
+class AddressRanges(TypedDict):
+    url: str
+    fetched: float | None
+    """When the list was received, in Unix seconds; null if it never was."""
+    networks: int
+    error: str
+    """Why it could not be renewed; empty if it could."""
+
+
 class CrawlerList(TypedDict):
     since: float
     """Unix time in seconds."""
+    listed: str
+    """The date of the built-in list of crawlers, such as 2026-11-26."""
+    ranges: list[AddressRanges]
+    """The published lists of addresses by which crawlers are verified."""
     median_seconds: float
     p95_seconds: float
     items: list[CrawlerFigures]
+
+
+class BotFigures(TypedDict):
+    name: str
+    """A word of the User-Agent to find it by; empty if there is none that browsers lack."""
+    user_agent: str
+    """One of its User-Agents, truncated to 300 characters."""
+    why: Why
+    """"name": its User-Agent is that of a program; "behavior": it reads pages without a language and
+    without their files."""
+    requests: int
+    pages: int
+    """Requests that may be for pages."""
+    files: int
+    """Requests for scripts, images and other files."""
+    robots: int
+    """Requests for /robots.txt."""
+    languages: int
+    """Requests with Accept-Language."""
+    snapshots: int
+    forwarded: int
+    refused: int
+    errors: int
+    """Responses with 5xx."""
+    missing: int
+    """Responses with 4xx."""
+    last: float
+    """Unix time in seconds."""
+
+
+# Keyword "class".
+CrawlerName = TypedDict("CrawlerName", {"class": str, "name": str})
+
+
+class BotList(TypedDict):
+    since: float
+    """Unix time in seconds."""
+    count: int
+    more: list[CrawlerName]
+    """[triggers] more of this proxy."""
+    items: Annotated[list[BotFigures], Field(max_length=MOST_BOTS)]
 
 
 class Request(TypedDict):

@@ -29,9 +29,9 @@ _PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
 def trial(public: URL) -> Trial:
     """A function that tests a new page and renews it. It raises RenderError on failure."""
     headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
-    # Use the site's host, so that the connection exists for the first crawler, unless browsers refuse
-    # its port: that would be the site's fault, not the browser's.
-    url = f"{public.origin() if public.is_default_port() else 'http://trial.invalid'}/"
+    # The site's scheme and host decide which headers a navigation has. Without its port, which browsers
+    # may refuse: that would be the site's fault, not the browser's.
+    url = f"{public.origin().with_port(None)}/"
 
     async def run(page: Page) -> None:
         with page.visit(Document(200, headers, _PAGE.encode())) as visit:

@@ -24,6 +24,7 @@ from prerender.config.network_types import (
 )
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import (
+    PRESET_WORDS,
     CrawlerNames,
     CrawlerRanges,
     Duration,
@@ -186,9 +187,9 @@ class Triggers(_Section):
 
     preset: TriggerPreset = Field(
         "none",
-        description='Crawlers that get snapshots of ordinary URLs. "crawlers": search engines, '
-        'AI search, AI assistants and link previews. "all": also AI training (GPTBot, ClaudeBot) '
-        'and SEO tools. "none": only the classes set below.',
+        description="Crawlers that get snapshots of ordinary URLs. "
+        + "; ".join(f'"{name}": {whom}' for name, whom in PRESET_WORDS.items())
+        + ".",
     )
     search: TriggerAction = Field(
         "preset",
@@ -211,6 +212,15 @@ class Triggers(_Section):
     seo_tool: TriggerAction = Field(
         "preset", description="SEO tools: AhrefsBot, Chrome-Lighthouse, ..."
     )
+    archive: TriggerAction = Field(
+        "preset", description="Archives: archive.org_bot, ArchiveBox, ..."
+    )
+    feed: TriggerAction = Field("preset", description="Feed readers: Feedly, FreshRSS, ...")
+    monitoring: TriggerAction = Field(
+        "preset",
+        description="Uptime and speed checks: UptimeRobot, Pingdom, ... Every preset forwards them, "
+        "because a snapshot would hide an outage.",
+    )
     signed: TriggerAction = Field(
         "preset",
         description="Agents that sign their requests (Web Bot Auth) and name themselves in no other "
@@ -225,10 +235,20 @@ class Triggers(_Section):
         description='Additional crawlers, by a name in their User-Agent: [{ class = "social", name = '
         '"ExampleBot" }, ...].',
     )
+    crawlers_file: str = Field(
+        "",
+        description="TOML file that adds and changes entries of the list of known crawlers "
+        "(docs/crawlers.md).",
+    )
     verify: Flag = Field(
         False,
         description="Verify crawlers by DNS or by published address ranges. Clients that only "
         "pretend to be crawlers are forwarded like visitors.",
+    )
+    renew_ranges: Flag = Field(
+        True,
+        description="With verify, fetch the address ranges that operators publish every day, for the "
+        "crawlers that get snapshots. The requests obey [network].",
     )
     verify_signatures: Flag = Field(
         True,
@@ -308,7 +328,7 @@ class Cache(_Section):
     )
     ttl: Duration = Field(3600, description="Time to live of a snapshot; 0 disables caching.")
     error_ttl: Duration = Field(
-        60, description="Maximum time to live of the snapshot of a missing page (404, 410)."
+        60, description="Maximum time to live of the snapshot of a missing page (403, 404, 410)."
     )
     rules: Rules = Field(
         (),

@@ -16,17 +16,42 @@ from prerender.config.lists import strings_of, tables_of
 
 # Classes of crawlers, and the actions that a site owner can choose for each.
 CrawlerClass = Literal[
-    "search", "ai_search", "ai_training", "ai_user", "social", "seo_tool", "signed"
-]  # fmt: skip
+    "search",
+    "ai_search",
+    "ai_training",
+    "ai_user",
+    "social",
+    "seo_tool",
+    "archive",
+    "feed",
+    "monitoring",
+    "signed",
+]
 CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
+# Signed agents are known by their keys.
+NAMED_CLASSES = tuple(one for one in CLASSES if one != "signed")
 Action = Literal["forward", "render", "markdown", "refuse"]
-# The presets of [triggers], each with the classes that it renders. All others are forwarded.
-Preset = Literal["none", "crawlers", "all"]
+# The presets of [triggers], each with the classes that it renders; all others are forwarded. Each one
+# contains the one before.
+Preset = Literal["none", "search", "crawlers", "ai", "all"]
+_SEARCH: frozenset[CrawlerClass] = frozenset({"search", "social"})
+_CRAWLERS: frozenset[CrawlerClass] = _SEARCH | {"ai_search", "ai_user"}
 PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
     "none": frozenset(),
-    "crawlers": frozenset({"search", "ai_search", "ai_user", "social"}),
-    # Most signed agents drive a browser, which needs the page itself.
-    "all": frozenset(CLASSES) - {"signed"},
+    "search": _SEARCH,
+    "crawlers": _CRAWLERS,
+    "ai": _CRAWLERS | {"ai_training"},
+    # A snapshot would hide an outage from those who watch the site, and most signed agents drive a
+    # browser, which needs the page itself.
+    "all": frozenset(CLASSES) - {"monitoring", "signed"},
+}
+# Whom each preset serves.
+PRESET_WORDS: dict[Preset, str] = {
+    "none": "only clients that request ugly URLs",
+    "search": "search engines and link previews (Googlebot, bingbot, Slackbot)",
+    "crawlers": "search engines, link previews, AI search, AI assistants (OAI-SearchBot, Claude-User)",
+    "ai": "search engines, link previews and all AI crawlers, also for training (GPTBot, ClaudeBot)",
+    "all": "all crawlers but monitoring: also SEO tools, archives, feed readers (AhrefsBot, Feedly)",
 }
 
 # For settings that the proxy can determine by itself.
@@ -201,18 +226,26 @@ def _rules(value: object) -> tuple[tuple[str, float], ...]:
 
 def _crawler_names(value: object) -> tuple[tuple[CrawlerClass, str], ...]:
     help_text = 'give a list of tables, for example [{ class = "social", name = "ExampleBot" }]'
-    named = [known for known in CLASSES if known != "signed"]
     found: list[tuple[CrawlerClass, str]] = []
     for table in tables_of(value, ("class", "name"), help_text):
-        known = next((known for known in named if known == table["class"]), None)
+        known = next((known for known in NAMED_CLASSES if known == table["class"]), None)
         if known is None:
-            raise ValueError(f"{table['class']!r} is not a class: give one of {', '.join(named)}")
-        name = table["name"]
-        # Shorter names would match ordinary browsers.
-        if not isinstance(name, str) or not name.isprintable() or len(name.strip("^ ")) < 3:
-            raise ValueError(f"{name!r}: give at least 3 characters of the crawler's User-Agent")
-        found.append((known, name))
+            allowed = ", ".join(NAMED_CLASSES)
+            raise ValueError(f"{table['class']!r} is not a class: give one of {allowed}")
+        found.append((known, crawler_name(table["name"])))
     return tuple(found)
+
+
+def crawler_name(value: object) -> str:
+    """A name of a crawler in User-Agent. Shorter ones would match ordinary browsers."""
+    if (
+        not isinstance(value, str)
+        or not value.isprintable()
+        or len(value.strip("^ ")) < 3
+        or not re.search(r"\w", value, re.ASCII)
+    ):
+        raise ValueError(f"{value!r}: give at least 3 characters of the crawler's User-Agent")
+    return value
 
 
 def _crawler_ranges(value: object) -> tuple[tuple[str, str], ...]:
@@ -236,7 +269,7 @@ def _action(value: object) -> str:
 
 def _preset(value: object) -> str:
     if value not in PRESETS:
-        raise ValueError('give "none", "crawlers" or "all"')
+        raise ValueError('give "none", "search", "crawlers", "ai" or "all"')
     return str(value)
 
 

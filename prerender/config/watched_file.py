@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-_MOST_BYTES = 16 * 1024**2
+_MOST_BYTES = 4 * 1024**2
 
 T = TypeVar("T")
 

@@ -1,36 +1,54 @@
 """Creates triggers and the verification of crawlers and signed agents from the settings."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from prerender.config import Settings
 from prerender.config.settings import Triggers as TriggerSettings
-from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass
+from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass, Preset
+from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
+from prerender.crawlers.known import Crawlers
+from prerender.crawlers.published import PublishedRanges, Renewal
 from prerender.crawlers.ranges import RangesFile
 from prerender.crawlers.triggers import Paths, Triggers
-from prerender.crawlers.user_agents import known_domains
 from prerender.crawlers.verification import Identity, Names, Verifier
 from prerender.crawlers.web_bot_auth import SignedAgents
 from prerender.errors import ConfigError
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.upstream import open_session
 from prerender.http.client_address import Received, client_address
+from prerender.snapshots.stores.notes import Notes
 from prerender.urls.hosts import Hosts, address_and_port
 
 
-def triggers_of(settings: Settings) -> Triggers:
-    """The triggers of the settings."""
+def crawlers_of(settings: Settings) -> Crawlers:
+    """The known crawlers, with those of the owner's file and of [triggers] more.
+
+    Raises ConfigError if the file is invalid.
+    """
     triggers = settings.triggers
-    more: dict[CrawlerClass, tuple[str, ...]] = {}
-    for known, name in triggers.more:
-        more[known] = (*more.get(known, ()), name)
+    found = known.built_in()
+    if triggers.crawlers_file:
+        where = f"[triggers] crawlers_file: {triggers.crawlers_file}"
+        try:
+            found = found.changed_by(known.read(Path(triggers.crawlers_file)))
+        except OSError as error:
+            raise ConfigError([f"{where}: {error.strerror}"]) from error
+        except ValueError as error:
+            raise ConfigError([f"{where}: {line}" for line in str(error).split("\n")]) from error
+    return found.with_names(triggers.more)
+
+
+def triggers_of(settings: Settings) -> Triggers:
+    """The triggers of the settings. Raises ConfigError if the file of crawlers is invalid."""
+    triggers = settings.triggers
     return Triggers(
-        actions={known: _action(triggers, known) for known in CLASSES},
-        more=more,
+        actions={one: _action(triggers, one) for one in CLASSES},
+        crawlers=crawlers_of(settings),
         paths=Paths(triggers.include, triggers.exclude)
         if triggers.include or triggers.exclude
         else None,
@@ -38,30 +56,46 @@ def triggers_of(settings: Settings) -> Triggers:
     )
 
 
-def _action(triggers: TriggerSettings, known: CrawlerClass) -> Action:
-    action: Action | Literal["preset"] = getattr(triggers, known)
+def _action(triggers: TriggerSettings, crawler: CrawlerClass) -> Action:
+    action: Action | Literal["preset"] = getattr(triggers, crawler)
     if action == "preset":
-        return "render" if known in PRESETS[triggers.preset] else "forward"
+        return "render" if crawler in PRESETS[triggers.preset] else "forward"
     return action
+
+
+def preset_for(settings: Settings, crawler: CrawlerClass) -> Preset | None:
+    """The smallest preset that serves a class; None if its own setting decides, or no preset does."""
+    if getattr(settings.triggers, crawler) != "preset":
+        return None
+    return next((preset for preset, classes in PRESETS.items() if crawler in classes), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """``verify``: whether a request comes from the crawler that it names; None if [triggers] verify is
+    off. ``published``: the lists of addresses that are renewed."""
+
+    verify: Callable[[Received], Awaitable[bool]] | None
+    published: tuple[PublishedRanges, ...]
 
 
 @asynccontextmanager
 async def verification(
-    settings: Settings,
-) -> AsyncIterator[Callable[[Received], Awaitable[bool]] | None]:
-    """A function that verifies the crawler of a request; None if [triggers] verify is off.
+    settings: Settings, crawlers: Crawlers, notes: Notes
+) -> AsyncIterator[Verification]:
+    """The verification of crawlers while the context is open. Lists of addresses are kept in ``notes``.
 
     Raises ConfigError if a file of address ranges is invalid.
     """
     triggers = settings.triggers
     if not triggers.verify:
-        yield None
+        yield Verification(None, ())
         return
     trusted = settings.server.trusted_proxies
+    published = published_of(settings, crawlers)
     try:
-        verifier = Verifier(
-            identities(triggers.ranges), Names(tuple(map(address_and_port, triggers.nameservers)))
-        )
+        names = Names(tuple(map(address_and_port, triggers.nameservers)))
+        verifier = Verifier(_identities(crawlers, triggers.ranges, published), names)
     except ValueError as error:
         raise ConfigError([f"[triggers] nameservers: {error}"]) from error
 
@@ -69,8 +103,11 @@ async def verification(
         client = client_address(request.remote, request.headers, trusted)
         return await verifier.is_genuine(request.headers.get("user-agent"), client)
 
+    lists = tuple(published.values())
+    renewal = Renewal(lists, AddressPolicy.of(settings), notes, verifier.forget)
     try:
-        yield verify
+        async with renewal.renewing():
+            yield Verification(verify, lists)
     finally:
         await verifier.close()
 
@@ -93,10 +130,33 @@ async def signed_agents(settings: Settings) -> AsyncIterator[SignedAgents | None
             await directories.close()
 
 
-def identities(ranges: tuple[tuple[str, str], ...]) -> dict[str, Identity]:
-    """What genuine crawlers are known by. Raises ConfigError for an invalid file of address ranges."""
-    found = {name: Identity(domains) for name, domains in known_domains().items()}
-    for name, file in ranges:
+def published_of(settings: Settings, crawlers: Crawlers) -> dict[str, PublishedRanges]:
+    """The published lists that are needed, by URL: those of crawlers that get snapshots."""
+    triggers = settings.triggers
+    from_files = {name for name, _ in triggers.ranges}
+    return {
+        url: PublishedRanges(url)
+        for one in crawlers.crawlers
+        for url in one.ranges
+        if triggers.renew_ranges
+        and one.name not in from_files
+        and _action(triggers, one.crawler) in ("render", "markdown")
+    }
+
+
+def _identities(
+    crawlers: Crawlers,
+    files: tuple[tuple[str, str], ...],
+    published: Mapping[str, PublishedRanges],
+) -> dict[str, Identity]:
+    found: dict[str, Identity] = {}
+    from_files = {name for name, _ in files}
+    for one in crawlers.crawlers:
+        urls = one.ranges if one.name not in from_files else ()
+        ranges = tuple(published[url] for url in urls if url in published)
+        if one.domains or ranges:
+            found[one.name] = Identity(one.domains, ranges)
+    for name, file in files:
         identity = found.get(name, Identity())
         try:
             found[name] = replace(identity, ranges=(*identity.ranges, RangesFile(Path(file))))

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prerender.config.types import Action, CrawlerClass
-from prerender.crawlers.user_agents import UserAgents, known_names
+from prerender.crawlers.known import Crawlers, built_in
+from prerender.crawlers.user_agents import UserAgents
 from prerender.urls.patterns import matches
 
 # Extensions that are not pages. Only a shortcut: for all others the origin's Content-Type decides.
@@ -40,7 +41,7 @@ class Paths:
 
 
 class Triggers:
-    """``actions``: by class of crawlers; ``more``: additional names of crawlers by class.
+    """``actions``: by class of crawlers; ``crawlers``: the known ones, by default the built-in ones.
 
     ``accept_markdown``: clients that prefer Markdown get it.
     """
@@ -48,16 +49,14 @@ class Triggers:
     def __init__(
         self,
         actions: Mapping[CrawlerClass, Action] | None = None,
-        more: Mapping[CrawlerClass, tuple[str, ...]] | None = None,
+        crawlers: Crawlers | None = None,
         paths: Paths | None = None,
         *,
         accept_markdown: bool = False,
     ) -> None:
         self._actions = dict(actions or {})
-        known = known_names()
-        self._user_agents = UserAgents(
-            {name: known[name] + (more or {}).get(name, ()) for name in known}
-        )
+        self.crawlers = crawlers or built_in()
+        self.user_agents = UserAgents(self.crawlers.crawlers)
         self._paths = paths
         self.accept_markdown = accept_markdown
 
@@ -67,7 +66,7 @@ class Triggers:
 
     def class_of(self, user_agent: str) -> CrawlerClass | None:
         """The class of crawlers of a User-Agent; None for visitors."""
-        return self._user_agents.class_of(user_agent)
+        return self.user_agents.class_of(user_agent)
 
     def vary(self, *, ugly: bool = False) -> tuple[str, ...]:
         """The request headers that select the response at an ordinary or ``ugly`` URL."""

@@ -1,59 +1,64 @@
-"""Maps a User-Agent to a class of crawlers. The names are in user_agents.toml."""
+"""Finds known crawlers by User-Agent."""
 
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import lru_cache
-from importlib.resources import files
-from typing import Any
 
 from prerender.config.types import CLASSES, CrawlerClass
+from prerender.crawlers.known import Crawler
 
 # Longer User-Agents are truncated, to bound the cache.
 _LONGEST = 1024
-
-
-def known_names() -> dict[CrawlerClass, tuple[str, ...]]:
-    """The built-in names by class."""
-    names = _data()
-    return {known: tuple(names.get(known, ())) for known in CLASSES}
-
-
-def known_domains() -> dict[str, tuple[str, ...]]:
-    """The domains of the host names of crawlers, by name of the crawler."""
-    return {name: tuple(domains) for name, domains in _data()["domains"].items()}
-
-
-def _data() -> dict[str, Any]:
-    text = (files("prerender.crawlers") / "user_agents.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+_WORDS = re.compile(r"\w+", re.ASCII)
+_WORD = re.compile(r"\w", re.ASCII)
+_RANKS = {known: rank for rank, known in enumerate(CLASSES)}
 
 
 class UserAgents:
-    """Finds crawlers by ``names``: words in a User-Agent, in any case; ``^`` anchors at its start."""
+    """Finds ``crawlers`` by their names, which must stand in a User-Agent as words of their own.
 
-    def __init__(self, names: Mapping[CrawlerClass, Iterable[str]]) -> None:
-        self._patterns = {known: words_of(names[known]) for known in CLASSES if names.get(known)}
+    The time does not depend on the number of crawlers: each word of a User-Agent is looked up.
+    """
+
+    def __init__(self, crawlers: Iterable[Crawler]) -> None:
+        # By the first word of the name: where that is in the name, the name, whether it is anchored.
+        self._by_word: defaultdict[str, list[tuple[int, str, bool, Crawler]]] = defaultdict(list)
+        for crawler in crawlers:
+            name = crawler.name.lower()
+            token = name.removeprefix("^")
+            if first := _WORDS.search(token):
+                entry = (first.start(), token, token != name, crawler)
+                self._by_word[first[0]].append(entry)
         self._remembered = lru_cache(maxsize=1024)(self._search)
 
     def class_of(self, user_agent: str) -> CrawlerClass | None:
         """The class of a crawler; None for visitors and unknown clients."""
+        found = self.crawlers_of(user_agent)
+        return found[0].crawler if found else None
+
+    def crawlers_of(self, user_agent: str) -> tuple[Crawler, ...]:
+        """The crawlers that a User-Agent names, the one that it is first; usually none or one.
+
+        If they are of several classes, the order of the classes decides, then their places.
+        """
         return self._remembered(user_agent[:_LONGEST])
 
-    def _search(self, user_agent: str) -> CrawlerClass | None:
-        for known, pattern in self._patterns.items():
-            if pattern.search(user_agent):
-                return known
-        return None
-
-
-def words_of(names: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that finds one of these names in a User-Agent."""
-    return re.compile("|".join(_word(name) for name in names), re.ASCII | re.IGNORECASE)
-
-
-def _word(name: str) -> str:
-    word = name.removeprefix("^")
-    before = "^" if name.startswith("^") else r"(?<!\w)"
-    after = r"(?!\w)" if re.fullmatch(r"\w", word[-1], re.ASCII) else ""
-    return f"{before}{re.escape(word)}{after}"
+    def _search(self, user_agent: str) -> tuple[Crawler, ...]:
+        text = user_agent.lower()
+        # By place, the longest name there: AI2Bot-DeepResearchEval is not AI2Bot.
+        found: dict[int, tuple[int, Crawler]] = {}
+        for word in _WORDS.finditer(text):
+            for offset, token, anchored, crawler in self._by_word.get(word[0], ()):
+                start, end = word.start() - offset, word.start() - offset + len(token)
+                if start and (anchored or start < 0 or _WORD.match(text, start - 1)):
+                    continue
+                if _WORD.match(token[-1]) and _WORD.match(text, end):
+                    continue
+                if text.startswith(token, start) and end > found.get(start, (0,))[0]:
+                    found[start] = (end, crawler)
+        # "like Googlebot" is said by others.
+        own = [at for at in found if not text.endswith("like ", 0, at)]
+        crawlers = [found[at][1] for at in own or found]
+        # Stable: within a class, in the order of their places.
+        return tuple(dict.fromkeys(sorted(crawlers, key=lambda one: _RANKS[one.crawler])))

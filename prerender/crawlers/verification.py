@@ -20,8 +20,9 @@ import dns.resolver
 import structlog
 from cachetools import LRUCache
 
-from prerender.crawlers.ranges import RangesFile
-from prerender.crawlers.user_agents import words_of
+from prerender.crawlers.known import Crawler
+from prerender.crawlers.ranges import Ranges
+from prerender.crawlers.user_agents import UserAgents
 from prerender.snapshots.request_coalescing import Coalesced
 
 Address = IPv4Address | IPv6Address
@@ -45,7 +46,7 @@ class Identity:
     """How to verify a crawler: domains of its host names, and address ranges."""
 
     domains: tuple[str, ...] = ()
-    ranges: tuple[RangesFile, ...] = ()
+    ranges: tuple[Ranges, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class Verifier:
         names: Names,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._identities = [(words_of([name]), identity) for name, identity in identities.items()]
+        self._identities = dict(identities)
+        self._user_agents = UserAgents(Crawler(name, "search") for name in identities)
         self._names = names
         self._clock = clock
         self._identity = lru_cache(maxsize=1024)(self._combined)
@@ -117,11 +119,13 @@ class Verifier:
         identity = self._identity(user_agent[:_LONGEST_USER_AGENT])
         if identity is None:
             return True
+        if not identity.domains and not any(ranges.known for ranges in identity.ranges):
+            return True
         if address is None:
             return False
         for ranges in identity.ranges:
             if ranges.due and await asyncio.to_thread(ranges.look):
-                self._known.clear()
+                self.forget()
         now = self._clock()
         key = (address, identity)
         known = self._known.get(key)
@@ -136,6 +140,10 @@ class Verifier:
         name = f"{address} {identity.domains}"
         genuine, _ = await self._lookups.run(name, lambda: self._look_up(key, known))
         return genuine
+
+    def forget(self) -> None:
+        """Forget all results, because a list of addresses has changed."""
+        self._known.clear()
 
     async def close(self) -> None:
         """Cancel pending lookups."""
@@ -160,9 +168,8 @@ class Verifier:
 
     def _combined(self, user_agent: str) -> Identity | None:
         """The combined identity of all crawlers that a User-Agent names."""
-        identities = [
-            identity for pattern, identity in self._identities if pattern.search(user_agent)
-        ]
+        crawlers = self._user_agents.crawlers_of(user_agent)
+        identities = [self._identities[crawler.name] for crawler in crawlers]
         if not identities:
             return None
         return Identity(

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from yarl import URL
 
+from prerender.config import Settings
 from prerender.urls.hosts import Address, Hosts, normalized
 
 WEB_PORTS = (80, 443)
@@ -68,6 +69,17 @@ class AddressPolicy:
         self.allow = allow or Hosts()
         self._deny = deny or Hosts()
         self._only_listed = only_listed
+
+    @classmethod
+    def of(cls, settings: Settings) -> "AddressPolicy":
+        """The policy of [network], for the site of the settings."""
+        network = settings.network
+        return cls(
+            Hosts(network.allow),
+            Hosts(network.deny),
+            only_listed=network.third_parties == "listed",
+            own_host=settings.public_url.raw_host or "",
+        )
 
     @classmethod
     def only(cls, url: URL) -> "AddressPolicy":

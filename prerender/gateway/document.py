@@ -86,6 +86,10 @@ def _returns(document: Document, public: URL, target: str) -> bool:
     return urljoin(here, document.headers["Location"]).partition("#")[0] == here
 
 
+# A document that needs a script file: of an application, not of a firewall that refuses the request.
+_APPLICATION = re.compile(rb"<script\b[^>]*\ssrc\s*=", re.IGNORECASE)
+
+
 async def _fetch(
     upstream: Upstream, public: URL, target: str, max_bytes: int, headers: CIMultiDict[str]
 ) -> Document:
@@ -104,6 +108,8 @@ async def _fetch(
             raise OriginTimeout(f"{target}: {reason_of(error)}") from error
         except (ClientError, OSError, zlib.error) as error:
             raise OriginError(f"{target}: {reason_of(error)}") from error
+        if response.status == 403 and not _APPLICATION.search(body):
+            raise NotRenderable("status 403", refused_with=403)
         if not _media_type(response):
             nosniff = response.headers.get("X-Content-Type-Options", "").lower() == "nosniff"
             if nosniff or not _HTML.match(body):

@@ -26,8 +26,9 @@ _HEAD_BYTES = 65536
 # WebSocket messages of a visit, for each request that it may make.
 _MESSAGES = 10
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-# An application may render its own error page for a missing page; other errors are not pages.
-PAGE_STATUSES = (200, 404, 410)
+# An application may render its own page for a missing file, for which object stores also say 403
+# (gateway/document.py). Other errors are not pages.
+PAGE_STATUSES = (200, 403, 404, 410)
 
 
 @dataclass(frozen=True, slots=True)

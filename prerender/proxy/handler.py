@@ -127,7 +127,15 @@ class Handler:
         decision = self._decide(request, crawler)
         remote = self._clients.address_of(request)
         trace = self._trace(request)
-        context = RequestContext(began, remote, user_agent, crawler, trace=trace, decision=decision)
+        context = RequestContext(
+            began,
+            remote,
+            user_agent,
+            crawler,
+            trace=trace,
+            decision=decision,
+            accept_language="accept-language" in request.headers.names,
+        )
         if trace is not None:
             CURRENT.set(trace)
         try:

@@ -164,12 +164,7 @@ def rules_of(settings: Settings) -> NetworkRules:
     network = settings.network
     allow, deny = Hosts(network.allow), Hosts(network.deny)
     return NetworkRules(
-        addresses=AddressPolicy(
-            allow,
-            deny,
-            only_listed=network.third_parties == "listed",
-            own_host=settings.public_url.raw_host or "",
-        ),
+        addresses=AddressPolicy.of(settings),
         blocklist=Blocklist(
             allow=allow,
             deny=deny,

@@ -75,7 +75,7 @@ class Freshness:
             ttl = min(ttl, DOUBT_SECONDS if doubt else LASTING_SECONDS)
         if snapshot.status == 200:
             return ttl
-        if snapshot.status in (404, 410):
+        if snapshot.status in (403, 404, 410):
             # The page may appear soon, or may be missing by mistake.
             return min(ttl, self.error_ttl)
         return 0.0

@@ -52,9 +52,8 @@ class RequestRecord:
     ``snapshot_target``: of requests for snapshots.
     ``origin_seconds``: of forwarded requests, until the origin's response head.
     ``timings`` and ``facts``: of the render that the request waited for, and of the served snapshot.
-    ``trace``: the trace of the request, or None.
-    ``agent``: the agent that signed the request, or ''; ``agent_unverified``: why a signature does not
-    count.
+    ``trace``: the trace of the request, or None. ``agent``: the agent that signed the request, or '';
+    ``agent_unverified``: why a signature does not count. ``accept_language``: whether there is one.
     """
 
     time: float
@@ -79,6 +78,7 @@ class RequestRecord:
     trace: TraceContext | None
     agent: str = ""
     agent_unverified: str = ""
+    accept_language: bool = True
 
     @property
     def trace_id(self) -> str:
@@ -131,8 +131,8 @@ class RequestContext:
     """Collects facts about a request while it is handled, for its record."""
 
     __slots__ = (
-        "agent", "agent_unverified", "began", "crawler", "decision", "detail", "error", "remote",
-        "result", "target", "trace", "user_agent",
+        "accept_language", "agent", "agent_unverified", "began", "crawler", "decision", "detail",
+        "error", "remote", "result", "target", "trace", "user_agent",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +144,7 @@ class RequestContext:
         *,
         trace: TraceContext | None,
         decision: Decided,
+        accept_language: bool = True,
     ) -> None:
         self.began = began
         self.remote = remote
@@ -151,6 +152,7 @@ class RequestContext:
         self.crawler = crawler
         self.trace = trace
         self.decision = decision
+        self.accept_language = accept_language
         self.target: Target | None = None
         self.result: SnapshotResult | None = None
         self.detail = ""
@@ -200,6 +202,7 @@ class RequestContext:
             trace,
             self.agent,
             self.agent_unverified,
+            self.accept_language,
         )
 
 

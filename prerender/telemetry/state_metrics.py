@@ -1,12 +1,14 @@
 """Metrics of the current state of the proxy, read on scrape."""
 
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from prerender.browser.pool import Pool, PoolState
+from prerender.crawlers.published import PublishedRanges
 from prerender.gateway.gateway import Gateway
 from prerender.snapshots.refresher import Refresher
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -50,6 +52,7 @@ class StateMetrics(Collector):
         server: Listener,
         *,
         refresher: Refresher,
+        published: Sequence[PublishedRanges],
     ) -> None:
         self._pool = pool
         self._gateway = gateway
@@ -57,6 +60,7 @@ class StateMetrics(Collector):
         self._store = store
         self._server = server
         self._refresher = refresher
+        self._published = published
 
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
@@ -64,6 +68,16 @@ class StateMetrics(Collector):
         yield from self._of_rendering()
         yield from self._of_pages()
         yield from self._of_the_store()
+        yield gauge(
+            "prerender_crawler_ranges_age_seconds",
+            "Age of the published lists of addresses of crawlers that were received.",
+            ("url",),
+            {
+                (one.url,): max(0.0, time.time() - one.fetched)
+                for one in self._published
+                if one.fetched is not None
+            },
+        )
 
     def _of_clients(self) -> Iterable[Metric]:
         server = self._server

@@ -15,20 +15,33 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import psutil
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender.admin.client import AdminClient
 from prerender.admin.token_file import TokenFile
 from prerender.browser import chromium, container
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
-from prerender.crawlers.from_settings import identities
-from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError, StoreError
+from prerender.config.types import PRESET_WORDS, PRESETS
+from prerender.crawlers.from_settings import crawlers_of
+from prerender.crawlers.published import OLD_SECONDS
+from prerender.crawlers.ranges import RangesFile
+from prerender.errors import (
+    AdminError,
+    ConfigError,
+    NotRenderable,
+    OriginError,
+    PrerenderError,
+    StoreError,
+)
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream, open_session
@@ -43,6 +56,8 @@ from prerender.urls.ajax_crawling import PrettyURL
 _LEAST_FILES = 4096
 _LEAST_DISK_BYTES = 512 * 1024**2
 _SECONDS = 10.0
+_MOST_NAMED = 10
+_LONGEST_LIST_AGE = timedelta(days=270)
 _MIB = 1024**2
 # Settings of frameworks with the accepted hosts.
 _LISTS = (
@@ -66,6 +81,9 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
     for line in (*_machine(settings), *_ports(settings), *_files(settings)):
         yield line
     yield _site(settings)
+    yield _crawlers(settings)
+    for line in await _of_the_running_proxy(settings):
+        yield line
     yield await _store(settings)
     origin = await _origin(settings)
     yield origin
@@ -109,16 +127,20 @@ def _files(settings: Settings) -> Iterator[Line]:
     files: list[tuple[str, str, Callable[[], object]]] = []
     if admin.token_file:
         files.append(("token file", admin.token_file, lambda: TokenFile(admin.token_file)))
-    if triggers.verify and triggers.ranges:
-        names = ", ".join(file for _, file in triggers.ranges)
-        files.append(("ranges", names, lambda: identities(triggers.ranges)))
-    for name, text, read in files:
+    if triggers.verify:
+        files += [("ranges", file, partial(RangesFile, Path(file))) for _, file in triggers.ranges]
+    for name, file, read in files:
         try:
             read()
-        except ConfigError as error:
-            yield Line(name, "problem", error.problems[0], "correct the file or the setting")
+        except (ConfigError, OSError, ValueError) as error:
+            text = (
+                error.problems[0]
+                if isinstance(error, ConfigError)
+                else f"{file}: {reason_of(error)}"
+            )
+            yield Line(name, "problem", text, "correct the file or the setting")
         else:
-            yield Line(name, "ok", text)
+            yield Line(name, "ok", file)
 
 
 def _shm() -> Line:
@@ -163,6 +185,74 @@ def _site(settings: Settings) -> Line:
         return Line("site", "ok", f"pages are rendered under {settings.public_url}")
     text = f"[site] url is not set: snapshots carry the origin's URL, {settings.public_url}"
     return Line("site", "warning", text, "set it to the public URL of the site")
+
+
+def _crawlers(settings: Settings) -> Line:
+    """The list of known crawlers and its age."""
+    try:
+        crawlers = crawlers_of(settings)
+    except ConfigError as error:
+        return Line("crawlers", "problem", error.problems[0], "correct the file")
+    text = f"{len(crawlers.crawlers)} are known"
+    if crawlers.date is None:
+        return Line("crawlers", "ok", text)
+    text += f"; the built-in list is of {crawlers.date}"
+    if date.today() - crawlers.date > _LONGEST_LIST_AGE:
+        remedy = "update prerender-proxy, or add crawlers in [triggers] crawlers_file"
+        return Line("crawlers", "warning", text, remedy)
+    return Line("crawlers", "ok", text)
+
+
+async def _of_the_running_proxy(settings: Settings) -> list[Line]:
+    """Who gets snapshots and how crawlers are verified, and what that led to in the last hour."""
+    try:
+        found = await asyncio.to_thread(AdminClient.of(settings.admin).crawlers)
+    except (AdminError, ConfigError):
+        return [_preset(settings, None), _ranges(settings, None)]
+    return [_preset(settings, found["items"]), _ranges(settings, found["ranges"])]
+
+
+def _ranges(settings: Settings, lists: list[dict[str, Any]] | None) -> Line:
+    """The published lists of addresses, and their age."""
+    if not settings.triggers.verify:
+        return Line("verification", "ok", "off: crawlers are believed by their User-Agent")
+    if lists is None:
+        return Line("verification", "ok", "on; the proxy is not running here")
+    fetched = [one["fetched"] for one in lists if one["fetched"] is not None]
+    text = f"on; {len(fetched)} of {len(lists)} published lists of addresses received"
+    if fetched:
+        text += f", the oldest {(time.time() - min(fetched)) / 3600:.0f} h ago"
+    failed = [one for one in lists if one["error"]]
+    old = [one for one in failed if (one["fetched"] or 0) < time.time() - OLD_SECONDS]
+    if not old:
+        return Line("verification", "ok", text)
+    text += f"; not renewed: {old[0]['url']}: {old[0]['error']}"
+    remedy = (
+        "let the proxy reach them ([network]), or set [triggers] ranges or renew_ranges = false"
+    )
+    return Line("verification", "warning", text, remedy)
+
+
+def _preset(settings: Settings, came: list[dict[str, Any]] | None) -> Line:
+    """Who gets snapshots, and which known crawlers came in the last hour and got none."""
+    preset = settings.triggers.preset
+    text = f"{preset}: {PRESET_WORDS[preset]}"
+    if came is None:
+        return Line("preset", "ok", text)
+    # Those that no preset serves need the page itself.
+    served = PRESETS["all"]
+    missed = [one for one in came if one["without_snapshot"] and one["crawler"] in served]
+    if not missed:
+        return Line("preset", "ok", f"{text}; no crawler missed a snapshot in the last hour")
+    names = ", ".join(f"{one['name']} ({one['without_snapshot']})" for one in missed[:_MOST_NAMED])
+    text += f"; got pages without a snapshot in the last hour: {names}"
+    needed = {one["preset"] for one in missed}
+    # An owner who has set a class has decided.
+    larger = next((one for one in reversed(PRESETS) if one in needed), None)
+    if larger is None:
+        return Line("preset", "ok", text)
+    remedy = f'set [triggers] preset = "{larger}", or set their classes to "forward" to leave it so'
+    return Line("preset", "warning", text, remedy)
 
 
 async def _store(settings: Settings) -> Line:

@@ -147,6 +147,8 @@ async def test_everything_that_is_described(  # noqa: PLR0915
             "others": (3, 3), "Googlebot": (1, 1), "GPTBot": (1, 0),
         }  # fmt: skip
     await api.get("/crawlers?period=ever", 400)
+    (bot,) = (await api.get("/bots"))["items"]
+    assert (bot["requests"], bot["snapshots"], bot["why"]) == (3, 3, "name")
     async with proxy.client.get(f"{proxy.admin_url}/api/v1/session") as response:
         assert "Server" not in response.headers
 
@@ -214,7 +216,8 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
         ("/snapshots?cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
         ("/snapshots?sort=path&cursor=WzEsICJ4Il0", 400, "cursor: invalid for this list"),
         ("/requests?crawler=people", 400, "crawler: 'people': give \"search\", \"ai_search\", "
-         '"ai_training", "ai_user", "social", "seo_tool", "signed" or "others"'),
+         '"ai_training", "ai_user", "social", "seo_tool", "archive", "feed", "monitoring", "signed" '
+         'or "others"'),
         ("/pages?url=", 400, "url: is required"),
         ("/pages?url=https://elsewhere.example/", 400,
          f"url: 'https://elsewhere.example/': give a URL of {SITE}, or a path"),

@@ -6,7 +6,9 @@ import pytest
 
 from prerender.admin.crawlers import MOST_AGENTS, OTHER_AGENTS, OTHERS, Crawlers, Tally
 from prerender.config.types import Action
+from prerender.crawlers.known import Crawler, built_in
 from prerender.crawlers.triggers import Triggers
+from prerender.crawlers.user_agents import UserAgents
 from prerender.proxy.decision import UNVERIFIED, decide
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import RequestRecord
@@ -46,7 +48,7 @@ class Clock:
 
 
 def test_what_each_crawler_got() -> None:
-    crawlers = Crawlers(["ExampleBot"])
+    crawlers = Crawlers(UserAgents([*built_in().crawlers, Crawler("ExampleBot", "social")]))
     for changed in (
         {},
         {"status": 404},

@@ -296,6 +296,9 @@ async def test_why_is_a_page_not_rendered(
     await proxy.get("/a", headers={"User-Agent": GOOGLEBOT})
     await look(tab, proxy, "")
     await tab.sees("1 of 1 request of known crawlers got the page without a snapshot")
+    await tab.sees(
+        "forwards them: Googlebot. To serve them snapshots, set PRERENDER_TRIGGERS_PRESET=search"
+    )
     await tab.click(".banner a", "without a snapshot")
     await tab.sees("1 in total")
     await tab.click("tbody a", "/a")
@@ -305,6 +308,31 @@ async def test_why_is_a_page_not_rendered(
     await look(tab, proxy, "page/?url=/b")
     await tab.sees("No crawler has requested this page", "#visits")
     assert [one for one in tab.complaints if "404" not in one] == []
+
+
+async def test_unknown_bots(start_origin: StartOrigin, start_proxy: StartProxy, tab: Tab) -> None:
+    """They are listed with the line that puts them into a class, and without markup of their own."""
+    site = await pages(start_origin, {"/a": "<p>a"})
+    more = [{"class": "feed", "name": "OwnBot"}]
+    proxy = await start_proxy(site.url, {"triggers": {"more": more}})
+    await look(tab, proxy, "")
+    await tab.sees("No crawlers in the last hour.")
+    assert await tab.run("document.querySelector('#bots')") is None
+    for user_agent in (
+        "FancyBot/1.0",
+        "FancyBot/1.0",
+        "OwnBot/1.0",
+        "<img src=x onerror=pwned=1> crawler",
+    ):
+        await proxy.get("/a", headers={"User-Agent": user_agent})
+    await look(tab, proxy, "requests")
+    await look(tab, proxy, "overview")
+    await tab.sees("2 clients that look automated", "#bots")
+    await tab.click("#bots summary", "Setting")
+    line = 'more = [{ class = "feed", name = "OwnBot" }, { class = "seo_tool", name = "FancyBot" }]'
+    await tab.sees(line, "#bots")
+    assert await tab.run("typeof pwned") == "undefined"
+    assert tab.complaints == []
 
 
 HOSTILE = """<!doctype html><title></textarea><img src=x onerror=pwned=1></title>

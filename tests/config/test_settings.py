@@ -24,6 +24,7 @@ MAY_BE_EMPTY = {
     ("site", "url"),
     ("cache", "hot_url"),
     ("browser", "path"),
+    ("triggers", "crawlers_file"),
     ("admin", "token"),
     ("admin", "token_file"),
     ("tracing", "endpoint"),

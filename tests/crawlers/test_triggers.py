@@ -1,9 +1,12 @@
 """Crawlers at ordinary URLs: by class, they get a snapshot, the page itself, or a 403."""
 
+import itertools
+
 import pytest
 from aiohttp import web
 
 from prerender.config import load
+from prerender.config.types import CLASSES, PRESET_WORDS, PRESETS
 from prerender.crawlers.from_settings import triggers_of
 from prerender.errors import ConfigError
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
@@ -138,8 +141,18 @@ def test_a_class_of_its_own_overrides_the_preset(
     assert triggers.action(triggers.class_of(GOOGLEBOT)) == expected
 
 
+def test_each_preset_contains_the_one_before() -> None:
+    classes = list(PRESETS.values())
+    assert all(before < after for before, after in itertools.pairwise(classes))
+    assert PRESETS["crawlers"] == {"search", "ai_search", "ai_user", "social"}
+    assert PRESETS["ai"] - PRESETS["crawlers"] == {"ai_training"}
+    assert set(CLASSES) - PRESETS["all"] == {"monitoring", "signed"}
+    assert PRESET_WORDS.keys() == PRESETS.keys()
+
+
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"preset.*'most'.*give \"none\", \"crawlers\" or \"all\""
+        ConfigError,
+        match=r"preset.*'most'.*give \"none\", \"search\", \"crawlers\", \"ai\" or \"all\"",
     ):
         load(None, {"PRERENDER_ORIGIN": "http://app:3000"}, _crawlers("most"))

@@ -10,8 +10,8 @@ from pathlib import Path
 import dns.reversename
 import pytest
 
+from prerender.crawlers.known import built_in
 from prerender.crawlers.ranges import LOOK_SECONDS, RangesFile, networks_of
-from prerender.crawlers.user_agents import known_domains
 from prerender.crawlers.verification import (
     KNOWN_SECONDS,
     MOST_KNOWN,
@@ -66,7 +66,7 @@ async def server() -> AsyncIterator[NameServer]:
 
 
 def _verifier(server: NameServer, clock: Clock | None = None, **more: Identity) -> Verifier:
-    identities = {name: Identity(domains) for name, domains in known_domains().items()}
+    identities = {one.name: Identity(one.domains) for one in built_in().crawlers if one.domains}
     names = Names([("127.0.0.1", server.port)])
     return Verifier(identities | more, names, clock or Clock())
 
@@ -182,9 +182,23 @@ def _written(folder: Path, *prefixes: str) -> Path:
     return file
 
 
-def test_published_lists() -> None:
-    text = '{"prefixes": [{"ipv4Prefix": "192.0.2.1/24"}, {"ipv6Prefix": "2001:db8::/32"}]}'
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"prefixes": [{"ipv4Prefix": "192.0.2.1/24"}, {"ipv6Prefix": "2001:db8::/32"}]}',
+        '{"prefixes": [{"ip_prefix": "192.0.2.0/24", "a": 1}, {"ipv6_prefix": "2001:db8::/32"}]}',
+        '["192.0.2.0/24", "2001:db8::/32"]',
+        "# ours\n192.0.2.0/24\n\n2001:db8::/32 # new\n",
+    ],
+)
+def test_published_lists(text: str) -> None:
     assert networks_of(text) == (ip_network("192.0.2.0/24"), ip_network("2001:db8::/32"))
+
+
+@pytest.mark.parametrize("network", ["0.0.0.0/0", "128.0.0.0/1", "::/0", "2000::/16"])
+def test_a_list_that_lets_everybody_pass(network: str) -> None:
+    with pytest.raises(ValueError, match="is too wide"):
+        networks_of(f"192.0.2.1\n{network}")
 
 
 @pytest.mark.parametrize(
@@ -196,6 +210,7 @@ def test_published_lists() -> None:
         '{"prefixes": []}',
         '{"prefixes": [1]}',
         '{"prefixes": [{"ipv4Prefix": "x"}]}',
+        "<!doctype html>",
         "[" * 100_000,
     ],
 )
@@ -283,6 +298,7 @@ async def test_a_false_googlebot_gets_what_people_get(
         "search": "render",
         "ai_training": "render",
         "verify": True,
+        "renew_ranges": False,
         "nameservers": [f"127.0.0.1:{server.port}"],
         "ranges": [{"name": "GPTBot", "file": str(file)}],
     }

@@ -21,7 +21,7 @@ from aiohttp import ClientSession, web
 
 from prerender import __version__
 from prerender.config import load
-from prerender.crawlers.user_agents import known_names
+from prerender.crawlers.known import built_in
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import nginx_server, raw
 from tests.support.commands import ROOT, SEARCHED, answered, in_, running
@@ -206,12 +206,11 @@ async def test_only_crawlers_and_ugly_urls_go_to_the_proxy(
         for person in (BROWSER, "", "Mozilla/5.0 (iPhone) [Pinterest/iOS]", "curl/8.5.0"):
             assert not await by_the_proxy(f"{url}/", client, site, person)
         assert not await by_the_proxy(f"{url}/?not_escaped_fragment_=", client, site, BROWSER)
-        for names in known_names().values():
-            for name in names:
-                crawler = f"{name.removeprefix('^').upper()}2.1"
-                if not name.startswith("^"):
-                    crawler = f"Mozilla/5.0 (compatible; {crawler})"
-                assert await by_the_proxy(f"{url}/", client, site, crawler), crawler
+        for name in (one.name for one in built_in().crawlers):
+            crawler = f"{name.removeprefix('^').upper()}2.1"
+            if not name.startswith("^"):
+                crawler = f"Mozilla/5.0 (compatible; {crawler})"
+            assert await by_the_proxy(f"{url}/", client, site, crawler), crawler
 
 
 async def until_nginx_says(

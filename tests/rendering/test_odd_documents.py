@@ -90,6 +90,26 @@ async def test_what_browsers_do_not_take_for_a_page_is_forwarded(
         assert (await proxy.crawl("/")).body == body
 
 
+@pytest.mark.parametrize("script", ["<script src=/a.js></script>", "<script>1</script>", ""])
+async def test_an_application_may_be_the_document_of_a_forbidden_file(
+    start_origin: StartOrigin, start_proxy: StartProxy, script: str
+) -> None:
+    """Object stores say 403 for paths that are no files; firewalls for requests that they refuse."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/a.js":
+            return web.Response(text="document.write('rendered')", content_type="text/javascript")
+        return web.Response(text=f"<p>{script}", status=403, content_type="text/html")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    proxy = await start_proxy((await start_origin(application)).url, {"site": {"url": PUBLIC}})
+    reply = await proxy.crawl("/no/file")
+    assert reply.status == 403
+    assert ("rendered" in reply.text) is ("src" in script)
+    assert ("ttl=60" in reply.headers.get("Cache-Status", "")) is ("src" in script)
+
+
 async def test_a_redirect_to_itself_with_a_cookie_is_followed(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
@@ -116,8 +136,9 @@ _LOOKS = """<p id="out"></p><script>
 </script>"""
 
 
+@pytest.mark.parametrize("public", [PUBLIC, "https://www.example.com:8443", "http://127.0.0.1:81"])
 async def test_the_document_is_requested_as_by_the_browser(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_proxy: StartProxy, public: str
 ) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text=_LOOKS, content_type="text/html")
@@ -125,7 +146,7 @@ async def test_the_document_is_requested_as_by_the_browser(
     application = web.Application()
     application.router.add_get("/{path:.*}", answer)
     site = await start_origin(application)
-    proxy = await start_proxy(site.url, {"site": {"url": PUBLIC}})
+    proxy = await start_proxy(site.url, {"site": {"url": public}})
     await proxy.crawl("/first")  # now a browser has been started
     del site.requests[:]
     reply = await proxy.crawl("/")

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from prerender.crawlers.known import built_in
 from prerender.tools import doctor
-from tests.conftest import StartOrigin, pages, settings_for
+from tests.conftest import StartOrigin, StartProxy, pages, settings_for
 from tests.support.origins import only_for_its_own_host
 from tests.support.programs import run
 from tests.support.redis_server import redis_server
 from tests.support.s3_server import s3_server
 
 PAGE = "<!DOCTYPE html><title>Lamp</title><p>A lamp."
-NO_BROWSER = {"browser": {"path": "/nonexistent/chromium"}}
+NO_BROWSER: dict[str, Mapping[str, object]] = {"browser": {"path": "/nonexistent/chromium"}}
 
 
 async def looked(
@@ -108,6 +109,49 @@ async def test_the_first_page_is_looked_at(start_origin: StartOrigin) -> None:
     lines = await looked((await pages(start_origin, {"/": page})).url, {})
     assert lines["first page"].state == "warning"
     assert "/gone.js" in lines["first page"].text
+
+
+@pytest.mark.parametrize(
+    ("triggers", "state", "said"),
+    [
+        (
+            {"preset": "crawlers"},
+            "warning",
+            "without a snapshot in the last hour: ClaudeBot (2)",
+        ),
+        ({"preset": "crawlers", "ai_training": "forward"}, "ok", "in the last hour: ClaudeBot (2)"),
+        ({"preset": "ai"}, "ok", "no crawler missed a snapshot in the last hour"),
+    ],
+)
+async def test_who_got_no_snapshot(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    triggers: dict[str, object],
+    state: str,
+    said: str,
+) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    proxy = await start_proxy(origin.url, {"triggers": triggers})
+    for _ in range(2):
+        await proxy.get("/", headers={"User-Agent": "ClaudeBot/1.0"})
+    settings = NO_BROWSER | {"triggers": triggers, "admin": {"port": proxy.running.admin_port}}
+    line = (await looked(origin.url, settings))["preset"]
+    assert (line.state, line.text[-len(said) :]) == (state, said)
+    if line.remedy:
+        assert line.remedy.startswith('set [triggers] preset = "ai", or set their classes')
+
+
+async def test_the_list_of_crawlers(start_origin: StartOrigin, tmp_path: Path) -> None:
+    origin = await pages(start_origin, {"/": PAGE})
+    line = (await looked(origin.url, NO_BROWSER))["crawlers"]
+    assert line.state == "ok"
+    assert f"the built-in list is of {built_in().date}" in line.text
+    file = tmp_path / "crawlers.toml"
+    file.write_text("[serch]")
+    own = NO_BROWSER | {"triggers": {"crawlers_file": str(file)}}
+    line = (await looked(origin.url, own))["crawlers"]
+    assert (line.state, line.remedy) == ("problem", "correct the file")
+    assert "[serch]: unknown class" in line.text
 
 
 async def test_redis(tmp_path: Path) -> None:

@@ -13,13 +13,27 @@ export function crawlers(found, period, choose) {
   }, label));
   return card("Crawlers", { id: "crawlers", class: "listing" },
     h("div", { class: "bar" },
-      h("p", { class: "count" }, `${counted(found.items.length, "crawler")} since `, moment(found.since)),
+      h("p", { class: "count" }, `${counted(found.items.length, "crawler")} since `, moment(found.since), found.listed ? `; list of crawlers of ${found.listed}` : ""),
       h("div", { class: "actions switch", role: "group", "aria-label": "Period" }, modes)),
     found.items.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Crawlers" },
       h("table", { class: "list crawlers" },
         h("thead", {}, h("tr", {}, ["Crawler", "Responses"].map(head), ["Requests", "Median", "95 %", "Last"].map(number), head("Top pages"))),
         h("tbody", {}, found.items.map(row))))
-      : nothing(period === "hour" ? "No crawlers in the last hour." : "No crawlers yet."));
+      : nothing(period === "hour" ? "No crawlers in the last hour." : "No crawlers yet."),
+    found.ranges.length ? addresses(found.ranges) : null);
+}
+
+/** The published lists of addresses, the oldest age first. */
+function addresses(ranges) {
+  const received = ranges.filter((one) => one.fetched).map((one) => one.fetched);
+  const failed = ranges.filter((one) => one.error);
+  return h("details", { class: "ranges" },
+    h("summary", {}, `Published addresses: ${received.length} of ${counted(ranges.length, "list")} received`,
+      received.length ? [", the oldest ", moment(Math.min(...received))] : null, " ",
+      failed.length ? pill(`${count(failed.length)} not renewed`, "warn") : null),
+    h("ul", {}, ranges.map((one) => h("li", {}, one.url, ": ",
+      one.fetched ? [counted(one.networks, "network"), ", received ", moment(one.fetched)] : "never received",
+      one.error ? `; not renewed: ${one.error}` : null))));
 }
 
 const head = (text) => h("th", { scope: "col" }, text);
@@ -31,6 +45,8 @@ function row(item) {
     : h("a", { href: `#/requests?search=${encodeURIComponent(item.name)}` }, item.name);
   return h("tr", {},
     h("th", { scope: "row", class: "name" }, name, " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null, " ",
+      item.javascript ? pill("runs JavaScript", "plain") : null, " ",
+      item.operator ? h("small", { class: "dim" }, item.docs ? h("a", { href: item.docs, rel: "noreferrer" }, item.operator) : item.operator) : null, " ",
       item.unverified ? pill(`${count(item.unverified)} unverified`, "warn", "From addresses that are not this crawler’s: forwarded like visitors") : null),
     h("td", { class: "got", "data-label": "Responses" }, got(item)),
     h("td", { class: "number", "data-label": "Requests" }, count(item.requests)),

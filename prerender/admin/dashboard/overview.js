@@ -1,11 +1,12 @@
 // Overview: the last hour, live.
 
 import * as api from "./api.js";
+import { bots } from "./bots.js";
 import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
 import { isOver } from "./problems.js";
 import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
-import { pageOf, path, PRESET, requesterName } from "./words.js";
+import { pageOf, path, PRESETS, requesterName, WANTED } from "./words.js";
 
 const EVERY_MS = 5000;
 const ANSWERS = [
@@ -32,16 +33,17 @@ export async function overview(root, here, signal) {
     const open = [...body.querySelectorAll("details")].map((one) => one.open);
     const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
     body.dataset.columns = columns(body);
-    replace(body, ...parts(last, chartWidth(body), crawlers(last.came, period, choose)));
+    replace(body, ...parts(last, chartWidth(body), [crawlers(last.came, period, choose), bots(last.unknown)]));
     body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
     if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
   };
   const update = async () => {
-    const [summary, recent, worst, hour, came] = await Promise.all([
+    const [summary, recent, worst, hour, came, unknown] = await Promise.all([
       api.get("summary", {}, signal), api.get("requests", { limit: 8 }, signal), api.get("problems", {}, signal),
       api.get("crawlers", {}, signal), api.get("crawlers", { period }, signal),
+      api.get("bots", {}, signal),
     ]);
-    last = { summary, recent, worst, hour, came };
+    last = { summary, recent, worst, hour, came, unknown };
     draw();
   };
   const choose = (value) => {
@@ -50,7 +52,8 @@ export async function overview(root, here, signal) {
   };
   await update();
   const timer = setInterval(() => {
-    if (!document.hidden) update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
+    // An open list of choices would close.
+    if (!document.hidden && !body.querySelector("select:focus")) update().catch((error) => signal.aborted || body.prepend(lost(body, error)));
   }, EVERY_MS);
   addEventListener("resize", draw, { signal });
   signal.addEventListener("abort", () => clearInterval(timer));
@@ -103,7 +106,7 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
         hour.map((minute) => [...UNUSABLE, "cut-off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
       tile("Server errors", count(sum("errors")), "5xx responses, including the origin’s",
         hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
-    came,
+    ...came,
     h("div", { class: "two" }, latest(recent), troubles(worst)),
     h("div", { class: "charts" },
       card("Responses to crawlers", {}, bars("Responses to crawlers", hour, series(ANSWERS), count, width)),
@@ -116,10 +119,10 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   ];
 }
 
-/** The requests to mention: none if all are of classes that are seldom wanted. */
+/** The crawlers to mention: none if all are of classes that are seldom wanted, or have a setting of their own. */
 function withoutSnapshot({ items }) {
-  const missed = items.filter((one) => one.without_snapshot);
-  return missed.some((one) => PRESET.includes(one.crawler)) ? missed.reduce((sum, one) => sum + one.without_snapshot, 0) : 0;
+  const missed = items.filter((one) => one.without_snapshot && one.preset);
+  return missed.some((one) => WANTED.includes(one.preset)) ? missed : [];
 }
 
 const series = (names) => names.map(([name, label]) => ({ name, label, value: (minute) => minute[name] || 0 }));
@@ -147,20 +150,25 @@ function verdict(summary, worst, missed, { shown, failed, renders, failures, cut
 }
 
 function healthy(shown, missed) {
-  if (missed) return shown ? "Requests for snapshots are served." : "No requests for snapshots in the last hour.";
+  if (missed.length) return shown ? "Requests for snapshots are served." : "No requests for snapshots in the last hour.";
   return shown ? "Crawlers get snapshots." : "No crawler requests in the last hour.";
 }
 
 /** Known crawlers that got pages without snapshots, because [triggers] forwards their class. */
 function passedOver(asking, missed) {
-  if (!missed) return null;
+  if (!missed.length) return null;
   const known = asking.items.filter((one) => one.crawler).reduce((sum, one) => sum + one.requests, 0);
+  const without = missed.reduce((sum, one) => sum + one.without_snapshot, 0);
+  const wanted = missed.filter((one) => WANTED.includes(one.preset));
+  const preset = PRESETS.findLast((one) => wanted.some((other) => other.preset === one));
   return h("p", { class: "banner warn" },
     h("a", { href: "#/requests?decision=forward" },
-      `${count(missed)} of ${counted(known, "request")} of known crawlers got the page without a snapshot`),
-    ", because [triggers] forwards them. To serve them snapshots, set ", h("code", {}, "PRERENDER_TRIGGERS_PRESET=crawlers"),
-    " (", h("code", {}, 'preset = "crawlers"'), " in [triggers]).");
+      `${count(without)} of ${counted(known, "request")} of known crawlers got the page without a snapshot`),
+    `, because [triggers] forwards them: ${names(missed)}. To serve them snapshots, set `, h("code", {}, `PRERENDER_TRIGGERS_PRESET=${preset}`),
+    " (", h("code", {}, `preset = "${preset}"`), " in [triggers]); to leave it so, set their class to ", h("code", {}, "forward"), ".");
 }
+
+const names = (missed) => missed.slice(0, 5).map((one) => one.name).join(", ") + (missed.length > 5 ? ", …" : "");
 
 function notice({ consequence, remedy, seen }) {
   return h("p", { class: "banner warn" }, h("strong", {}, "Configuration: "), `${consequence}. To fix it, ${remedy}. `,

@@ -3,11 +3,19 @@
 /** Classes of crawlers, in the order of the settings. */
 export const CLASSES = {
   search: "Search engine", ai_search: "AI search", ai_training: "AI training", ai_user: "AI assistant",
-  social: "Link preview", seo_tool: "SEO tool", signed: "Signed agent",
+  social: "Link preview", seo_tool: "SEO tool", archive: "Archive", feed: "Feed reader", monitoring: "Monitoring",
+  signed: "Signed agent",
 };
 
-// The classes of preset = "crawlers". The others are forwarded unless a setting names them.
-export const PRESET = ["search", "ai_search", "ai_user", "social"];
+/** The presets; each contains the one before. Those in WANTED serve whom most sites want to be read by. */
+export const PRESETS = ["search", "crawlers", "ai", "all"];
+export const WANTED = PRESETS.slice(0, 3);
+
+// The smallest preset that serves a class.
+const PRESET_OF = {
+  search: "search", social: "search", ai_search: "crawlers", ai_user: "crawlers", ai_training: "ai", seo_tool: "all",
+  archive: "all", feed: "all",
+};
 
 const FORWARDED = /^a crawler, forwarded by \[triggers\] (\w+)/;
 
@@ -15,7 +23,7 @@ const FORWARDED = /^a crawler, forwarded by \[triggers\] (\w+)/;
 export function reason(text) {
   const name = text.match(FORWARDED)?.[1];
   if (!name) return text;
-  const preset = PRESET.includes(name) ? ", or PRERENDER_TRIGGERS_PRESET=crawlers" : "";
+  const preset = PRESET_OF[name] ? `, or PRERENDER_TRIGGERS_PRESET=${PRESET_OF[name]}` : "";
   return `a known crawler (${CLASSES[name]}), but [triggers] forwards this class. To serve it snapshots, set `
     + `PRERENDER_TRIGGERS_${name.toUpperCase()}=render${preset}`;
 }

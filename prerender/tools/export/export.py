@@ -15,7 +15,7 @@ from prerender.tools.concurrency import work_through
 from prerender.urls.addresses import pretty_of
 
 _ATTEMPTS = 2
-_EXPORTED = (200, 404, 410)
+_EXPORTED = (200, 403, 404, 410)
 NOT_STORABLE = "its Cache-Control says that it must not be stored"
 
 

@@ -90,7 +90,7 @@ const copyState = (from, to) => {
 const copyFrame = (from, to) => {
   const url = from.contentDocument?.URL ?? "";
   if (!to.hasAttribute("src") && !to.hasAttribute("srcdoc") && isAddress(url)) {
-    to.setAttribute("src", url);
+    to.setAttribute("src", url.startsWith(`${location.origin}/`) ? url.slice(location.origin.length) : url);
     return;
   }
   const text = frameText(from);

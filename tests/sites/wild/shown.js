@@ -12,7 +12,7 @@
   };
   const size = (element) => {
     const { width, height } = element.getBoundingClientRect();
-    return `${Math.round(width)}×${Math.round(height)}`;
+    return `${Math.round(width)}x${Math.round(height)}`;
   };
   let last;
   const add = (text, element) => {
