@@ -27,6 +27,7 @@ from prerender.admin.explain import Explanations
 from prerender.admin.imports import Importing
 from prerender.admin.page_urls import Site
 from prerender.admin.purge import Purging
+from prerender.admin.token_file import TokenFile
 from prerender.browser.pool import Pool
 from prerender.browser.spare_capacity import SpareCapacity
 from prerender.config import Settings
@@ -55,6 +56,7 @@ from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.learned import Learned
 from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.refresher import Refresher
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.store import Store
@@ -101,7 +103,10 @@ async def serving(settings: Settings) -> AsyncIterator[Running]:
 
     Raises ConfigError if it cannot listen on a port.
     """
-    async with rendering(settings) as parts, proxying(settings, parts) as running:
+    async with (
+        rendering(settings, serves=True) as parts,
+        proxying(settings, parts) as running,
+    ):
         yield running
 
 
@@ -111,8 +116,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
     settings, made = _with_token(settings)
     async with AsyncExitStack() as stack:
         upstream, gateway, pool, renderer = parts
-        store = await open_store(settings)
-        stack.push_async_callback(store.close)
+        store = await _store(settings, gateway.assets.store.clear, stack)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
         histories = await stack.enter_async_context(_histories(settings, store, telemetry))
@@ -127,7 +131,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
             popular=popularity.most_first,
-            kept=await _indexnow(settings, stack),
+            kept=await _when_stored(settings, histories, stack),
             serve_incomplete=settings.render.incomplete == "serve",
         )
         stack.push_async_callback(snapshots.close)
@@ -176,12 +180,12 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
                 published=verified.published,
             )
         )
-        auth = AdminAuth(settings.admin.token, settings.admin.hosts)
+        auth = _auth(settings.admin)
         running = Running(0, 0, pool, store, telemetry, auth)
 
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
         site = Site(settings.public_url, tracking)
-        Purging(store.purges, site, gateway.assets.store.clear).add_to(admin_app)
+        Purging(store.purges, store.lists, site).add_to(admin_app)
         Importing(store, freshness, settings.public_url, target_of).add_to(admin_app)
         Explanations(site, handler, snapshots, pool, histories).add_to(admin_app)
         remembered_by = await stack.enter_async_context(
@@ -227,6 +231,16 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         finally:
             running.draining = True
             log.info("shutting_down", grace_seconds=settings.server.grace)
+
+
+async def _store(
+    settings: Settings, forget_assets: Callable[[], object], stack: AsyncExitStack
+) -> Store:
+    store = await open_store(settings)
+    stack.push_async_callback(store.close)
+    # After a deploy, a page must not be rendered with a script of the last one.
+    store.purges.when_all(forget_assets)
+    return store
 
 
 @asynccontextmanager
@@ -385,12 +399,17 @@ def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) ->
     return tracing.begin
 
 
+def _auth(admin: AdminSettings) -> AdminAuth:
+    file = TokenFile(admin.token_file) if admin.token_file else None
+    return AdminAuth(admin.token, admin.hosts, file)
+
+
 def _with_token(settings: Settings) -> tuple[Settings, dict[str, str]]:
     """Replace the token "auto" by a generated one. Also returns what to log."""
-    if settings.admin.token != AUTO:
+    if settings.admin.token != (AUTO,):
         return settings, {}
     token = secrets.token_urlsafe(24)
-    admin = settings.admin.model_copy(update={"token": token})
+    admin = settings.admin.model_copy(update={"token": (token,)})
     return settings.model_copy(update={"admin": admin}), {"admin_token": token}
 
 
@@ -433,17 +452,22 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def _indexnow(
-    settings: Settings, stack: AsyncExitStack
-) -> Callable[[Target, str, str], None]:
-    """What is called for each stored snapshot: IndexNow, if it is configured."""
+async def _when_stored(
+    settings: Settings, histories: Histories, stack: AsyncExitStack
+) -> Callable[[Target, str, Snapshot], None]:
+    """What is called for each stored snapshot: histories and, if it is configured, IndexNow."""
     told = settings.indexnow
     if not told.key:
-        return lambda *_: None
+        return lambda target, _, snapshot: histories.stored(target, snapshot)
     indexnow = await stack.enter_async_context(
         IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
     )
-    return indexnow.kept
+
+    def stored(target: Target, before: str, snapshot: Snapshot) -> None:
+        histories.stored(target, snapshot)
+        indexnow.kept(target, before, snapshot.etag)
+
+    return stored
 
 
 def _freshness(settings: Settings) -> Freshness:
@@ -461,9 +485,9 @@ def _freshness(settings: Settings) -> Freshness:
 
 
 def reload(running: Running, old: Settings, new: Settings) -> None:
-    """Apply what can be changed while running: the admin token. Says what needs a restart.
+    """Apply what can be changed while running: the admin tokens. Says what needs a restart.
 
-    Files of address ranges are read again by themselves when they change.
+    Files of address ranges and of tokens are read again by themselves when they change.
     """
     changed = [
         f"[{section}] {key}"
@@ -471,11 +495,11 @@ def reload(running: Running, old: Settings, new: Settings) -> None:
         for key, value in getattr(new, section)
         if value != getattr(getattr(old, section), key)
     ]
-    applied = [name for name in changed if name == _TOKEN and new.admin.token != AUTO]
+    applied = [name for name in changed if name == _TOKEN and new.admin.token != (AUTO,)]
     if applied:
-        running.auth.renew_token(new.admin.token)
+        running.auth.renew_tokens(new.admin.token)
     log.info(
         "reloaded",
-        applied=", ".join(applied),
-        needs_restart=", ".join(name for name in changed if name not in applied),
+        applied=", ".join(applied) or "nothing",
+        needs_restart=", ".join(name for name in changed if name not in applied) or "nothing",
     )

@@ -104,12 +104,13 @@ class Api:
 
     async def log_in(self, request: web.Request) -> web.Response:
         """Exchange the token for a session cookie."""
-        if not self._auth.is_token(body_of(await request.read(), LogIn).token):
+        session = self._auth.session(body_of(await request.read(), LogIn).token)
+        if not session:
             return problem(401, "the token is wrong")
         answer = web.json_response(self._session(is_open=True))
         answer.set_cookie(
             COOKIE,
-            self._auth.session(),
+            session,
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="Strict",
@@ -221,6 +222,7 @@ class Api:
         found: models.SnapshotList = {
             "count": rows.count,
             "size": rows.size,
+            "complete": self._store.lists.complete,
             "items": [conversions.of_row(row, self._site.url, now) for row in rows.rows],
             "next": conversions.cursor_of(rows.next),
         }

@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from prerender.admin.problem_details import problem
+from prerender.admin.token_file import TokenFile
 from prerender.urls.hosts import is_loopback
 
 COOKIE = "prerender_admin"
@@ -34,22 +35,36 @@ _SESSION = "/api/v1/session"
 class AdminAuth:
     """Middleware that authorizes requests or responds with a problem.
 
-    ``token``: "" if there is none; ``hosts``: allowed host names in addition to loopback.
+    ``tokens``: those of the settings, ``file``: more tokens; ``hosts``: allowed host names in addition
+    to loopback.
     """
 
-    def __init__(self, token: str, hosts: Iterable[str]) -> None:
+    def __init__(
+        self, tokens: Iterable[str], hosts: Iterable[str], file: TokenFile | None = None
+    ) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
-        self.renew_token(token)
+        self._file = file
+        self.renew_tokens(tokens)
 
-    def renew_token(self, token: str) -> None:
-        """Replace the token. All sessions end."""
-        self._token = token.encode()
-        self._key = hashlib.blake2b(self._token, person=b"admin session").digest()
+    def renew_tokens(self, tokens: Iterable[str]) -> None:
+        """Replace the tokens of the settings. Sessions end with the token that opened them."""
+        self._tokens = tuple(tokens)
 
     @property
     def needs_token(self) -> bool:
         """Whether a token is set."""
-        return bool(self._token)
+        return bool(self._tokens) or self._file is not None
+
+    def _token(self, given: str) -> str:
+        """The token that equals ``given``, in constant time; "" if none does."""
+        octets = given.encode("utf-8", "surrogatepass")
+        equal = [token for token in self._valid() if hmac.compare_digest(octets, token.encode())]
+        return equal[0] if equal else ""
+
+    def _valid(self) -> tuple[str, ...]:
+        if self._file is None:
+            return self._tokens
+        return (*self._tokens, *self._file.tokens())
 
     @property
     def middleware(self) -> Middleware:
@@ -76,38 +91,33 @@ class AdminAuth:
 
     def knows(self, request: web.Request) -> bool:
         """Whether a request is authenticated, or needs not be."""
-        if not self._token or self._bears_token(request):
+        if not self.needs_token or self._bears_token(request):
             return True
         until, _, signature = request.cookies.get(COOKIE, "").partition(".")
         # aiohttp decodes octets that are no UTF-8 to surrogates.
         given = signature.encode("utf-8", "surrogatepass")
-        right = hmac.compare_digest(given, self._sign(until).encode())
+        right = any(
+            hmac.compare_digest(given, _signed(token, until).encode()) for token in self._valid()
+        )
         return right and until.isascii() and until.isdigit() and int(until) > time.time()
 
-    def is_token(self, given: str) -> bool:
-        """Whether ``given`` is the token, in constant time."""
-        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
-
-    def session(self) -> str:
-        """The value of a new session cookie."""
+    def session(self, given: str) -> str:
+        """The value of a new session cookie for who gives a token; "" if it is wrong."""
+        token = self._token(given)
+        if token != given or (self.needs_token and not token):
+            return ""
         until = str(int(time.time()) + SESSION_SECONDS)
-        return f"{until}.{self._sign(until)}"
-
-    def _sign(self, until: str) -> str:
-        return hmac.new(self._key, until.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+        return f"{until}.{_signed(token, until)}"
 
     def _bears_token(self, request: web.Request) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        bears = scheme.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode("utf-8", "surrogatepass"), self._token
-        )
-        return bool(self._token) and bears
+        return scheme.lower() == "bearer" and bool(self._token(given.strip()))
 
     def _foreign(self, request: web.Request) -> str:
         """Why a request may be forged by another site in the user's browser, or ''."""
         host = _name(f"//{request.host}")
         # With a token, any IP address is allowed as Host: DNS rebinding needs a name.
-        if not self._is_ours(host) and not (self._token and _is_address(host)):
+        if not self._is_ours(host) and not (self.needs_token and _is_address(host)):
             return f"unknown Host {request.host!r}: add it to [admin] hosts"
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             if request.method in _SAFE and request.headers.get("Sec-Fetch-Mode") == "navigate":
@@ -124,6 +134,11 @@ class AdminAuth:
 
     def _is_ours(self, host: str) -> bool:
         return is_loopback(host) or host in self._hosts
+
+
+def _signed(token: str, until: str) -> str:
+    key = hashlib.blake2b(token.encode(), person=b"admin session").digest()
+    return hmac.new(key, until.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
 
 
 def _is_own_file(request: web.Request) -> bool:

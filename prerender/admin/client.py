@@ -3,9 +3,12 @@
 import http.client
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
-from prerender.config import Settings
+from prerender.admin.token_file import TokenFile
+from prerender.config.settings import Admin
 from prerender.config.types import AUTO
 from prerender.errors import AdminError
 
@@ -14,73 +17,87 @@ _TIMEOUT_SECONDS = 30.0
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
-def purge(settings: Settings, what: Mapping[str, object]) -> None:
-    """Purge snapshots. Raises AdminError."""
-    _post(settings, "/api/v1/purge", what)
+@dataclass(frozen=True, slots=True)
+class AdminClient:
+    """Sends requests to the admin listener at ``url`` (scheme, host and port).
 
+    ``named``: where the URL comes from, for errors, which are raised as AdminError.
+    """
 
-def render(settings: Settings, url: str) -> bool:
-    """Render a page again. Returns whether a new snapshot is stored. Raises AdminError."""
-    # It may have to wait for another replica before it is rendered.
-    timeout = _TIMEOUT_SECONDS + 2 * settings.render.timeout
-    return bool(_post(settings, "/api/v1/render", {"url": url}, timeout).get("kept"))
+    url: str
+    token: str
+    named: str
 
+    @classmethod
+    def of(cls, settings: Admin, url: str | None = None) -> "AdminClient":
+        """The listener of the settings, or the one at ``url`` with the token of the settings."""
+        if settings.token == (AUTO,):
+            raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')
+        tokens = settings.token
+        if not tokens and settings.token_file:
+            tokens = TokenFile(settings.token_file).tokens()
+        token = tokens[0] if tokens else ""
+        if url:
+            return cls(url, token, "--admin")
+        host = _LOOPBACK.get(settings.host, settings.host)
+        host = f"[{host}]" if ":" in host else host
+        return cls(f"http://{host}:{settings.port}", token, "[admin] host, port")
 
-def import_pages(
-    settings: Settings, pages: Sequence[Mapping[str, object]], *, fresh: bool
-) -> dict[str, int]:
-    """Import pages of an export. Counts those "kept", "newer" and "not kept". Raises AdminError."""
-    answer = _post(settings, "/api/v1/import", {"pages": pages, "fresh": fresh})
-    return {name: int(answer[name]) for name in ("kept", "newer", "not kept")}
+    def purge(self, what: Mapping[str, object]) -> int | None:
+        """Purge snapshots. Returns how many it applied to; None: the store cannot count them."""
+        found: int | None = self._ask("POST", "purge", {**what, "count": True}).get("snapshots")
+        return found
 
-
-def crawlers(settings: Settings) -> dict[str, Any]:
-    """The crawlers of the last hour (models.CrawlerList). Raises AdminError."""
-    return _request(settings, "GET", "/api/v1/crawlers")
-
-
-def _post(
-    settings: Settings,
-    path: str,
-    what: Mapping[str, object],
-    timeout: float = _TIMEOUT_SECONDS,
-) -> dict[str, Any]:
-    """POST JSON and return the response. Raises AdminError."""
-    return _request(settings, "POST", path, json.dumps(what), timeout)
-
-
-def _request(
-    settings: Settings,
-    method: str,
-    path: str,
-    body: str | None = None,
-    timeout: float = _TIMEOUT_SECONDS,
-) -> dict[str, Any]:
-    if settings.admin.token == AUTO:
-        raise AdminError('[admin] token is "auto", which only the proxy knows: set your own')
-    host = _LOOPBACK.get(settings.admin.host, settings.admin.host)
-    connection = http.client.HTTPConnection(host, settings.admin.port, timeout=timeout)
-    headers = {
-        "Authorization": f"Bearer {settings.admin.token}",
-        "Content-Type": "application/json",
-    }
-    try:
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        answer: dict[str, Any] = json.loads(response.read())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise AdminError(
-            f"cannot connect to {host}:{settings.admin.port} ([admin] host, port): {reason}"
-        ) from error
-    except (http.client.HTTPException, ValueError) as error:
-        raise AdminError(
-            f"{host}:{settings.admin.port} ([admin] host, port) is not the admin listener"
-        ) from error
-    finally:
-        connection.close()
-    if response.status != 200:
-        raise AdminError(
-            f"[admin] {host}:{settings.admin.port}: {answer.get('detail')}", response.status
+    def render(self, url: str, timeout: float) -> bool:
+        """Render a page again, in ``timeout`` seconds. Returns whether a new snapshot is stored."""
+        return bool(
+            self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + timeout).get("kept")
         )
-    return answer
+
+    def import_pages(
+        self, site: str, pages: Sequence[Mapping[str, object]], *, fresh: bool
+    ) -> dict[str, int]:
+        """Import pages of an export of ``site``. Counts them by outcome (snapshots/importing.py)."""
+        answer = self._ask("POST", "import", {"site": site, "pages": pages, "fresh": fresh})
+        return {name: int(count) for name, count in answer.items()}
+
+    def crawlers(self) -> dict[str, Any]:
+        """The crawlers of the last hour (models.CrawlerList)."""
+        return self._ask("GET", "crawlers")
+
+    def explain(self, query: Mapping[str, object]) -> dict[str, Any]:
+        """Explain how the proxy would respond to a request."""
+        return self._ask("GET", f"explain?{urlencode(query, doseq=True)}")
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> dict[str, Any]:
+        """Send a request and return the JSON of its response."""
+        parts = urlsplit(self.url)
+        secure = parts.scheme == "https"
+        connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        connection = connect(parts.hostname or "", parts.port, timeout=timeout)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        try:
+            connection.request(
+                method, f"/api/v1/{path}", None if body is None else json.dumps(body), headers
+            )
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            if not isinstance(answer, dict):
+                raise ValueError("not an object")
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise AdminError(f"cannot connect to {self.url} ({self.named}): {reason}") from error
+        except (http.client.HTTPException, ValueError) as error:
+            raise AdminError(f"{self.url} ({self.named}) is not the admin listener") from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            told = answer.get("detail") or f"status {response.status}"
+            raise AdminError(f"{self.url} ({self.named}): {told}", response.status)
+        return answer

@@ -240,7 +240,7 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _facts(facts: Facts) -> snapshot_models.Facts:
-    found = asdict(facts)
+    found = facts.described()
     for name, value in found.items():
         if isinstance(value, tuple):
             found[name] = [text[:_LONGEST_TEXT] for text in value[:_MOST_URLS]]

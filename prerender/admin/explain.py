@@ -67,7 +67,9 @@ class Explanations:
         query = query_of(request, ExplainQuery)
         fields = [("User-Agent", query.user_agent)] if query.user_agent else []
         for line in query.header:
-            name, _, value = line.partition(":")
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise ValueError(f"invalid request: the header {line[:200]!r} has no colon")
             fields.append((name.strip(), value.strip()))
         url = self._site.path("url", query.url)
         # A pretty URL means the page that a crawler requests at the ugly URL.

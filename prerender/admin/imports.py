@@ -18,7 +18,7 @@ from prerender.http import forwarding_headers
 from prerender.http.encodings import encoded
 from prerender.snapshots.archive import Archived
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.importing import adopt
+from prerender.snapshots.importing import OUTCOMES, Adopted, adopt
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.stores.store import Store
@@ -58,18 +58,24 @@ class Importing:
             if len(body) > MAX_BYTES:
                 return problem(413, f"the body is larger than {MAX_BYTES // 1024**2} MiB")
         pages = await asyncio.to_thread(self._pages, body)
-        counts = Counter({"kept": 0, "newer": 0, "not kept": 0})
+        counts: Counter[Adopted] = Counter(dict.fromkeys(OUTCOMES, 0))
         for target, snapshot, made in pages:
             counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
         log.info(
             "snapshots_imported",
             **{name.replace(" ", "_"): count for name, count in counts.items()},
         )
+        if not self._store.state().available:
+            return problem(503, "imported into this process only: the store is unavailable")
         return web.json_response(counts)
 
     def _pages(self, text: bytearray) -> list[tuple[Target, Snapshot, float]]:
         """Parse the snapshots of a request. Raises ValueError."""
         body = body_of(text, ImportBody)
+        if body.site != self._site:
+            raise ValueError(
+                f"site: the export is of {body.site}, but this proxy serves {self._site}"
+            )
         return [self._page(told, fresh=body.fresh) for told in body.pages]
 
     def _page(self, told: Mapping[str, Any], *, fresh: bool) -> tuple[Target, Snapshot, float]:

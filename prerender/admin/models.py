@@ -238,6 +238,8 @@ class SnapshotList(TypedDict):
     """The total number of matches."""
     size: int
     """The total bytes of HTML."""
+    complete: bool
+    """False: the store cannot list its snapshots, and only those in memory are listed."""
     items: list[SnapshotRow]
     next: str | None
     """The cursor of the next page of results."""
@@ -288,6 +290,8 @@ class Rendered(TypedDict):
 class Purged(TypedDict):
     purged: int
     """The number of purges."""
+    snapshots: NotRequired[int | None]
+    """With "count": how many stored snapshots they apply to; null if the store cannot list them."""
 
 
 class ExplainedRequest(TypedDict):

@@ -1,7 +1,10 @@
 """The pages of the site by URL, as users of the API name them. Pure."""
 
+import re
+
 from yarl import URL
 
+from prerender.http.forwarding_headers import authority
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.target import Target
 from prerender.urls.addresses import pretty_of
@@ -16,10 +19,20 @@ class Site:
         self._tracking = tracking
         # Scheme, host and port.
         self.url = str(public.origin())
+        host = re.escape(authority(public))
+        self._named = re.compile(rf"(?:https?://)?{host}(?=[/?#]|\Z)", re.IGNORECASE)
 
     def path(self, name: str, text: str, *, starts: tuple[str, ...] = ("/",)) -> str:
-        """The path in a parameter, without the site's scheme and host. Raises ValueError."""
-        path = text.removeprefix(self.url) or "/"
+        """The path in a parameter, without the site's scheme and host.
+
+        As people write URLs, both schemes are the site, and scheme and first slash may be missing.
+        Raises ValueError.
+        """
+        path = text
+        if named := self._named.match(text):
+            path = text[named.end() :] or "/"
+        if path.startswith(("#!", "?")):
+            path = f"/{path}"
         if not path.startswith(starts):
             raise ValueError(f"{name}: {text[:200]!r}: give a URL of {self.url}, or a path")
         return path

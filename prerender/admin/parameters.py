@@ -21,10 +21,12 @@ from pydantic_core import ErrorDetails
 
 from prerender.admin.snapshot_models import Id
 from prerender.config.types import CrawlerClass
+from prerender.config.validation import in_words
 from prerender.snapshots.list_rows import Sort, State
 from prerender.telemetry.records import CacheWord, Kind
 
 _LONGEST_SHOWN = 200
+_LONGEST_SITE = 300
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -61,8 +63,7 @@ def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
             return "the body is not JSON"
         case "model_type":
             return f"give an object with {known}"
-    message = detail["msg"].removeprefix("Value error, ")
-    message = f"{message[:1].lower()}{message[1:]}"
+    message = in_words(detail)
     return f"{name}: {_shown(detail['input'])}: {message}" if name else message
 
 
@@ -198,9 +199,13 @@ class PurgeBody(_Body):
     all: bool = False
     soft: bool = False
     """Served as stale until there is a new one."""
+    count: bool = False
+    """Also count the snapshots, which reads the list of all in the store."""
 
 
 class ImportBody(_Body):
+    site: Annotated[str, Field(max_length=_LONGEST_SITE)]
+    """The site of the export: scheme, host and port. It must be the proxy's."""
     pages: list[Mapping[str, Any]]
     """Entries of the index of an export, each with its "body"."""
     fresh: bool = False

@@ -1,7 +1,5 @@
 """Purges snapshots: ``POST /api/v1/purge``. parameters.PurgeBody says what it accepts."""
 
-from collections.abc import Callable
-
 import structlog
 from aiohttp import web
 
@@ -11,6 +9,7 @@ from prerender.admin.parameters import PurgeBody, body_of
 from prerender.admin.problem_details import problem
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.stores.invalidation import Invalidation
+from prerender.snapshots.stores.snapshot_lists import Lists
 
 _MOST_AT_ONCE = 1000
 
@@ -20,11 +19,9 @@ log = structlog.get_logger(__name__)
 class Purging:
     """Handles purge requests. auth.py authorizes them."""
 
-    def __init__(
-        self, purges: Invalidation, site: Site, forget_assets: Callable[[], object]
-    ) -> None:
+    def __init__(self, purges: Invalidation, lists: Lists, site: Site) -> None:
         self._purges = purges
-        self._forget_assets = forget_assets
+        self._lists = lists
         self._site = site
 
     def add_to(self, app: web.Application) -> None:
@@ -32,17 +29,17 @@ class Purging:
         app.router.add_post("/api/v1/purge", self._purge)
 
     async def _purge(self, request: web.Request) -> web.Response:
-        purges = self._asked_for(body_of(await request.read(), PurgeBody))
-        if any(purge.kind == "all" for purge in purges):
-            # After a deploy, a page must not be rendered with a script of the last one.
-            self._forget_assets()
+        body = body_of(await request.read(), PurgeBody)
+        purges = self._asked_for(body)
+        count = await self._lists.count(purges) if body.count else None
         told = [await self._purges.purge(purge) for purge in purges]
         log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
         if not all(told):
-            return problem(
-                503, "purged in this process only: the store is unavailable to other replicas"
-            )
-        return web.json_response(Purged(purged=len(purges)))
+            return problem(503, "purged in this process only: the store is unavailable")
+        answer = Purged(purged=len(purges))
+        if body.count:
+            answer["snapshots"] = count
+        return web.json_response(answer)
 
     def _asked_for(self, body: PurgeBody) -> list[Purge]:
         """The purges of a request, at least one. Raises ValueError."""

@@ -60,7 +60,7 @@ class Facts(TypedDict):
     """The verdict about the render."""
     why: str
     """The first reason for the verdict."""
-    lasting: bool
+    permanent: bool
     """A retry would not help: the site does not have the file that failed."""
     soft_404: bool
     """Data of the page was not found (404 or 410)."""

@@ -179,7 +179,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
             else:
                 await super()._on_message(message)
         except Exception as error:  # no later message can be trusted
-            log.warning("devtools_connection_lost", error=repr(error))
+            log.warning("devtools_connection_lost", error=f"not a DevTools message: {error}")
             self.abandon()
 
     def _on_response(self, msg: Params) -> None:

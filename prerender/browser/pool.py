@@ -248,10 +248,10 @@ class Pool:
         try:
             await page.renew()
         except RenderError as error:
-            log.info("page_discarded", page=repr(page), reason=str(error))
+            log.info("page_discarded", page=page.number, reason=str(error))
             return False
         except Exception:
-            log.exception("page_reset_failed", page=repr(page))
+            log.exception("page_reset_failed", page=page.number)
             return False
         return True
 
@@ -314,7 +314,7 @@ class Pool:
                 # The browser's processes must be registered before the page is used.
                 await stock.browser.look()
             except Exception as error:
-                log.warning("page_open_failed", error=repr(error))
+                log.warning("page_open_failed", error=str(error) or type(error).__name__)
             else:
                 stock.idle.append(page)
                 self._lend()

@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> int:
             "left_out": result.left_out,
             **counts,
         }
-        terminal.write_json(told)
+        written = terminal.write_json(told)
     else:
-        terminal.write(_summary(result, counts))
-    return FAILED if counts["errors"] else 0
+        written = terminal.write(_summary(result, counts))
+    return FAILED if counts["errors"] or not written else 0
 
 
 async def _check(options: argparse.Namespace, site: str, settings: Settings) -> Result:

@@ -12,9 +12,11 @@ import uvloop
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from yarl import URL
 
+from prerender.admin.client import AdminClient
 from prerender.config import Settings, load
 from prerender.config.settings import Log, Origin
 from prerender.config.types import PositiveDuration
+from prerender.config.validation import in_words
 from prerender.errors import ConfigError
 from prerender.telemetry import logs
 from prerender.tools.crawler import NO_HEADERS, SiteHeaders
@@ -26,6 +28,7 @@ _SETTINGS = (
     ("--site", "site", "url", "URL"),
     ("--host", "server", "host", "ADDRESS"),
     ("--port", "server", "port", "PORT"),
+    ("--admin-port", "admin", "port", "PORT"),
     ("--preset", "triggers", "preset", "NAME"),
     ("--cache", "cache", "url", "URL"),
     ("--ttl", "cache", "ttl", "DURATION"),
@@ -60,7 +63,7 @@ def overrides_of(options: argparse.Namespace) -> dict[str, dict[str, object]]:
     if options.origin is not None:
         given["origin"] = {"url": with_scheme(options.origin)}
     for option, section, key, _ in _SETTINGS:
-        if (value := getattr(options, option[2:])) is not None:
+        if (value := getattr(options, option[2:].replace("-", "_"))) is not None:
             value = with_scheme(value) if option == "--site" else value
             given.setdefault(section, {})[key] = value
     return given
@@ -75,6 +78,23 @@ def with_scheme(url: str) -> str:
     host = re.split(r"[/?#]", url, maxsplit=1)[0]
     local = host == "localhost" or re.fullmatch(r"[\d.]+", host, re.ASCII)
     return f"http://{url}" if local or re.search(r":\d+$", host, re.ASCII) else f"https://{url}"
+
+
+def add_admin(parser: argparse.ArgumentParser) -> None:
+    """``--admin URL`` and ``--config FILE``, for commands that use the admin listener."""
+    parser.add_argument(
+        "--admin",
+        type=_server,
+        metavar="URL",
+        help="admin listener of the proxy; default: [admin] host and port of the settings, "
+        "http://127.0.0.1:8081. The token is [admin] token (PRERENDER_ADMIN_TOKEN)",
+    )
+    add_config(parser)
+
+
+def admin_of(options: argparse.Namespace) -> AdminClient:
+    """The admin listener of ``add_admin``. Raises ConfigError and AdminError."""
+    return AdminClient.of(load(options.config, origin_needed=False).admin, options.admin)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +157,7 @@ def duration(text: str) -> float:
     try:
         return TypeAdapter(PositiveDuration).validate_python(text)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        reason = in_words(error.errors()[0])
         raise argparse.ArgumentTypeError(f"{text!r}: {reason}") from None
 
 
@@ -154,7 +174,7 @@ def whole(least: int, most: int = 10**9) -> Callable[[str], int]:
 
 def _server(text: str) -> str:
     try:
-        return Origin(url=text).url
+        return Origin(url=with_scheme(text)).url
     except ValidationError:
         raise argparse.ArgumentTypeError(
             f"{text!r}: give scheme, host and port, for example http://127.0.0.1:8080"

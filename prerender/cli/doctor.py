@@ -27,9 +27,9 @@ def run(options: argparse.Namespace) -> int:
     settings = load(options.config, overrides=common.overrides_of(options))
     common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
     lines = common.run(_lines(settings, json=options.json))
-    if options.json:
-        terminal.write_json([asdict(line) for line in lines])
-    return FAILED if any(line.state == "problem" for line in lines) else 0
+    written = not options.json or terminal.write_json([asdict(line) for line in lines])
+    failed = any(line.state == "problem" for line in lines)
+    return FAILED if failed or not written else 0
 
 
 async def _lines(settings: Settings, *, json: bool) -> list[doctor.Line]:

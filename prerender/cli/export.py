@@ -40,10 +40,10 @@ def run(options: argparse.Namespace) -> int:
         )
     result = common.run(_export(options))
     if options.json:
-        terminal.write_json({"folder": folder, **asdict(result)})
+        written = terminal.write_json({"folder": folder, **asdict(result)})
     else:
-        terminal.write(_summary(result, folder))
-    return FAILED if result.failures else 0
+        written = terminal.write(_summary(result, folder))
+    return FAILED if result.failures or not written else 0
 
 
 async def _export(options: argparse.Namespace) -> Exported:
@@ -85,10 +85,8 @@ def _own(urls: Iterable[str], site: str, progress: Progress) -> list[str]:
 
 
 def _summary(result: Exported, folder: str) -> str:
-    lines = [
-        f"{terminal.counted(result.pages, 'page')} in {folder}; nginx serves them with its "
-        f"{nginx.HTTP_FILE} and {nginx.SERVER_FILE}"
-    ]
+    files = f"; nginx serves them with its {nginx.HTTP_FILE} and {nginx.SERVER_FILE}"
+    lines = [f"{terminal.counted(result.pages, 'page')} in {folder}{files if result.pages else ''}"]
     for word, failures in (("failed", result.failures), ("exported", result.doubtful)):
         lines += [f"{word}: {one.url}: {one.reason}" for one in failures[:_SHOWN_FAILURES]]
         if len(failures) > _SHOWN_FAILURES:

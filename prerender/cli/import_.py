@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from prerender.admin import client
 from prerender.cli import common, terminal
-from prerender.config import load
-from prerender.errors import ArchiveError
+from prerender.cli.terminal import FAILED
 from prerender.snapshots.archive import Archive
+from prerender.snapshots.importing import OUTCOMES
 
 # Limits of one request, so that progress is visible and the proxy stays responsive.
 _MOST_PAGES = 50
 _MOST_BYTES = 4 * 1024**2
+_WORDS = {
+    "expired": "of them already expired (--fresh counts them as rendered now)",
+    "newer": "skipped because the proxy has newer ones",
+    "purged": "skipped because they were purged after the export",
+    "not kept": "not stored by its settings",
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,34 +27,30 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of an export")
     parser.add_argument("--fresh", action="store_true", help="count the snapshots as rendered now")
     common.add_json(parser)
-    common.add_config(parser)
+    common.add_admin(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Import. Raises ArchiveError and AdminError."""
-    settings = load(options.config)
+    client = common.admin_of(options)
     archive = Archive.open(options.folder)
-    if archive.site != str(settings.public_url.origin()):
-        raise ArchiveError(
-            f"{options.folder}: this export is of {archive.site}, but [site] url is "
-            f"{settings.public_url.origin()}"
-        )
-    counts: Counter[str] = Counter({"kept": 0, "newer": 0, "not kept": 0})
+    counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
     with terminal.progress("page") as progress:
         progress.found(len(archive.pages))
         for pages in _batches(archive):
-            counts.update(client.import_pages(settings, pages, fresh=options.fresh))
+            counts.update(client.import_pages(archive.site, pages, fresh=options.fresh))
             for _ in pages:
                 progress.done()
-    if options.json:
-        terminal.write_json(counts)
-    else:
-        terminal.write(
-            f"{terminal.counted(counts['kept'], 'snapshot')} imported, {counts['newer']} skipped "
-            f"because the proxy has newer ones, {counts['not kept']} not stored by its settings\n"
-        )
-    return 0
+    written = terminal.write_json(counts) if options.json else terminal.write(_summary(counts))
+    return 0 if written else FAILED
+
+
+def _summary(counts: Counter[str]) -> str:
+    stored = counts["kept"] + counts["expired"]
+    line = f"{terminal.counted(stored, 'snapshot')} imported"
+    parts = [f"{counts[outcome]} {words}" for outcome, words in _WORDS.items() if counts[outcome]]
+    return "".join([", ".join([line, *parts]), "\n"])
 
 
 def _batches(archive: Archive) -> Iterator[list[dict[str, object]]]:
@@ -62,5 +63,4 @@ def _batches(archive: Archive) -> Iterator[list[dict[str, object]]]:
             batch, size = [], 0
         batch.append({**asdict(entry), "body": body.decode("utf-8", "replace")})
         size += len(body)
-    if batch:
-        yield batch
+    yield batch  # of an empty export, too: the proxy says whether it is of its site

@@ -36,8 +36,9 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise PrerenderError(f"{options.to}: cannot write: {error.strerror}") from error
     pages_in = terminal.counted(len(found), "page")
-    terminal.write(f"{pages_in} in {options.to / 'llms.txt'} and {options.to / 'llms-full.txt'}\n")
-    return FAILED if pages.failures else 0
+    files = f"{options.to / 'llms.txt'} and {options.to / 'llms-full.txt'}"
+    written = terminal.write(f"{pages_in} in {files}\n")
+    return FAILED if pages.failures or not written else 0
 
 
 async def _collected(options: argparse.Namespace) -> llms.Pages:
@@ -47,4 +48,11 @@ async def _collected(options: argparse.Namespace) -> llms.Pages:
         progress.found(len(urls))
         parts = await stack.enter_async_context(from_settings.rendering(settings))
         concurrency = from_settings.page_count(settings) + 1
-        return await llms.collect(parts.renderer, site, urls, concurrency, progress.done)
+        return await llms.collect(
+            parts.renderer,
+            site,
+            urls,
+            concurrency,
+            progress.done,
+            obey_origin=settings.cache.obey_origin,
+        )

@@ -26,6 +26,10 @@ _COMMANDS = {
         "prerender purge --url 'https://www.example.com/#!/items/3'",
         "prerender purge --tag lamps --soft",
     )),
+    "explain": ("explain", "say how a running proxy would respond to a request, and why", (
+        "prerender explain 'https://www.example.com/#!/items/3'",
+        "prerender explain /about --user-agent Googlebot --admin http://127.0.0.1:8081",
+    )),
     "check": ("check", "audit a site as a crawler, and compare it with what visitors see", (
         "prerender check https://www.example.com/",
         "prerender check https://www.example.com/sitemap.xml --via http://127.0.0.1:8080",
@@ -37,7 +41,7 @@ _COMMANDS = {
         "prerender export https://www.example.com/sitemap.xml --to /srv/snapshots",
     )),
     "import": ("import_", "load exported snapshots into a running proxy", (
-        "prerender import /srv/snapshots --config /etc/prerender.toml",
+        "prerender import /srv/snapshots --admin http://127.0.0.1:8081",
     )),
     "sitemap": ("sitemap", "crawl a site and print its sitemap", (
         "prerender sitemap https://www.example.com/ --to public",

@@ -2,10 +2,8 @@
 
 import argparse
 
-from prerender.admin import client
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
-from prerender.config import load
 from prerender.errors import ConfigError
 
 _KINDS = {
@@ -14,6 +12,7 @@ _KINDS = {
     "pattern": "purge all pages whose URL matches; * matches any text",
     "tag": "purge all pages with this cache tag",
 }
+_NAMES = {kind: kind for kind in _KINDS} | {"url": "URL"}
 _PLURALS = {"url": "URLs", "prefix": "prefixes", "pattern": "patterns", "tag": "tags"}
 
 
@@ -28,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="mark snapshots stale: they are served for [cache] stale while new ones are rendered",
     )
     common.add_json(parser)
-    common.add_config(parser)
+    common.add_admin(parser)
     parser.set_defaults(run=run)
 
 
@@ -40,23 +39,27 @@ def run(options: argparse.Namespace) -> int:
     if not targets and not options.all:
         names = ", ".join(f"--{kind}" for kind in _KINDS)
         raise ConfigError([f"nothing to purge: give {names} or --all"])
-    settings = load(options.config)
-    client.purge(settings, {**targets, "all": options.all, "soft": options.soft})
+    asked = {**targets, "all": options.all, "soft": options.soft}
+    count = common.admin_of(options).purge(asked)
     if options.json:
-        written = terminal.write_json({**targets, "all": options.all, "soft": options.soft})
+        written = terminal.write_json({**asked, "snapshots": count})
     else:
-        done = "marked stale" if options.soft else "purged"
-        written = terminal.write(f"{done}: {_counted(targets, everything=options.all)}\n")
+        written = terminal.write(f"{_summary(targets, count, options)}\n")
     return 0 if written else FAILED
 
 
-def _counted(targets: dict[str, list[str]], *, everything: bool) -> str:
-    """What was purged. The number of snapshots is unknown: purges apply when entries are read."""
-    if everything:
-        return "all snapshots"
-    return ", ".join(
-        f"{len(found)} {kind.upper() if kind == 'url' else kind}"
-        if len(found) == 1
-        else f"{len(found)} {_PLURALS[kind]}"
-        for kind, found in targets.items()
+def _summary(targets: dict[str, list[str]], count: int | None, options: argparse.Namespace) -> str:
+    done = "marked stale" if options.soft else "purged"
+    what = (
+        "all"
+        if options.all
+        else ", ".join(
+            f"{len(found)} {_NAMES[kind] if len(found) == 1 else _PLURALS[kind]}"
+            for kind, found in targets.items()
+        )
     )
+    if count is None:
+        return f"{done}: {what}; this store cannot count its snapshots"
+    if not count:
+        return f"no snapshot {done}: none is stored" + ("" if options.all else f" for {what}")
+    return f"{terminal.counted(count, 'snapshot')} {done} ({what})"

@@ -1,7 +1,6 @@
 """``prerender render URL``: prints one snapshot as HTML, Markdown or JSON."""
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 
 from prerender.cli import common, terminal
@@ -89,7 +88,7 @@ def _told(target: Target, result: SnapshotResult) -> dict[str, object]:
         "title": snapshot.title,
         "etag": snapshot.etag,
         "tags": list(snapshot.tags),
-        **asdict(snapshot.facts),
+        **snapshot.facts.described(),
         "phases": {
             "queue": timings.queue,
             "document": timings.document,

@@ -18,6 +18,8 @@ from prerender.urls.addresses import page_of, site_of
 
 # Of a response, to tell a sitemap from a page.
 _HEAD_BYTES = 4096
+# File names of sitemaps and lists.
+_OF_LISTS = (".xml", ".gz", ".txt")
 _MOST_SHOWN = 20
 _LONGEST_SHOWN = 500
 
@@ -109,7 +111,11 @@ class Sources:
             return None
 
     async def is_page(self, url: str) -> bool:
-        """Whether a URL is that of a page, not of a sitemap. Raises SitemapError."""
+        """Whether a URL is that of a page, not of a sitemap.
+
+        Raises SitemapError, also if it is named like a sitemap: applications respond to any URL with
+        their page.
+        """
         if "#!" in url:
             return True
         try:
@@ -123,7 +129,14 @@ class Sources:
                         break
         except FetchFailed as error:
             raise SitemapError(str(error)) from error
-        return not is_sitemap(head)
+        if is_sitemap(head):
+            return False
+        if URL(url).suffix in _OF_LISTS:
+            told = (
+                "an HTML page, not a sitemap" if answer.status == 200 else f"status {answer.status}"
+            )
+            raise SitemapError(f"{url}: {told}")
+        return True
 
     async def _entries(
         self, sources: list[str], failed: Callable[[SitemapError], None] | None = None

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from yarl import URL
 
-from prerender.admin import client
+from prerender.admin.client import AdminClient
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.cli.url_sources import Sources
 from prerender.config import Settings
+from prerender.config.settings import Admin
 from prerender.errors import AdminError, ConfigError, JournalError, ReplicasGone, SitemapError
 from prerender.tools.crawler import Crawler
 from prerender.tools.warming.journal import Job, Journal
@@ -74,10 +75,10 @@ def run(options: argparse.Namespace) -> int:
                 terminal.say(f"interrupted: continue with --state {options.state}")
             raise
     if options.json:
-        terminal.write_json(_of_totals(totals))
+        written = terminal.write_json(_of_totals(totals))
     else:
-        terminal.write(_summary(totals))
-    return FAILED if totals.failed or totals.unread else 0
+        written = terminal.write(_summary(totals))
+    return FAILED if totals.failed or totals.unread or not written else 0
 
 
 async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:
@@ -90,7 +91,9 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             journal,
             concurrency=options.concurrency,
             most=options.max_pages,
-            renew=_Renewals(settings, progress) if settings and settings.admin.token else None,
+            renew=_Renewals(settings, progress)
+            if settings and _has_token(settings.admin)
+            else None,
             told=lambda _: progress.done(),
             found=progress.found,
             page_of=sources.own_page,
@@ -145,6 +148,10 @@ async def _jobs(
         raise SitemapError(f"{', '.join(options.sources)}: no pages listed")
 
 
+def _has_token(admin: Admin) -> bool:
+    return bool(admin.token or admin.token_file)
+
+
 class _Renewals:
     """Renders outdated pages again, through the admin listener."""
 
@@ -158,7 +165,9 @@ class _Renewals:
         if not self._allowed:
             return False
         try:
-            return await asyncio.to_thread(client.render, self._settings, url)
+            client = AdminClient.of(self._settings.admin)
+            # It may have to wait for another replica before it is rendered.
+            return await asyncio.to_thread(client.render, url, 2 * self._settings.render.timeout)
         except AdminError as error:
             if error.answered_with not in _STOP_AFTER:
                 return False  # this page could not be rendered

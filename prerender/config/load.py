@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from prerender.config.settings import Settings
+from prerender.config.validation import in_words
 from prerender.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PRERENDER_"
@@ -40,19 +41,24 @@ def load(
     file: Path | None = None,
     environ: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    origin_needed: bool = True,
 ) -> Settings:
     """The effective settings.
 
     ``overrides`` (from the command line) take precedence over the environment, which takes
-    precedence over ``file``. Raises ConfigError with one line for each problem. Secrets are masked.
+    precedence over ``file``. ``origin_needed``: [origin] url is required. Raises ConfigError with one
+    line for each problem. Secrets are masked.
     """
-    return load_with_sources(file, environ, overrides)[0]
+    return load_with_sources(file, environ, overrides, origin_needed=origin_needed)[0]
 
 
 def load_with_sources(
     file: Path | None = None,
     environ: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    origin_needed: bool = True,
 ) -> tuple[Settings, Sources]:
     """Like ``load``, with the source of each setting that is not the default."""
     problems: list[str] = []
@@ -65,7 +71,9 @@ def load_with_sources(
             values.setdefault(section, {})[key] = value
             sources[section, key] = "the command line"
     # An absent [origin] would be reported as a missing table, not as the setting that is missing.
-    values.setdefault("origin", {})
+    origin = values.setdefault("origin", {})
+    if not origin_needed:
+        origin.setdefault("url", "http://localhost")
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -175,10 +183,9 @@ def _explain(detail: ErrorDetails, sources: Sources) -> str:
         return f"{name}{source}: unknown setting{like}"
     if detail["type"] == "missing":
         return f"{name}: is required; set it in the file or as {_variable(section, key)}"
-    message = detail["msg"].removeprefix("Value error, ")
     hidden = detail["input"] and is_secret(section, key)
     shown = "***" if hidden else _shown(detail["input"])
-    return f"{name}{source}: {shown}: {message[:1].lower()}{message[1:]}"
+    return f"{name}{source}: {shown}: {in_words(detail)}"
 
 
 def is_secret(section: str, key: str) -> bool:

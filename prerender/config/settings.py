@@ -48,7 +48,7 @@ from prerender.config.types import (
     SizeOrAuto,
     Timezone,
     Token,
-    TokenOrAuto,
+    TokensOrAuto,
     TriggerAction,
     TriggerPreset,
     share,
@@ -170,12 +170,17 @@ class Admin(_Section):
 
     host: Address = Field("127.0.0.1", description="Address to listen on.")
     port: Port = Field(8081, description="Port to listen on; 0 picks a free port.")
-    token: TokenOrAuto = Field(
+    token_file: str = Field(
         "",
+        description="File with tokens of the admin listener, one per line; read again when it changes.",
+    )
+    token: TokensOrAuto = Field(
+        (),
         repr=False,
         validate_default=True,
-        description="Token required to use the admin listener. May be empty only on a loopback "
-        'address. "auto" makes one at each start and logs it.',
+        description="Token required to use the admin listener, or a list of tokens that are accepted. "
+        'May be empty only on a loopback address or with token_file. "auto" makes one at each start '
+        "and logs it.",
     )
     hosts: HostNames = Field(
         (),
@@ -188,9 +193,9 @@ class Admin(_Section):
 
     @field_validator("token")
     @classmethod
-    def _needed(cls, token: str, info: ValidationInfo) -> str:
+    def _needed(cls, token: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         host = str(info.data.get("host", "localhost"))
-        if not token and not is_loopback(host):
+        if not token and not info.data.get("token_file") and not is_loopback(host):
             raise ValueError(f"is needed when host ({host}) is not a loopback address")
         return token
 

@@ -357,11 +357,14 @@ def _timezone(value: str) -> str:
     raise ValueError("give a name of the IANA time zone database, such as Europe/Paris")
 
 
-def _token_or_auto(value: str) -> str:
+def admin_tokens(value: object) -> tuple[str, ...]:
+    """Parse a list of tokens, or "auto"."""
+    help_text = "give a token, or a list of tokens"
+    tokens = strings_of(value, help_text)
     try:
-        return value if value == AUTO else _token(value)
+        return tokens if tokens == (AUTO,) else tuple(map(_token, tokens))
     except ValueError as error:
-        raise ValueError(f'{error}, or "{AUTO}"') from None
+        raise ValueError(f'{error} and commas, or "{AUTO}"') from None
 
 
 def _indexnow_key(value: str) -> str:
@@ -417,5 +420,5 @@ Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableK
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 Token = Annotated[str, AfterValidator(_token)]
-TokenOrAuto = Annotated[str, AfterValidator(_token_or_auto)]
+TokensOrAuto = Annotated[tuple[str, ...], BeforeValidator(admin_tokens)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 import structlog
 
+from prerender.config.watched_file import WatchedFile
+
 LOOK_SECONDS = 60.0
 MOST_BYTES = 4 * 1024**2
 _MOST_NETWORKS = 20_000
@@ -81,45 +83,23 @@ def _in_lines(text: str) -> list[object]:
     return [line[:_LONGEST_LINE] for line in lines if line]
 
 
-class RangesFile:
+class RangesFile(WatchedFile[tuple[IPv4Network | IPv6Network, ...]]):
     """The networks in a file, which is reloaded when it changes."""
-
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read it. Raises OSError and ValueError."""
-        self._path = path
-        self._clock = clock
-        self._networks: tuple[IPv4Network | IPv6Network, ...] = ()
-        self._read_at = (0, 0)
-        self._look_at = 0.0
-        self._read()
 
     known = True
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time to check the file again."""
-        return self._clock() >= self._look_at
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read it. Raises OSError and ValueError."""
+        super().__init__(path, networks_of, LOOK_SECONDS, clock)
 
     def look(self) -> bool:
         """Reload the file if it has changed. Returns whether the list is different. Blocking."""
-        before = self._networks
         try:
-            self._read()
+            return super().look()
         except (OSError, ValueError) as error:
             # It may be incomplete or invalid: keep the last good list.
-            log.warning("address_ranges_unreadable", file=str(self._path), reason=str(error))
-        return self._networks != before
+            log.warning("address_ranges_unreadable", file=str(self.path), reason=str(error))
+            return False
 
     def __contains__(self, address: IPv4Address | IPv6Address) -> bool:
-        return any(address in network for network in self._networks)
-
-    def _read(self) -> None:
-        self._look_at = self._clock() + LOOK_SECONDS
-        status = self._path.stat()
-        version = (status.st_mtime_ns, status.st_size)
-        if version == self._read_at:
-            return
-        if status.st_size > MOST_BYTES:
-            raise ValueError("is too large for a list of address ranges")
-        self._networks = networks_of(self._path.read_text(encoding="utf-8"))
-        self._read_at = version
+        return any(address in network for network in self.content)

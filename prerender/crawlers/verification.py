@@ -154,7 +154,7 @@ class Verifier:
         try:
             genuine = await self._names.belongs(address, identity.domains)
         except (dns.exception.DNSException, OSError) as error:
-            log.info("crawler_verification_failed", address=str(address), reason=repr(error))
+            log.info("crawler_verification_failed", address=str(address), reason=_reason(error))
             now = self._clock()
             if known is None or now > known.found + STALE_SECONDS:
                 known = _Verdict(False, now, now)
@@ -176,3 +176,8 @@ class Verifier:
             tuple(domain for identity in identities for domain in identity.domains),
             tuple(ranges for identity in identities for ranges in identity.ranges),
         )
+
+
+def _reason(error: Exception) -> str:
+    # Some of dnspython's have an empty message; their docstring is one.
+    return str(error) or (type(error).__doc__ or type(error).__name__).strip()

@@ -247,7 +247,8 @@ class Forwarder:
         try:
             return await connection.receive_body(body, self._timeout)
         except (BadMessage, CutShort, TimeoutError) as error:
-            log.warning("transfer_aborted", target=request.target, reason=str(error))
+            reason = str(error) or f"nothing received for {self._timeout:g} s"
+            log.warning("transfer_aborted", target=request.target, reason=reason)
             # Anything else would make the body look complete, or put a second response into it.
             raise CutShort("the origin died in the middle of its response") from error
 

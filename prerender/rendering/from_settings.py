@@ -63,9 +63,9 @@ class Browsing(NamedTuple):
 
 
 @asynccontextmanager
-async def rendering(settings: Settings) -> AsyncIterator[Rendering]:
-    """Open a renderer. ``prerender render`` needs nothing else."""
-    async with browsing(settings) as parts:
+async def rendering(settings: Settings, *, serves: bool = False) -> AsyncIterator[Rendering]:
+    """Open a renderer. ``prerender render`` needs nothing else. ``serves``: as for ``browsing``."""
+    async with browsing(settings, serves=serves) as parts:
         yield rendering_with(parts, settings)
 
 
@@ -114,9 +114,12 @@ def rendering_with(parts: Browsing, settings: Settings) -> Rendering:
 
 @asynccontextmanager
 async def browsing(
-    settings: Settings, rules: NetworkRules | None = None
+    settings: Settings, rules: NetworkRules | None = None, *, serves: bool = False
 ) -> AsyncIterator[Browsing]:
-    """Open a browser. Reads [origin], [site] and [browser], and [network] without ``rules``."""
+    """Open a browser. Reads [origin], [site] and [browser], and [network] without ``rules``.
+
+    ``serves``: it serves clients; a missing sandbox is logged. Each command would repeat that.
+    """
     rules = rules or rules_of(settings)
     async with AsyncExitStack() as stack:
         origin = settings.origin
@@ -132,7 +135,7 @@ async def browsing(
         gateway = await stack.enter_async_context(
             Gateway.open(settings.public_url, upstream, third_parties, rules)
         )
-        sandbox = _sandbox(settings)
+        sandbox = _sandbox(settings, serves=serves)
         await asyncio.to_thread(chromium.remove_leftovers)
 
         async def launch() -> Chromium:
@@ -188,12 +191,12 @@ def rules_of(settings: Settings) -> NetworkRules:
     )
 
 
-def _sandbox(settings: Settings) -> bool:
+def _sandbox(settings: Settings, *, serves: bool) -> bool:
     wanted = settings.browser.sandbox
     problem = chromium.sandbox_problem()
     if wanted == "on" and problem:
         raise ConfigError([f'[browser] sandbox: "on", but {problem}; give "auto" or "off"'])
-    if wanted == "auto" and problem:
+    if wanted == "auto" and problem and serves:
         log.warning("sandbox_unavailable", reason=problem)
     return wanted != "off" and not problem
 

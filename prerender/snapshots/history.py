@@ -1,4 +1,4 @@
-"""The history of a page: its last render, and the text of its last versions. Pure.
+"""The history of a page: its last render, and the text of the last versions that were stored. Pure.
 
 Histories are stored separately from snapshots: only the dashboard reads them, so they do not slow down
 hits.
@@ -59,20 +59,19 @@ class History:
     render: Render | None = None
     versions: tuple[Version, ...] = ()
 
-    def after(self, render: Render, snapshot: Snapshot | None, most: int) -> "History":
-        """The history after another render, with at most ``most`` versions."""
-        history = replace(self, render=render)
-        if snapshot is None or (self.versions and self.versions[0].etag == snapshot.etag):
-            return history
+    def with_version(self, time: float, snapshot: Snapshot, most: int) -> "History":
+        """The history after a snapshot was stored at ``time``, with at most ``most`` versions."""
+        if self.versions and self.versions[0].etag == snapshot.etag:
+            return self
         version = Version(
-            time=render.time,
+            time=time,
             status=snapshot.status,
             etag=snapshot.etag,
             size=len(snapshot.body),
             title=snapshot.title,
             text=text_of(snapshot.body),
         )
-        return replace(history, versions=(version, *self.versions)[:most])
+        return replace(self, versions=(version, *self.versions)[:most])
 
 
 def text_of(body: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
@@ -11,7 +11,8 @@ from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 
-Adopted = Literal["kept", "newer", "not kept"]
+Adopted = Literal["kept", "expired", "newer", "purged", "not kept"]
+OUTCOMES: tuple[Adopted, ...] = get_args(Adopted)
 
 
 async def adopt(
@@ -25,8 +26,8 @@ async def adopt(
 ) -> Adopted:
     """Store a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
 
-    "newer": a newer one is stored or being rendered. "not kept": because of the settings, or because
-    the store is unavailable. Purges since ``made`` apply.
+    "expired": stored, but older than its TTL. "newer": a newer one is stored or being rendered.
+    "purged": a purge since ``made`` applies. "not kept": because of the settings.
     """
     made = min(made, clock())
     async with store.lease(target.key, 0) as lease:
@@ -49,4 +50,8 @@ async def adopt(
             fence=lease.fence,
             variant=target.variant,
         )
-        return "kept" if await store.set(entry, freshness.kept(ttl)) else "not kept"
+        if store.purges.applied(entry) is None:
+            return "purged"
+        if not await store.set(entry, freshness.kept(ttl)):
+            return "not kept"
+        return "kept" if entry.expires > clock() else "expired"

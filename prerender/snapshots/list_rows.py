@@ -132,7 +132,8 @@ class Query:
     """A query for at most ``limit`` rows ``after`` a cursor.
 
     ``search``: part of the path or title, case-insensitive. ``status``: 404, or 4 for 4xx.
-    ``least_age`` and ``most_age`` in seconds. ``after``: ``Found.next`` of the previous page.
+    ``least_age`` and ``most_age`` in seconds. ``purged``: only rows that these purges apply to.
+    ``after``: ``Found.next`` of the previous page.
     """
 
     search: str = ""
@@ -144,6 +145,7 @@ class Query:
     descending: bool = False
     limit: int = 50
     after: tuple[float | str, str] | None = None
+    purged: Purges | None = None
 
 
 @dataclass(slots=True)
@@ -232,6 +234,10 @@ class Selection:
                     return None
                 row = row._replace(expires=min(row.expires, verdict.since))
         if query.state is not None and row.state(self._now) != query.state:
+            return None
+        if query.purged is not None and not query.purged.verdict(
+            row.path, row.tags, row.asset_fingerprint, 0
+        ):
             return None
         return row
 

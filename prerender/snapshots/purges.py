@@ -38,7 +38,7 @@ class Purge:
     soft: bool = False
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.value}{' (soft)' if self.soft else ''}"
+        return f"{self.kind} {self.value}".strip() + (" (soft)" if self.soft else "")
 
     def dump(self) -> bytes:
         """The stored form."""
@@ -81,6 +81,11 @@ class Purges:
         latest = now * 1_000_000 + _MOST_AHEAD
         parsed = [(Purge.parse(data), number) for data, number in records if 0 < number <= latest]
         return cls({purge: number for purge, number in parsed if purge is not None})
+
+    @property
+    def everything(self) -> int:
+        """The number of the last purge of everything; 0: none."""
+        return max(self.records.get(Purge("all", soft=soft), 0) for soft in (False, True))
 
     def __len__(self) -> int:
         return len(self.records)

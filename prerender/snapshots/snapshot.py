@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from html import unescape
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from prerender.errors import Unusable
 from prerender.http.conditional import format_http_date
@@ -80,6 +80,13 @@ class Facts:
     blocked_requests: tuple[str, ...] = ()
     unanswered_requests: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+
+    def described(self) -> dict[str, Any]:
+        """The facts by name, as people read them."""
+        return {
+            ("permanent" if name == "lasting" else name): value
+            for name, value in asdict(self).items()
+        }
 
     @property
     def unusable(self) -> bool:

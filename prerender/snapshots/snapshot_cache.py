@@ -60,8 +60,8 @@ class CachedSnapshots:
 
     ``patience``: maximum wait for the render of another replica, in seconds. ``refreshes``: maximum
     concurrent renders of stale snapshots. ``popular``: targets in the order in which to renew them
-    after a deploy. ``kept``: called for each stored snapshot with its target and the ETags of the
-    previous snapshot ('' if there was none) and of the new one. ``serve_incomplete``: serve a page
+    after a deploy. ``kept``: called for each stored snapshot with its target, the ETag of the
+    previous snapshot ('' if there was none) and the new one. ``serve_incomplete``: serve a page
     whose own data is missing if there is no good snapshot (it is never stored); otherwise that is an
     error.
     Expired entries stay in the store, to compare new content with: equal content keeps its validators.
@@ -77,7 +77,7 @@ class CachedSnapshots:
         refreshes: int = 4,
         popular: Callable[[], Iterable[Target]] = tuple,
         clock: Callable[[], float] = steady_clock.now,
-        kept: Callable[[Target, str, str], None] = lambda *_: None,
+        kept: Callable[[Target, str, Snapshot], None] = lambda *_: None,
         serve_incomplete: bool = False,
     ) -> None:
         self._inner = inner
@@ -313,7 +313,7 @@ class CachedSnapshots:
         )
         stored = await self._store.set(entry, self._freshness.kept(ttl))
         if stored:
-            self._kept(target, "" if old is None else old.snapshot.etag, snapshot.etag)
+            self._kept(target, "" if old is None else old.snapshot.etag, snapshot)
         return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:

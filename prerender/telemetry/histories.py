@@ -1,21 +1,25 @@
-"""Subscribes to the records of renders, and stores the history of each page.
+"""Stores the history of each page: its last render, and the snapshots that were stored.
 
 A separate task writes histories after renders, so that no crawler waits for it. If there are more
 renders than can be written, some are skipped.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
 from prerender.background import running
 from prerender.errors import BadEntry
 from prerender.snapshots.history import History, Render, decode, encode
-from prerender.snapshots.snapshot import Facts, Timings
+from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.target import Target
 from prerender.telemetry.records import RenderRecord
 
 _MOST_WAITING = 64
@@ -24,13 +28,21 @@ KEPT_SECONDS = 30 * 86400.0
 log = structlog.get_logger(__name__)
 
 
+class _Stored(NamedTuple):
+    """A snapshot that was stored at ``time``, in Unix seconds."""
+
+    target: Target
+    time: float
+    snapshot: Snapshot
+
+
 class Histories:
     """The histories of pages in ``notes``, with the text of ``versions`` versions of each."""
 
     def __init__(self, notes: Notes, versions: int) -> None:
         self._notes = notes
         self._versions = versions
-        self._waiting: deque[RenderRecord] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[RenderRecord | _Stored] = deque(maxlen=_MOST_WAITING)
         self._more = asyncio.Event()
 
     @asynccontextmanager
@@ -41,8 +53,17 @@ class Histories:
 
     def __call__(self, record: RenderRecord) -> None:
         """Record a finished render."""
-        if record.outcome != "cancelled" and not record.target.is_long:
-            self._waiting.append(record)
+        if record.outcome != "cancelled":
+            self._add(record)
+
+    def stored(self, target: Target, snapshot: Snapshot) -> None:
+        """Record that a snapshot was stored just now."""
+        if self._versions:
+            self._add(_Stored(target, time.time(), snapshot))
+
+    def _add(self, change: RenderRecord | _Stored) -> None:
+        if not change.target.is_long:
+            self._waiting.append(change)
             self._more.set()
 
     async def of(self, key: str) -> History | None:
@@ -64,25 +85,31 @@ class Histories:
             await self._more.wait()
             self._more.clear()
             while self._waiting:
-                record = self._waiting.popleft()
-                target = record.target
+                change = self._waiting.popleft()
+                target = change.target
                 try:
                     history = await self.of(target.key) or History(target.key, target.path)
-                    data = await asyncio.to_thread(self._with, history, record)
-                    await self._notes.set(target.key, data, KEPT_SECONDS)
+                    data = await asyncio.to_thread(self._with, history, change)
+                    if data:
+                        await self._notes.set(target.key, data, KEPT_SECONDS)
                 except Exception:
                     log.exception("history_not_stored", url=target.url)
 
-    def _with(self, history: History, record: RenderRecord) -> bytes:
-        """Add a render to a history. Takes milliseconds, so do not call it on the event loop."""
+    def _with(self, history: History, change: RenderRecord | _Stored) -> bytes:
+        """A history after a change; b"" if that is none.
+
+        Takes milliseconds, so do not call it on the event loop.
+        """
+        if isinstance(change, _Stored):
+            new = history.with_version(change.time, change.snapshot, self._versions)
+            return b"" if new is history else encode(new)
         render = Render(
-            record.time + record.seconds,
-            record.seconds,
-            record.error,
-            record.reason,
-            record.status,
-            record.timings or Timings(),
-            record.facts or Facts(),
+            change.time + change.seconds,
+            change.seconds,
+            change.error,
+            change.reason,
+            change.status,
+            change.timings or Timings(),
+            change.facts or Facts(),
         )
-        snapshot = record.snapshot if self._versions else None
-        return encode(history.after(render, snapshot, self._versions))
+        return encode(replace(history, render=render))

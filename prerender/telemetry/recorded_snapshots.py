@@ -60,7 +60,6 @@ def _record(
         timings=None if result is None else result.timings,
         facts=None if snapshot is None else snapshot.facts,
         trace=trace,
-        snapshot=snapshot,
     )
 
 

@@ -17,7 +17,6 @@ from prerender.http.trace_context import TraceContext, id_of
 from prerender.snapshots.snapshot import (
     Facts,
     RenderVerdict,
-    Snapshot,
     SnapshotResult,
     Timings,
 )
@@ -213,7 +212,7 @@ class RenderRecord(NamedTuple):
     ``time``: its start in Unix seconds; ``seconds``: its duration. ``outcome``: "not a page": the
     origin's response is not an HTML page; "cancelled": all clients disconnected before it had a page.
     ``error`` and ``reason``: the name of the error's class and its message. ``timings`` and ``facts``
-    are None without a ``snapshot``. ``status`` and ``bytes``: of the snapshot.
+    are None without a snapshot. ``status`` and ``bytes``: of the snapshot.
     """
 
     time: float
@@ -227,7 +226,6 @@ class RenderRecord(NamedTuple):
     timings: Timings | None
     facts: Facts | None
     trace: TraceContext | None
-    snapshot: Snapshot | None
 
 
 class Channel(Generic[R]):

@@ -12,10 +12,11 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -24,13 +25,15 @@ import psutil
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.admin import client
+from prerender.admin.client import AdminClient
+from prerender.admin.token_file import TokenFile
 from prerender.browser import chromium, container
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import PRESET_WORDS, PRESETS
 from prerender.crawlers.from_settings import crawlers_of
 from prerender.crawlers.published import OLD_SECONDS
+from prerender.crawlers.ranges import RangesFile
 from prerender.errors import (
     AdminError,
     ConfigError,
@@ -75,7 +78,7 @@ class Line:
 
 async def examine(settings: Settings) -> AsyncGenerator[Line]:
     """Run all checks, quick ones first."""
-    for line in (*_machine(settings), *_ports(settings)):
+    for line in (*_machine(settings), *_ports(settings), *_files(settings)):
         yield line
     yield _site(settings)
     yield _crawlers(settings)
@@ -116,6 +119,28 @@ def _machine(settings: Settings) -> Iterator[Line]:
         yield Line("disk", "warning", text, "free disk space, or set TMPDIR to another folder")
     else:
         yield Line("disk", "ok", text)
+
+
+def _files(settings: Settings) -> Iterator[Line]:
+    """The files that the settings name. Without them the proxy does not start."""
+    admin, triggers = settings.admin, settings.triggers
+    files: list[tuple[str, str, Callable[[], object]]] = []
+    if admin.token_file:
+        files.append(("token file", admin.token_file, lambda: TokenFile(admin.token_file)))
+    if triggers.verify:
+        files += [("ranges", file, partial(RangesFile, Path(file))) for _, file in triggers.ranges]
+    for name, file, read in files:
+        try:
+            read()
+        except (ConfigError, OSError, ValueError) as error:
+            text = (
+                error.problems[0]
+                if isinstance(error, ConfigError)
+                else f"{file}: {reason_of(error)}"
+            )
+            yield Line(name, "problem", text, "correct the file or the setting")
+        else:
+            yield Line(name, "ok", file)
 
 
 def _shm() -> Line:
@@ -181,8 +206,8 @@ def _crawlers(settings: Settings) -> Line:
 async def _of_the_running_proxy(settings: Settings) -> list[Line]:
     """Who gets snapshots and how crawlers are verified, and what that led to in the last hour."""
     try:
-        found = await asyncio.to_thread(client.crawlers, settings)
-    except AdminError:
+        found = await asyncio.to_thread(AdminClient.of(settings.admin).crawlers)
+    except (AdminError, ConfigError):
         return [_preset(settings, None), _ranges(settings, None)]
     return [_preset(settings, found["items"]), _ranges(settings, found["ranges"])]
 

@@ -13,6 +13,7 @@ from prerender.snapshots.page_metadata import read
 from prerender.snapshots.snapshot import Snapshot, Snapshots
 from prerender.snapshots.target import Target
 from prerender.tools.concurrency import work_through
+from prerender.tools.export.export import NOT_STORABLE
 from prerender.urls.addresses import pretty_of
 
 # The front matter that convert.py adds.
@@ -44,10 +45,13 @@ async def collect(
     urls: Iterable[str],
     concurrency: int,
     told: Callable[[], None] = lambda: None,
+    *,
+    obey_origin: bool = True,
 ) -> Pages:
     """Render pages of a site and read their content, in the order of ``urls``.
 
-    Pages whose status is not 200 and pages with robots noindex are left out.
+    Pages whose status is not 200, pages with robots noindex and, with ``obey_origin``, pages that the
+    origin does not allow to be stored are left out.
     """
     urls = list(dict.fromkeys(urls))
     pages = Pages()
@@ -56,6 +60,8 @@ async def collect(
         target = Target.of(URL(site), pretty_of(url))
         try:
             snapshot = await _rendered(snapshots, target)
+            if obey_origin and not snapshot.storable:
+                raise ValueError(NOT_STORABLE)
             page = await asyncio.to_thread(_page, target.url, snapshot)
         except (RenderError, OriginError, NotRenderable, ValueError) as error:
             pages.failures[target.url] = " ".join(str(error).split())

@@ -18,6 +18,7 @@ from prerender.admin.imports import Importing
 from prerender.admin.purge import Purging
 from prerender.admin.snapshot_details import Pages
 from prerender.browser.emulation import MOBILE
+from prerender.snapshots.importing import OUTCOMES
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import example
 
@@ -86,7 +87,7 @@ async def shop(start_origin: StartOrigin) -> Site:
     return await start_origin(example.shop())
 
 
-async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, str]]:
+async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, Any]]:
     """A site whose pages the test can change."""
     content = {"/": "<title>First</title><h1>Lamps</h1><p>cost 20 euros"}
     return await pages(start_origin, content), content
@@ -192,7 +193,8 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     assert await api.ask("DELETE", "/session", 204) is None
     told = await api.get(f"/explain?url=/%23!/items/1&user_agent={quote(GOOGLEBOT)}&header=A:%201")
     assert told["snapshot"] is None
-    assert await api.post("/import", {"pages": []}) == {"kept": 0, "newer": 0, "not kept": 0}
+    nothing = dict.fromkeys(OUTCOMES, 0)
+    assert await api.post("/import", {"site": SITE, "pages": []}) == nothing
     await api.get(f"/snapshots/{key}/history?old=0")
     # No page of the shop has an image for link previews.
     assert OPERATIONS - api.used == {("/snapshots/{id}/preview.png", "get")}
@@ -202,21 +204,20 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
     api = Api(await start_proxy(shop.url, {"site": {"url": SITE}}))
     none = "0" * 32
     wrong: list[tuple[str, int, str]] = [
-        ("/snapshots?sort=colour", 400, "sort: 'colour': input should be 'path', "
-         "'status', 'age', 'size' or 'seconds'"),
-        ("/snapshots?limit=201", 400, "limit: '201': input should be less than or equal to 200"),
-        ("/snapshots?limit=-1", 400, "limit: '-1': input should be greater than or equal to 0"),
-        ("/snapshots?status=%d9%a1", 400, "status: '\u0661': input should be a valid integer, "
-         "unable to parse string as an integer"),
-        ("/snapshots?state=old", 400, "state: 'old': input should be 'fresh', 'stale' or ''"),
+        ("/snapshots?sort=colour", 400, "sort: 'colour': give \"path\", "
+         '"status", "age", "size" or "seconds"'),
+        ("/snapshots?limit=201", 400, "limit: '201': give at most 200"),
+        ("/snapshots?limit=-1", 400, "limit: '-1': give at least 0"),
+        ("/snapshots?status=%d9%a1", 400, "status: '\u0661': give a whole number"),
+        ("/snapshots?state=old", 400, "state: 'old': give \"fresh\" or \"stale\""),
         ("/snapshots?cursor=nonsense", 400, "cursor: invalid for this list"),
         ("/requests?cursor=WzFd", 400, "cursor: invalid for this list"),
         ("/requests?sort=time&cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
         ("/snapshots?cursor=WyJ4IiwgIngiXQ", 400, "cursor: invalid for this list"),
         ("/snapshots?sort=path&cursor=WzEsICJ4Il0", 400, "cursor: invalid for this list"),
-        ("/requests?crawler=people", 400, "crawler: 'people': input should be 'search', 'ai_search', "
-         "'ai_training', 'ai_user', 'social', 'seo_tool', 'archive', 'feed', 'monitoring', 'signed', "
-         "'others' or ''"),
+        ("/requests?crawler=people", 400, "crawler: 'people': give \"search\", \"ai_search\", "
+         '"ai_training", "ai_user", "social", "seo_tool", "archive", "feed", "monitoring", "signed" '
+         'or "others"'),
         ("/pages?url=", 400, "url: is required"),
         ("/pages?url=https://elsewhere.example/", 400,
          f"url: 'https://elsewhere.example/': give a URL of {SITE}, or a path"),
@@ -234,8 +235,8 @@ async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> Non
         ([], "give an object with url, id"),
         ({"uri": "/"}, "'uri' is unknown: give an object with url, id"),
         ({}, "give either url or id"),
-        ({"url": ""}, "url: '': string should have at least 1 character"),
-        ({"url": 1}, "url: 1: input should be a valid string"),
+        ({"url": ""}, "url: '': must not be empty"),
+        ({"url": 1}, "url: 1: give a string"),
     ):
         assert (await api.post("/render", body, 400))["detail"] == detail
     headers = {"Content-Type": "application/json"}
@@ -336,6 +337,19 @@ async def test_versions_and_where_they_differ(
     assert (await api.get(f"/snapshots/{key}/history?old=3", 404))[
         "detail"
     ] == "3 versions are stored"
+    # A worse one is not served, and a private one is not stored.
+    content["/"] = "<title>Broken</title><script>throw Error('x')</script>"
+    assert not (await api.ask("POST", "/render", json={"url": "/"}))["kept"]
+    content["/"] = web.Response(
+        text="<title>Mine</title><p>x",
+        content_type="text/html",
+        headers={"Cache-Control": "private"},
+    )
+    assert not (await api.post("/render", {"url": "/"}))["kept"]
+    content["/"] = "<title>At 40</title><h1>Lamps</h1><p>cost 40 euros"
+    await api.post("/render", {"url": "/"})
+    page = await api.until(f"/snapshots/{key}", partial(_newest_is, "At 40"))
+    assert [version["title"] for version in page["versions"]] == ["At 40", "At 35", "At 30"]
 
 
 async def test_a_render_that_fails_is_told(

@@ -149,12 +149,15 @@ async def test_a_session(locked: Proxy) -> None:
 
 
 def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    guarding = auth.AdminAuth(TOKEN, ())
+    guarding = auth.AdminAuth(("another-token-of-length", TOKEN), ())
 
-    cookie = {"Cookie": f"{auth.COOKIE}={guarding.session()}"}
+    assert guarding.session("wrong") == guarding.session("") == ""
+    cookie = {"Cookie": f"{auth.COOKIE}={guarding.session(TOKEN)}"}
     request = make_mocked_request("GET", "/", headers=cookie)
     assert guarding.knows(request)
-    assert not auth.AdminAuth("another-token-of-length", ()).knows(request)
+    guarding.renew_tokens([TOKEN])
+    assert guarding.knows(request)
+    assert not auth.AdminAuth(["another-token-of-length"], ()).knows(request)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + auth.SESSION_SECONDS + 1)
     assert not guarding.knows(request)
@@ -176,7 +179,7 @@ def test_another_address_needs_a_token(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_loopback_needs_none(host: str) -> None:
     settings = load(None, {}, {"origin": {"url": "http://127.0.0.1:9"}, "admin": {"host": host}})
-    assert settings.admin.token == ""
+    assert settings.admin.token == ()
 
 
 async def test_the_public_listener_knows_nothing_of_it(unlocked: Proxy) -> None:

@@ -113,7 +113,7 @@ async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
     await tab.click("tbody input[type=checkbox]")
     await tab.sees("1 selected")
     await tab.click("button", "Mark stale")
-    await tab.sees("1 marked stale")
+    await tab.sees("1 snapshot marked stale")
     await tab.sees("Stale", "tbody .pill")
     await tab.click("tbody input[type=checkbox]")
     await tab.click("button", "Render now")
@@ -123,7 +123,7 @@ async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
     await tab.click("button.danger", "Purge")
     await tab.sees("will be removed", "dialog")
     await tab.click("#ask-yes")
-    await tab.sees("1 purged")
+    await tab.sees("1 snapshot purged")
     await tab.sees("0 in total")
     miss = await proxy.crawl("/#!/items/999")
     assert "fwd=miss" in miss.headers["Cache-Status"]
@@ -134,7 +134,7 @@ async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> N
     await look(tab, proxy, "")
     await tab.sees("Healthy")
     await tab.click("#open-url")
-    await tab.type(f"{SITE}/#!/items/3")
+    await tab.type("#!/items/3")
     await tab.press("Enter")
     await tab.sees("Arc Desk Lamp", "h1")
     both = "[...document.querySelectorAll('.pair img')].filter((one) => one.naturalWidth === 1280)"

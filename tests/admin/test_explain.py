@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -11,6 +12,7 @@ from aiohttp import web
 from yarl import URL
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.support.programs import run
 
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 GPTBOT = "Mozilla/5.0 (compatible; GPTBot/1.3; +https://openai.com/gptbot)"
@@ -239,3 +241,39 @@ async def test_what_is_no_question(
     )
     told = await explain(proxy, asked, status)
     assert told["detail"].startswith(error)
+
+
+async def test_the_command(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await pages(
+        start_origin,
+        {"/": "<title>a</title><p>Content", "/bad": "<script>throw Error('x')</script>"},
+    )
+    proxy = await start_proxy(origin.url, SETTINGS | {"admin": {"token": TOKEN}})
+
+    async def told(*arguments: str) -> str:
+        given = ("explain", *arguments, "--admin", proxy.admin_url)
+        ended = await run(*given, environ={"PRERENDER_ADMIN_TOKEN": TOKEN})
+        assert (ended.status, ended.err) == (0, "")
+        return ended.out.decode()
+
+    await proxy.crawl("/#!a")
+    text = await told("#!a")
+    assert "decision      render: an ugly URL\nresponse      the fresh snapshot\n" in text
+    assert re.search(
+        r"^snapshot      status 200, \d+ bytes, rendered \d+ s ago, fresh for ", text, re.MULTILINE
+    )
+    assert re.search(r"^last render   \S+, complete$", text, re.MULTILINE)
+    assert (await proxy.crawl("/bad")).status == 503
+    async with asyncio.timeout(20):
+        while "Error: x" not in (
+            text := await told("www.example.com/bad", "--user-agent", GOOGLEBOT)
+        ):
+            pass
+    assert "snapshot      none is stored\n" in text
+    assert f'client        a crawler of the class "search" ({GOOGLEBOT})\n' in text
+    found = json.loads(await told("/", "--json", "--header", "User-Agent: GPTBot/1.3"))
+    as_described(found, "Explanation")
+    assert (found["decision"], found["crawler"]) == ("refuse", "ai_training")
+    ended = await run("explain", "/", "--header", "a", "--admin", proxy.admin_url)
+    assert (ended.status, ended.out) == (1, b"")
+    assert ended.err.endswith(": the token is missing or wrong\n")

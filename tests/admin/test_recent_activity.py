@@ -20,7 +20,6 @@ def record(path: str, time: float, outcome: RenderOutcome) -> RenderRecord:
         timings=None,
         facts=None,
         trace=None,
-        snapshot=None,
     )
 
 

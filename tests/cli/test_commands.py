@@ -23,7 +23,7 @@ from prerender.cli import main
 from prerender.cli.common import with_scheme
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support import raw
-from tests.support.programs import QUIET, Ended, at_terminal, ended, newly_started, run, started
+from tests.support.programs import Ended, at_terminal, ended, newly_started, run, started
 
 PAGE = """<!DOCTYPE html><title>Lamp</title><p id="state">loading<script>
   state.textContent = "größe " + decodeURIComponent(location.hash);
@@ -191,6 +191,7 @@ async def test_serve_until_it_is_told_to_stop(
         "PRERENDER_SERVER_PORT": "0",
         "PRERENDER_ADMIN_PORT": "0",
         "PRERENDER_LOG_FORMAT": "json",
+        "PRERENDER_BROWSER_SANDBOX": "off",
     }
     with tempfile.TemporaryDirectory() as folder:
         async with newly_started("serve", environ=environ | {"TMPDIR": folder}) as process:
@@ -216,6 +217,7 @@ async def test_serve_until_it_is_told_to_stop(
 
 async def test_serve_while_nobody_reads_its_log(client: ClientSession) -> None:
     environ = {
+        "PRERENDER_BROWSER_SANDBOX": "off",
         "PRERENDER_ORIGIN": f"http://127.0.0.1:{raw.free_port()}",
         # Where it is not set, the first line is a warning.
         "PRERENDER_SITE_URL": "https://www.example.com",
@@ -285,7 +287,7 @@ async def test_closed_standard_streams(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/": PAGE})
     command = f"{sys.executable} -m prerender render {origin.url} <&- 2>&-"
     process = await asyncio.create_subprocess_shell(
-        command, env=dict(os.environ) | QUIET, stdout=PIPE, stderr=PIPE
+        command, env=dict(os.environ), stdout=PIPE, stderr=PIPE
     )
     printed = await ended(process)
     assert (printed.status, printed.err) == (0, "")

@@ -21,13 +21,18 @@ async def test_the_files_of_a_site(start_origin: StartOrigin, tmp_path: Path) ->
             "/about": "<title>About</title><main><h1>About</h1><p>us",
             "/hidden": "<meta name=robots content=noindex><title>x</title><main>hidden",
             "/gone": web.Response(status=404, text="<p>gone", content_type="text/html"),
+            "/mine": web.Response(
+                text="<p>hidden", content_type="text/html", headers={"Cache-Control": "private"}
+            ),
         },
     )
-    listed = "".join(f"{origin.url}{path}\n" for path in ("/about", "/", "/hidden", "/gone", "/"))
+    paths = ("/about", "/", "/hidden", "/gone", "/", "/mine")
+    listed = "".join(f"{origin.url}{path}\n" for path in paths)
     made = await run("llms", "-", "--to", str(tmp_path / "public"), stdin=listed.encode())
     assert made.status == 1
     assert f"skipped: {origin.url}/hidden: robots noindex\n" in made.err
     assert f"skipped: {origin.url}/gone: " in made.err
+    assert f"skipped: {origin.url}/mine: its Cache-Control says" in made.err
     assert made.out.startswith(b"2 pages in ")
     assert (tmp_path / "public/llms.txt").read_text("utf-8") == (
         "# Lamps [and more]\n\n> Lamps of steel.\n\n## Pages\n\n"

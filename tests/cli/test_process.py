@@ -15,6 +15,7 @@ from yarl import URL
 
 from tests.conftest import StartOrigin
 from tests.support import processes, raw
+from tests.support.programs import run
 from tests.support.raw import SECONDS
 from tests.support.serve_command import StartCommand
 
@@ -256,3 +257,55 @@ async def test_sighup_reloads_the_settings(
     assert "[cache] ttl" in line
     assert await status("the-first-token-1") == 401
     assert await status("the-second-token-2") != 401
+
+
+async def test_the_admin_token_is_rotated_without_a_restart(
+    start_command: StartCommand, client: ClientSession, tmp_path: Path
+) -> None:
+    """Both tokens are accepted until the old one is removed from the file."""
+    old, new = "the-first-token-1", "the-second-token-2"
+    file = tmp_path / "tokens"
+
+    async def accepted(url: str) -> tuple[bool, ...]:
+        found = []
+        for token in (old, new, ""):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with client.get(f"{url}/api/v1/summary", headers=headers) as response:
+                found.append(response.status == 200)
+        return tuple(found)
+
+    async def until(*expected: bool) -> None:
+        async with asyncio.timeout(20):
+            while await accepted(command.admin_url) != expected:
+                pass
+
+    file.write_text(f"{old}\n")
+    command = await start_command(ADMIN_TOKEN_FILE=str(file), ADMIN_HOST="0.0.0.0")
+    await command.serving()
+    assert await accepted(command.admin_url) == (True, False, False)
+    file.write_text(f"{new}\n{old}\n")
+    await until(True, True, False)
+    purged = await run(
+        *("purge", "--all", "--admin", command.admin_url),
+        environ={"PRERENDER_ADMIN_TOKEN_FILE": str(file)},
+    )
+    assert (purged.status, purged.err) == (0, "")
+    file.write_text(f"{new}\n")
+    await until(False, True, False)
+    # A file that is empty for a moment opens nothing, and locks nobody out.
+    file.write_text("")
+    logged = asyncio.create_task(command.logged("admin_tokens_unreadable"))
+    while not logged.done():
+        assert await accepted(command.admin_url) == (False, True, False)
+    await logged
+
+
+async def test_two_tokens_in_the_settings(
+    start_command: StartCommand, client: ClientSession
+) -> None:
+    command = await start_command(ADMIN_TOKEN="the-first-token-1, the-second-token-2")
+    await command.serving()
+    for token, status in (("the-first-token-1", 200), ("the-second-token-2", 200), ("x", 401)):
+        headers = {"Authorization": f"Bearer {token}"}
+        async with client.get(f"{command.admin_url}/api/v1/summary", headers=headers) as response:
+            assert response.status == status

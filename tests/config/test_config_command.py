@@ -84,7 +84,7 @@ def test_headers_are_shown_without_their_values() -> None:
 def test_what_holds_no_secret_is_not_hidden() -> None:
     told = as_json(*load_with_sources(None, {"PRERENDER_ORIGIN": "http://app:1"}))
     assert told["cache"]["url"] == {"value": "memory://", "source": "default"}
-    assert told["admin"]["token"] == {"value": "", "source": "default"}
+    assert told["admin"]["token"] == {"value": [], "source": "default"}
 
 
 @given(st.recursive(st.text(), st.lists) | st.integers() | st.floats(0, 2**40) | st.booleans())

@@ -56,7 +56,7 @@ def test_single_is_nginx_the_proxy_a_store_and_an_origin() -> None:
     settings = load(None, set_in_the_image() | services["prerender"]["environment"])
     assert settings.server.host == "0.0.0.0"
     # The dashboard is for the host itself, with a token that the log tells.
-    assert (settings.admin.host, settings.admin.token) == ("0.0.0.0", "auto")
+    assert (settings.admin.host, settings.admin.token) == ("0.0.0.0", ("auto",))
     assert services["prerender"]["ports"] == ["127.0.0.1:8081:8081"]
     for file in PLAIN_FILES:
         assert re.search(rf"server prerender(-1)?:{settings.server.port}\b", text_of(file))

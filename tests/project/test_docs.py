@@ -57,7 +57,7 @@ RENDER_CRAWLERS = {"triggers": {"search": "render"}}
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 SEARCHES = (
     *("react", "vue", "angular", "angularjs", "svelte", "vite", "wordpress", "shopify"),
-    *("cloudflare", "netlify", "login", "log rotation", "slow API"),
+    *("cloudflare", "netlify", "login", "log rotation", "slow API", "token rotation", "upgrade"),
 )
 NEWCOMER = ("README.md", "quickstart.md", "commands.md")
 NOT_RUN = re.compile(r"not run: .{10,}")
@@ -260,6 +260,7 @@ async def reader(
         where = {
             "127.0.0.1:8080": proxy.url.removeprefix("http://"),
             "127.0.0.1:8081": proxy.admin_url.removeprefix("http://"),
+            "http://10.0.0.5:8081": proxy.admin_url,
             "http://127.0.0.1:3000": shop.url,
             "https://www.example.com": proxy.url,
             "-p 6379": f"-p {redis.port}",
@@ -276,6 +277,7 @@ async def reader(
             "PRERENDER_ORIGIN_URL": shop.url,
             # Those of the proxy are taken.
             "PRERENDER_SERVER_PORT": "0",
+            "PRERENDER_ADMIN_PORT": str(proxy.running.admin_port),
             "PRERENDER_BROWSER_PAGES": "2",
             # The machine may be slow.
             "PRERENDER_RENDER_TIMEOUT": "60",

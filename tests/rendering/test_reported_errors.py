@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from prerender.snapshots.snapshot import Fetch, Snapshot
+from prerender.snapshots.snapshot import Facts, Fetch
 from tests.conftest import Proxy, StartOrigin, StartProxy
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ async def test_errors_name_their_cause(start_origin: StartOrigin, start_proxy: S
         "/connect": ("Content Security Policy", f"connect-src blocks {PUBLIC}/x"),
         "/exception": ("missing is not defined", f"{PUBLIC}/boot.js:3:3"),
     }.items():
-        snapshot, fetches = await _rendered(proxy, path)
-        text = "\n".join(snapshot.facts.errors)
+        facts, fetches = await _rendered(proxy, path)
+        text = "\n".join(facts.errors)
         assert all(cause in text for cause in causes), (path, text)
         if path == "/mixed":
             (refused,) = [one for one in fetches if one.url.endswith("/data")]
@@ -65,8 +65,8 @@ async def test_failed_data_of_third_parties_is_reported(
         200,
         "prerender; fwd=miss; stored; ttl=30",
     )
-    snapshot, _ = await _rendered(proxy, "/third")
-    assert snapshot.facts.failed_requests == ("https://api.example.net/x",)
+    facts, _ = await _rendered(proxy, "/third")
+    assert facts.failed_requests == ("https://api.example.net/x",)
 
 
 async def test_a_refused_port_of_the_sites_host_names_the_setting(
@@ -81,7 +81,7 @@ async def test_a_refused_port_of_the_sites_host_names_the_setting(
         assert "[network] allow" in await response.text()
 
 
-async def _rendered(proxy: Proxy, path: str) -> tuple[Snapshot, tuple[Fetch, ...]]:
+async def _rendered(proxy: Proxy, path: str) -> tuple[Facts, tuple[Fetch, ...]]:
     renders: list[RenderRecord] = []
     stop = proxy.running.telemetry.renders.subscribe(renders.append)
     try:
@@ -89,6 +89,6 @@ async def _rendered(proxy: Proxy, path: str) -> tuple[Snapshot, tuple[Fetch, ...
     finally:
         stop()
     (record,) = renders
-    assert record.snapshot is not None
+    assert record.facts is not None
     assert record.timings is not None
-    return record.snapshot, record.timings.fetches
+    return record.facts, record.timings.fetches

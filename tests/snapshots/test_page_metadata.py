@@ -122,10 +122,9 @@ def snapshot(text: str) -> Snapshot:
 def test_a_version_begins_when_the_content_changes() -> None:
     history = History("key", "/")
     for text in ("a", "a", "b", "c", "d"):
-        history = history.after(replace(RENDER, time=ord(text)), snapshot(text), 3)
+        history = history.with_version(ord(text), snapshot(text), 3)
     assert [version.text for version in history.versions] == ["d", "c", "b"]
-    failed = history.after(RENDER, None, 3)
-    assert (failed.versions, failed.render) == (history.versions, RENDER)
+    assert history.with_version(0.0, snapshot("d"), 3) is history
 
 
 def test_a_history_is_bounded() -> None:
@@ -134,7 +133,7 @@ def test_a_history_is_bounded() -> None:
     history = History("key", "/", RENDER)
     for number in range(50):
         text = " ".join(str(random.Random(number).getrandbits(64)) for _ in range(4000))
-        history = history.after(RENDER, snapshot(text), 50)
+        history = history.with_version(1.0, snapshot(text), 50)
     data = encode(history)
     assert len(data) <= 256 * 1024
     assert decode(data).versions == history.versions[: len(decode(data).versions)]

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support.programs import run
+from tests.support.redis_server import redis_server
 
 TOKEN = "a-token-of-enough-length"
 SETTINGS = {
@@ -80,15 +81,18 @@ async def test_purges_of_all_kinds(
 REFUSED: list[tuple[object, str]] = [
     (b"", "the body is not JSON"),
     (b"[" * 99999, "the body is not JSON"),
-    ([], "give an object with url, prefix, pattern, tag, all, soft"),
-    ({"urls": "/"}, "'urls' is unknown: give an object with url, prefix, pattern, tag, all, soft"),
+    ([], "give an object with url, prefix, pattern, tag, all, soft, count"),
+    (
+        {"urls": 1},
+        "'urls' is unknown: give an object with url, prefix, pattern, tag, all, soft, count",
+    ),
     ({}, "give from 1 to 1000 purges"),
     ({"all": False}, "give from 1 to 1000 purges"),
-    ({"all": 1}, "all: 1: input should be a valid boolean"),
-    ({"all": True, "soft": "yes"}, "soft: 'yes': input should be a valid boolean"),
+    ({"all": 1}, "all: 1: give true or false"),
+    ({"all": True, "soft": "yes"}, "soft: 'yes': give true or false"),
     ({"url": 1}, "url: 1: give a string or a list of strings"),
-    ({"url": [1]}, "url: 1: input should be a valid string"),
-    ({"url": [""]}, "url: '': string should have at least 1 character"),
+    ({"url": [1]}, "url: 1: give a string"),
+    ({"url": [""]}, "url: '': must not be empty"),
     ({"url": ["/"] * 1001}, "give from 1 to 1000 purges"),
     (
         {"url": "https://other.example/"},
@@ -164,23 +168,27 @@ async def test_the_command_line(
     file = tmp_path / "settings.toml"
 
     def configured(token: str, port: str) -> None:
-        file.write_text(
-            f'[origin]\nurl = "http://app"\n[admin]\nport = {port}\nhost = "0.0.0.0"\ntoken = "{token}"'
-        )
+        file.write_text(f'[admin]\nport = {port}\nhost = "0.0.0.0"\ntoken = "{token}"')
 
     configured(TOKEN, port)
     config = ("--config", str(file))
-    assert await command(*config, "--tag", "shop", "--url", "/a") == (
+    assert await command(*config, "--tag", "shop", "--url", "/none") == (
         0,
-        "purged: 1 URL, 1 tag\n",
+        "2 snapshots purged (1 URL, 1 tag)\n",
+        "",
+    )
+    assert await command(*config, "--url", "/a") == (
+        0,
+        "no snapshot purged: none is stored for 1 URL\n",
         "",
     )
     assert await hits(proxy) == {"/"}
-    assert await command(*config, "--all", "--soft") == (0, "marked stale: all snapshots\n", "")
+    assert await command(*config, "--all", "--soft") == (0, "3 snapshots marked stale (all)\n", "")
     assert await hits(proxy) == set()
-    at = f"prerender: [admin] 127.0.0.1:{port}: "
+    at = f"prerender: http://127.0.0.1:{port} ([admin] host, port): "
     status, out, err = await command(*config, "--tag", "a", "--tag", "b", "--json")
-    assert (status, json.loads(out)) == (0, {"tag": ["a", "b"], "all": False, "soft": False})
+    asked = {"tag": ["a", "b"], "all": False, "soft": False}
+    assert (status, json.loads(out)) == (0, {**asked, "snapshots": 0})
     missing = "nothing to purge: give --url, --prefix, --pattern, --tag or --all"
     assert await command(*config) == (2, "", f"prerender purge: {missing}\n")
     configured("w" * 16, port)
@@ -188,15 +196,19 @@ async def test_the_command_line(
     configured(TOKEN, "1")
     status, out, err = await command(*config, "--all")
     assert (status, out) == (1, "")
-    where = "cannot connect to 127.0.0.1:1 ([admin] host, port): "
+    where = "cannot connect to http://127.0.0.1:1 ([admin] host, port): "
     assert err.startswith(f"prerender: {where}")
     assert "refused" in err
+    configured(TOKEN, "1")
+    done = await command(*config, "--all", "--admin", proxy.admin_url)
+    assert done == (0, "3 snapshots purged (all)\n", "")
 
 
 async def test_purging_all_forgets_the_scripts_that_renders_share(
-    start_origin: StartOrigin, start_proxy: StartProxy
+    start_origin: StartOrigin, start_own_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    """A mended script is used at once, although the broken one may be stored for ten minutes."""
+    """A mended script is used at once, although the broken one may be stored for ten minutes; by the
+    other replicas, too."""
     text = "broken"
 
     async def answer(request: web.Request) -> web.Response:
@@ -209,9 +221,31 @@ async def test_purging_all_forgets_the_scripts_that_renders_share(
 
     application = web.Application()
     application.router.add_get("/{path:.*}", answer)
-    proxy = await start_proxy((await start_origin(application)).url, {})
-    assert "broken" in (await proxy.crawl("/")).text
-    text = "mended"
-    async with proxy.client.post(f"{proxy.admin_url}/api/v1/purge", json={"all": True}) as done:
-        assert done.status == 200
-    assert "mended" in (await proxy.crawl("/")).text
+    origin = await start_origin(application)
+    async with redis_server(tmp_path) as redis:
+        settings = {"cache": {"url": redis.url}}
+        proxies = [await start_own_proxy(origin.url, settings) for _ in range(2)]
+        for number, proxy in enumerate(proxies):
+            assert "broken" in (await proxy.crawl(f"/{number}")).text
+        text = "mended"
+        url = f"{proxies[0].admin_url}/api/v1/purge"
+        async with proxies[0].client.post(url, json={"all": True}) as done:
+            assert done.status == 200
+        for number, proxy in enumerate(proxies):
+            async with asyncio.timeout(10):  # the other replica learns of it within a second
+                while "mended" not in (await proxy.crawl(f"/{number}")).text:
+                    pass
+
+
+async def test_a_store_that_cannot_count(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    cache = {"cache": {"url": "aiocache://aiocache.SimpleMemoryCache"}}
+    proxy = await start_proxy((await shop(start_origin)).url, cache)
+    await hits(proxy)
+    async with proxy.client.get(f"{proxy.admin_url}/api/v1/snapshots") as response:
+        assert (await response.json())["complete"] is False
+    purged = await run("purge", "--url", "/a", "--tag", "x", "--admin", proxy.admin_url)
+    said = "purged: 1 URL, 1 tag; this store cannot count its snapshots\n"
+    assert (purged.status, purged.out.decode()) == (0, said)
+    assert await hits(proxy) == {"/", "/b"}

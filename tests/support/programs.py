@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from tests.support.prestarted import Forked, fork
 
 Program = Process | Forked
-# As root there would be a warning that the sandbox is off.
-QUIET = {"PRERENDER_BROWSER_SANDBOX": "off"} if os.geteuid() == 0 else {}
 # Chromium sometimes dies of SIGSEGV at its start (once in some hundred starts), and is started again.
 _STARTED_AGAIN = re.compile(r"^.* browser_start_failed .*exit status 139.*\n", re.MULTILINE)
 
@@ -78,7 +76,7 @@ async def _gone_at_the_end(process: Program) -> AsyncIterator[None]:
 
 def _environment(environ: dict[str, str] | None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PRERENDER_")}
-    return kept | QUIET | (environ or {})
+    return kept | (environ or {})
 
 
 async def ended(process: Program) -> Ended:

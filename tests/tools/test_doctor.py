@@ -191,3 +191,21 @@ async def test_a_folder(tmp_path: Path) -> None:
     cache = {"url": f"file://{tmp_path}/file"}
     line = (await looked("http://127.0.0.1:9", NO_BROWSER | {"cache": cache}))["store"]
     assert line.state == "problem"
+
+
+async def test_files_that_the_settings_name(tmp_path: Path) -> None:
+    """Without them the proxy does not start."""
+    tokens, ranges = tmp_path / "tokens", tmp_path / "ranges.json"
+    overrides: dict[str, dict[str, object]] = {
+        "browser": {"path": "/nonexistent/chromium"},
+        "admin": {"token_file": str(tokens)},
+        "triggers": {"verify": True, "ranges": [{"name": "GPTBot", "file": str(ranges)}]},
+    }
+    lines = await looked("http://127.0.0.1:9", overrides)
+    for name, file in (("token file", tokens), ("ranges", ranges)):
+        assert lines[name].state == "problem"
+        assert lines[name].text.endswith(f"{file}: No such file or directory")
+    tokens.write_text("a-token-of-some-length\n")
+    ranges.write_text('{"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}')
+    lines = await looked("http://127.0.0.1:9", overrides)
+    assert (lines["token file"].state, lines["ranges"].state) == ("ok", "ok")

@@ -17,6 +17,7 @@ from aiohttp import ClientSession, web
 from yarl import URL
 
 from prerender.snapshots.archive import Archive, Archived
+from prerender.snapshots.importing import OUTCOMES
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.tools.export.nginx import STEPS
@@ -27,6 +28,7 @@ from tests.support.programs import at_terminal, run
 from tests.support.redis_server import redis_server
 
 TOKEN = "a-token-of-some-length"
+NOTHING = dict.fromkeys(OUTCOMES, 0)
 PAGE = """<!DOCTYPE html><html lang="en"><head><title>Page</title></head><body><p id=out>loading
 <script>
   let state = location.hash.slice(2);
@@ -184,7 +186,7 @@ async def test_a_proxy_takes_it_in(site: Site, start_proxy: StartProxy, tmp_path
     await exported(site, export)
     site.requests.clear()
     proxy = await start_proxy(site.url, {"admin": {"token": TOKEN}})
-    assert await imported(proxy, site, export) == {"kept": PAGES, "newer": 0, "not kept": 0}
+    assert await imported(proxy, export) == NOTHING | {"kept": PAGES}
     for page, entry in Archive.open(export).pages.items():
         reply = await proxy.crawl(page)
         assert reply.headers["Cache-Status"].startswith("prerender; hit"), page
@@ -196,12 +198,17 @@ async def test_a_proxy_takes_it_in(site: Site, start_proxy: StartProxy, tmp_path
         assert packed.headers["Content-Encoding"] == "br"
     assert not site.requests
     # What is there already is not replaced by what is older.
-    assert await imported(proxy, site, export) == {"kept": 0, "newer": PAGES, "not kept": 0}
-    assert await imported(proxy, site, export, "--fresh") == {
-        "kept": PAGES,
-        "newer": 0,
-        "not kept": 0,
-    }
+    assert await imported(proxy, export) == NOTHING | {"newer": PAGES}
+    assert await imported(proxy, export, "--fresh") == NOTHING | {"kept": PAGES}
+    # A proxy of another site takes none of them.
+    other = await start_proxy(
+        site.url, {"site": {"url": "https://www.example.com"}, "admin": {"token": TOKEN}}
+    )
+    given = ("import", str(export), "--admin", other.admin_url)
+    ended = await run(*given, environ={"PRERENDER_ADMIN_TOKEN": TOKEN})
+    said = f"the export is of {site.url}, but this proxy serves https://www.example.com"
+    assert (ended.status, ended.out) == (1, b"")
+    assert ended.err == f"prerender: {other.admin_url} (--admin): site: {said}\n"
 
 
 async def test_what_was_purged_since_does_not_come_back(
@@ -217,15 +224,14 @@ async def test_what_was_purged_since_does_not_come_back(
             f"{proxy.admin_url}/api/v1/purge", json={"all": True}, headers=headers
         ) as answer:
             assert answer.status == 200
-        assert (await imported(proxy, site, export))["kept"] == 1
+        assert await imported(proxy, export) == NOTHING | {"purged": 1}
         assert "fwd=miss" in (await proxy.crawl("/#!/a")).headers["Cache-Status"]
         # It is rendered by now, under a lease, and stays.
-        assert (await imported(proxy, site, export))["newer"] == 1
+        assert (await imported(proxy, export))["newer"] == 1
 
 
-async def imported(proxy: Proxy, site: Site, export: Path, *more: str) -> dict[str, int]:
+async def imported(proxy: Proxy, export: Path, *more: str) -> dict[str, int]:
     environ = {
-        "PRERENDER_ORIGIN": site.url,
         "PRERENDER_ADMIN_PORT": str(proxy.running.admin_port),
         "PRERENDER_ADMIN_TOKEN": TOKEN,
     }
@@ -245,6 +251,19 @@ async def test_what_cannot_be_exported_is_told(site: Site, tmp_path: Path) -> No
         f"{site.url}/none": "media type text/plain",
         f"{site.url}/private": "its Cache-Control says that it must not be stored",
     }
+    listed = f"{site.url}/private".encode()
+    ended = await run("export", "-", "--to", str(tmp_path / "none"), stdin=listed)
+    assert ended.status == 1
+    assert ended.out.startswith(f"0 pages in {tmp_path}/none\nfailed: ".encode())
+    full = os.open("/dev/full", os.O_WRONLY)
+    ended = await run(
+        *("export", "-", "--to", str(tmp_path / "full")),
+        stdin=f"{site.url}/#!/a".encode(),
+        stdout=full,
+    )
+    os.close(full)
+    assert ended.status == 1
+    assert ended.err.endswith("cannot write to standard output: No space left on device\n")
 
 
 async def test_an_export_replaces_the_one_before(site: Site, tmp_path: Path) -> None:
@@ -307,12 +326,16 @@ async def test_what_is_damaged_is_not_taken_in(
         ) as answer:
             return answer.status, await answer.text()
 
-    status, answer = await post({"pages": [page | change]})
+    status, answer = await post({"site": site.url, "pages": [page | change]})
     assert status == 400
     assert said in answer
     assert (await post({"pages": [page]}, "wrong"))[0] == 401
-    assert (await post({"pages": 1}))[0] == 400
-    assert await post({"pages": [page]}) == (200, '{"kept": 1, "newer": 0, "not kept": 0}')
+    assert (await post({"site": site.url, "pages": 1}))[0] == 400
+    status, answer = await post({"site": site.url, "pages": [page]})
+    assert (status, json.loads(answer)) == (200, NOTHING | {"kept": 1})
+    old = page | {"made": 1e9, "path": "/old"}
+    status, answer = await post({"site": site.url, "pages": [old]})
+    assert json.loads(answer) == NOTHING | {"expired": 1}
 
 
 def exported_page() -> dict[str, object]:
@@ -326,16 +349,12 @@ def exported_page() -> dict[str, object]:
 
 
 async def test_an_import_of_what_is_no_export(tmp_path: Path) -> None:
-    environ = {"PRERENDER_ORIGIN": "http://127.0.0.1:9"}
-    ended = await run("import", str(tmp_path), environ=environ)
+    ended = await run("import", str(tmp_path))
     assert ended.status == 1
     assert ended.err == f"prerender: {tmp_path}/index.json: No such file or directory\n"
     (tmp_path / "index.json").write_text("{}")
-    ended = await run("import", str(tmp_path), environ=environ)
+    ended = await run("import", str(tmp_path))
     assert ended.err.startswith(f"prerender: {tmp_path}/index.json: not the index of an export")
-    (tmp_path / "index.json").write_text('{"format": 1, "site": "http://a.example", "pages": []}')
-    ended = await run("import", str(tmp_path), environ=environ)
-    assert "this export is of http://a.example" in ended.err
 
 
 async def test_pages_that_cannot_be_rendered_again_stay(

@@ -233,6 +233,21 @@ async def test_an_interruption_ends_it_and_it_goes_on(
     assert site.count("/") == 60
 
 
+async def test_an_application_that_responds_to_everything_with_its_page(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await pages(start_origin, {"/": PAGE, "/sitemap.xml": PAGE, "/sitemap": PAGE})
+    proxy = await start_proxy(origin.url, {})
+    ended = await run("warm", f"{origin.url}/sitemap.xml", "--via", proxy.url)
+    assert (ended.status, ended.out) == (1, b"")
+    assert ended.err == f"prerender: {origin.url}/sitemap.xml: an HTML page, not a sitemap\n"
+    ended = await run("warm", f"{origin.url}/none.xml", "--via", proxy.url)
+    assert ended.err == f"prerender: {origin.url}/none.xml: status 404\n"
+    assert (await warmed(f"{origin.url}/sitemap", "--via", proxy.url))["outcomes"] == {
+        "rendered": 1
+    }
+
+
 async def test_nothing_to_do(tmp_path: Path) -> None:
     (tmp_path / "empty.xml").write_text("<urlset></urlset>")
     for source, said in (

@@ -198,6 +198,26 @@ async def test_a_page_that_fails_is_requested_once_more_at_the_end(
     assert [failure.url for failure in totals.failures] == [f"{SITE}/#!never"]
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        ("hit; ttl=9; age=1", "fresh"),
+        ("hit; ttl=-9; detail=stale; age=99", "stale"),
+        ("fwd=miss; stored; ttl=9", "rendered"),
+        ("fwd=miss; stored; ttl=9; detail=failed", "rendered"),  # another render would be the same
+        ("fwd=miss; collapsed; detail=coalesced", "rendered"),
+        ("fwd=miss", "not kept"),
+        ("fwd=miss; detail=incomplete", "failed"),
+        ("fwd=miss; collapsed; detail=incomplete-coalesced", "failed"),
+        ("fwd=stale; detail=failed", "failed"),
+    ],
+)
+async def test_outcomes(start_origin: StartOrigin, status: str, outcome: str) -> None:
+    replica = Replica(lambda _: web.Response(headers={"Cache-Status": f"prerender; {status}"}))
+    async with replicas(await replica.start(start_origin)) as sent_to:
+        assert (await fill(sent_to, ["a"])).counts == {outcome: 1}
+
+
 def seconds_of(text: str) -> float | None:
     fields = CIMultiDictProxy(CIMultiDict({"Retry-After": text}))
     return retry_after(Fetched("", 503, fields, b"", 0.0))

@@ -36,8 +36,11 @@ async function show() {
     await VIEWS[here.name](root, here, signal);
   } catch (error) {
     if (signal.aborted || error.status === 401) return;
-    replace(root, h("h1", {}, "Something went wrong"), nothing(error.message,
-      h("button", { type: "button", onclick: show }, "Try again")));
+    // A link with a filter that does not exist fails each time.
+    const [title, again] = error.status === 400
+      ? ["This link is not valid", h("a", { href: `#/${here.name === "page" ? "overview" : here.name}` }, "Show all")]
+      : ["Something went wrong", h("button", { type: "button", onclick: show }, "Try again")];
+    replace(root, h("h1", {}, title), nothing(error.message, again));
   }
 }
 

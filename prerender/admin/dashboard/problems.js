@@ -40,7 +40,7 @@ const PROBLEM = [
 ];
 
 function why(item) {
-  if (isOver(item)) return [pill("Over", "good"), " rendered again ", moment(item.last), ". Before: ", item.reason];
+  if (isOver(item)) return [pill("Resolved", "good"), " rendered again ", moment(item.last), ". Before: ", item.reason];
   return [item.failing_since ? ["failing since ", moment(item.failing_since), ": "] : null, item.reason || "–"];
 }
 

@@ -14,6 +14,7 @@ export async function snapshots(root, here, signal) {
   document.title = "Snapshots · Prerender";
   const chosen = new Map();
   const told = h("span", { class: "dim" });
+  const lead = h("p", { class: "lead" });
   const buttons = [
     h("button", { type: "button", onclick: () => each("Rendering", render) }, "Render now"),
     h("button", { type: "button", onclick: () => purge(true) }, "Mark stale"),
@@ -45,11 +46,14 @@ export async function snapshots(root, here, signal) {
       { label: "Settled in", sort: "seconds", number: true, cell: (item) => duration(item.seconds) },
       { label: "Rendered", sort: "age", first: "asc", number: true, cell: (item) => moment(item.stored) },
     ],
-    load({ age, ...query }) {
+    async load({ age, ...query }) {
       const [least, most] = (age || "-").split("-");
       chosen.clear();
       tell();
-      return api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+      const found = await api.get("snapshots", { ...query, least_age: least, most_age: most }, signal);
+      lead.textContent = found.complete ? "All snapshots in the store, of all replicas."
+        : "The snapshots in the memory of this process. This store cannot list the others.";
+      return found;
     },
     key: (found) => `, ${bytes(found.size)} of HTML`,
     empty: "No matching snapshots.",
@@ -85,14 +89,18 @@ export async function snapshots(root, here, signal) {
     await shown.reload();
   }
 
-  const render = (item) => api.post("render", { id: item.id });
+  async function render(item) {
+    const made = await api.post("render", { id: item.id });
+    if (!made.kept) throw new Error(`the new snapshot was not stored${made.detail ? ` (${made.detail})` : ""}`);
+  }
 
   async function purge(soft) {
     const items = [...chosen.values()];
     if (!soft && !await confirm("Purge snapshots", `${counted(items.length, "snapshot")} will be removed. The next request for each page renders it.`, "Purge")) return;
     try {
-      await api.post("purge", { url: items.map((item) => item.url), soft });
-      toast(soft ? `${count(items.length)} marked stale.` : `${count(items.length)} purged.`);
+      // A purge is of a page, with all its variants.
+      const { snapshots } = await api.post("purge", { url: items.map((item) => item.url), soft, count: true });
+      toast(`${counted(snapshots ?? items.length, "snapshot")} ${soft ? "marked stale" : "purged"}.`);
     } catch (error) { toast(error.message, "bad"); }
     await shown.reload();
   }
@@ -105,7 +113,7 @@ export async function snapshots(root, here, signal) {
 
   root.append(h("div", { class: "heading" }, h("h1", {}, "Snapshots"),
     h("button", { type: "button", class: "quiet", onclick: purgeAll }, "Mark all stale …")),
-  h("p", { class: "lead" }, "All snapshots in the store, of all replicas."), shown.element);
+  lead, shown.element);
   tell();
   await shown.first();
 }

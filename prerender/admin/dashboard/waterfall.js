@@ -3,7 +3,7 @@
 import { bytes, card, count, duration, h, nothing, pill } from "./dom.js";
 
 const VERDICTS = {
-  allowed: ["allowed", "good", "Fetched from the site or a third party"],
+  allowed: ["fetched", "good", "Fetched from the site or a third party"],
   cached: ["cached", "info", "From the cache that renders share"],
   blocked: ["blocked", "plain", "Blocked by [network]"],
   failed: ["failed", "bad", "Error response"],
@@ -51,7 +51,7 @@ function line(fetch, end) {
       : h("span", { class: "dim" }, "from the browser’s cache")));
 }
 
-const KINDS = { empty: "data", image: "picture", iframe: "frame", script: "script", style: "style", document: "document" };
+const KINDS = { fetch: "data", image: "picture", iframe: "frame", script: "script", style: "style", document: "document" };
 
 function name(url) {
   try {

@@ -18,6 +18,17 @@ class Invalidation:
         self._clock = clock
         self._read_again = inf if store is None else -inf
         self.purges = Purges()
+        self._when_all: Callable[[], object] = lambda: None
+
+    def when_all(self, then: Callable[[], object]) -> None:
+        """Call ``then`` when everything is purged, also by another replica."""
+        self._when_all = then
+
+    def _learn(self, purges: Purges) -> None:
+        is_new = purges.everything > self.purges.everything
+        self.purges = purges
+        if is_new:
+            self._when_all()
 
     @property
     def generation(self) -> int:
@@ -37,7 +48,7 @@ class Invalidation:
         before, self._read_again = self._read_again, now + TRUST_SECONDS if cache.shared else inf
         found = await store.ask("purges", lambda: cache.purges(self.generation))
         if isinstance(found, Purges):
-            self.purges = await self._completed(found, store) if cache.shared else found
+            self._learn(await self._completed(found, store) if cache.shared else found)
         elif isinstance(found, Failed) and not cache.shared:
             self._read_again = before
 
@@ -55,10 +66,10 @@ class Invalidation:
             cache = store.cache
             found = await store.ask("purge", lambda: cache.purge(purge))
             if not isinstance(found, Failed):
-                self.purges = found
+                self._learn(found)
                 return True
         # In this process; other replicas are informed when the store is available again.
-        self.purges = self.purges.with_(purge, self._clock())
+        self._learn(self.purges.with_(purge, self._clock()))
         return store is None
 
     def applied(self, entry: Entry) -> Entry | None:

@@ -1,12 +1,13 @@
 """Lists of snapshots (list_rows.py): rows of entries in memory, or lines in the store."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.list_rows import PIECE, Found, Query, Row, Selection
+from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.guarded import Guarded
 from prerender.snapshots.stores.invalidation import Invalidation
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -29,15 +30,30 @@ class Lists:
         self._invalidation = invalidation
         self._clock = clock
 
+    @property
+    def complete(self) -> bool:
+        """Whether all snapshots are listed; otherwise only those in memory."""
+        return self._store is None or self._store.cache.lists
+
     async def find(self, query: Query) -> Found:
         """The snapshots that match a query. Raises StoreError, and ValueError for a wrong ``after``."""
         await self._invalidation.refresh()
         selection = Selection(query, self._invalidation.purges, self._clock())
-        if self._store is None or not self._store.cache.lists:
+        if self._store is None or not self.complete:
             await self._look_through_memory(selection)
         else:
             await self._look_through(self._store, selection)
         return selection.found()
+
+    async def count(self, purges: Iterable[Purge]) -> int | None:
+        """How many snapshots purges would apply to; None if the store cannot list all of them."""
+        if not self.complete:
+            return None
+        purged = Purges(dict.fromkeys(purges, 1))
+        try:
+            return (await self.find(Query(purged=purged, limit=1))).count
+        except StoreError:
+            return None
 
     async def _look_through_memory(self, selection: Selection) -> None:
         kept, now = self._memory.values.expiring(), self._clock()

@@ -16,6 +16,7 @@ from prerender.urls.addresses import pretty_of
 
 _ATTEMPTS = 2
 _EXPORTED = (200, 403, 404, 410)
+NOT_STORABLE = "its Cache-Control says that it must not be stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Export:
         if snapshot.facts.unfinished:
             return f"{snapshot.facts.verdict}: {snapshot.facts.why}"
         if self._obey_origin and not snapshot.storable:
-            return "its Cache-Control says that it must not be stored"
+            return NOT_STORABLE
         return ""
 
 

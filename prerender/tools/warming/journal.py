@@ -15,12 +15,20 @@ from typing import Literal, NamedTuple
 from prerender.errors import JournalError
 
 Outcome = Literal[
-    "rendered", "fresh", "renewed", "outdated", "not kept", "redirected", "no proxy", "failed"
+    "rendered",
+    "fresh",
+    "stale",
+    "renewed",
+    "outdated",
+    "not kept",
+    "redirected",
+    "no proxy",
+    "failed",
 ]
 # "no proxy": the response is not from this proxy.
-GOOD: tuple[Outcome, ...] = ("rendered", "fresh", "renewed", "outdated", "not kept", "redirected")
-# An outdated page is requested again by the next run.
-_DONE = (*(outcome for outcome in GOOD if outcome != "outdated"),)
+_DONE: tuple[Outcome, ...] = ("rendered", "fresh", "renewed", "not kept", "redirected")
+# Stale and outdated pages are requested again by the next run.
+GOOD: tuple[Outcome, ...] = (*_DONE, "stale", "outdated")
 
 _VERSION = 1
 _CACHE_KIBIBYTES = 8 * 1024

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from prerender.errors import FetchFailed
+from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import read_page
 from prerender.tools.link_following import led_to
@@ -28,6 +29,10 @@ _MOST_FAILURES = 1000
 # Between the first request for a page that failed for a reason that may pass, and the second.
 _LATER_SECONDS = 10.0
 _MAY_PASS = (500, 503, 504)
+_REASONS: dict[Outcome, str] = {
+    "no proxy": "the response is not a snapshot of this proxy",
+    "failed": "no good snapshot could be rendered",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +215,14 @@ class Warming:
             return Warmed(job.url, "failed", str(error)), None
         outcome, age = _outcome(answer)
         if outcome == "fresh" and job.lastmod is not None and time.time() - age < job.lastmod:
-            renewed = self._renew is not None and await self._renew(job.url)
-            outcome = "renewed" if renewed else "outdated"
+            outcome = "outdated"
+        if outcome in ("stale", "outdated") and self._renew and await self._renew(job.url):
+            outcome = "renewed"
         if there := led_to(job.url, answer):
             return Warmed(job.url, "redirected", f"to {there}"), answer
         if answer.status != 200:
             return Warmed(job.url, "failed", f"status {answer.status}"), answer
-        reason = "the response is not a snapshot of this proxy" if outcome == "no proxy" else ""
-        return Warmed(job.url, outcome, reason), answer
+        return Warmed(job.url, outcome, _REASONS.get(outcome, "")), answer
 
 
 def _may_pass(warmed: Warmed, answer: Fetched) -> bool:
@@ -231,5 +236,13 @@ def _outcome(answer: Fetched) -> tuple[Outcome, float]:
         return "no proxy", 0.0
     if "hit" in status:
         age = status.get("age", "")
-        return "fresh", float(age) if age.isdecimal() else 0.0
-    return "rendered" if "stored" in status or "collapsed" in status else "not kept", 0.0
+        outcome: Outcome = "stale" if "detail" in status else "fresh"
+        return outcome, float(age) if age.isdecimal() else 0.0
+    if "stored" in status and status.get("fwd") != "stale":
+        return "rendered", 0.0
+    if (
+        status.get("fwd") == "stale"
+        or status.get("detail", "").removesuffix("-coalesced") in UNUSABLE
+    ):
+        return "failed", 0.0
+    return "rendered" if "collapsed" in status else "not kept", 0.0
