@@ -1,4 +1,4 @@
-"""Twelve published applications, as their packages deliver them, behind nginx: make test-long.
+"""Published applications and component libraries, as their packages deliver them, behind nginx.
 
 The snapshot that a crawler gets through nginx, opened without scripts, is compared with the page of
 a visitor: text, title, links, metadata, structured data, and accessibility tree.
@@ -93,7 +93,7 @@ async def looked(page: Session) -> dict[str, Any]:
 async def test_snapshots_say_what_the_applications_say(
     start_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    assert len(APPLICATIONS) == 12
+    assert len(APPLICATIONS) == 17
     behind, front, proxy_port = raw.free_ports(3)
     config = CONFIG.format(field=FIELD, origin=behind, front=front, proxy=proxy_port)
     site = f"http://127.0.0.1:{front}"
