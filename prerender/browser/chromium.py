@@ -28,7 +28,6 @@ from prerender.browser.processes import Watch, survey
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.context_proxy import ContextProxy
 from prerender.gateway.gateway import Gateway
-from prerender.snapshots.variants import Variant
 
 _NAMES = ("chromium-headless-shell", "chrome-headless-shell")
 # The product name of the headless shell. A full Chrome, headless or not, is "Chrome": it accepts a tab
@@ -446,7 +445,7 @@ def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
         f"--user-data-dir={profile}",
         f"--host-resolver-rules={gateway.resolver_rules}",
         # What is emulated for pages does not reach their workers.
-        f"--accept-lang={','.join(Variant(language=gateway.language).languages)}",
+        f"--accept-lang={gateway.browser_languages}",
         f"--ignore-certificate-errors-spki-list={gateway.certificate.spki_sha256}",
     ]
     if not sandbox:

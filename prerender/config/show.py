@@ -36,7 +36,7 @@ def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
             told = _told(fields[key], value)
             hidden = is_secret(section, key) and bool(value)
             if hidden:
-                told = _without_secret(value)
+                told = _names(value) if key == "headers" else _without_secret(value)
                 hidden = told != value
             yield Shown(section, key, told, source, hidden)
 
@@ -92,11 +92,16 @@ def _told(field: FieldInfo, value: object) -> object:
     return [dict(zip(keys, row, strict=True)) for row in value]
 
 
+def _names(headers: object) -> object:
+    """Headers without their values."""
+    assert isinstance(headers, list)
+    return [f"{header.partition(':')[0]}: {_HIDDEN}" for header in headers]
+
+
 def _without_secret(value: object) -> object:
-    """A URL without user name and password, or headers without their values. Any other value is masked
-    completely."""
+    """A URL without user name and password. Any other value is masked completely."""
     if isinstance(value, list):
-        return [f"{header.partition(':')[0]}: {_HIDDEN}" for header in value]
+        return [_without_secret(one) for one in value]
     if not isinstance(value, str) or "://" not in value:
         return _HIDDEN
     netloc = urlsplit(value).netloc

@@ -109,7 +109,7 @@ async def _fetch(
         except (ClientError, OSError, zlib.error) as error:
             raise OriginError(f"{target}: {reason_of(error)}") from error
         if response.status == 403 and not _APPLICATION.search(body):
-            raise NotRenderable("status 403", refused_with=403)
+            raise NotRenderable("status 403", refused_with=_refused_with(403))
         if not _media_type(response):
             nosniff = response.headers.get("X-Content-Type-Options", "").lower() == "nosniff"
             if nosniff or not _HTML.match(body):
@@ -118,7 +118,7 @@ async def _fetch(
 
 
 def _refused_with(status: int) -> int:
-    return status if status >= 400 and status not in PAGE_STATUSES else 0
+    return status if status >= 400 and status not in (404, 410) else 0
 
 
 def _media_type(response: ClientResponse) -> str:

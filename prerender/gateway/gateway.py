@@ -138,6 +138,11 @@ class Gateway:
         """The language of pages that have none of their own."""
         return self._rules.language
 
+    @property
+    def browser_languages(self) -> str:
+        """What the browser accepts by itself: languages without weights."""
+        return ",".join(Variant(language=self.language).languages)
+
     def open_proxy(self) -> ContextProxy:
         """A proxy for a new browser context."""
         proxy = ContextProxy(self._handle, self._tls, self._peers, self._new_visit)
@@ -261,7 +266,8 @@ class Gateway:
         headers["User-Agent"] = user_agent
         # Chromium applies what is emulated to frames, but not to all workers.
         navigation = self.navigation.headers(visit.variant)
-        headers.setdefault("Accept-Language", navigation["Accept-Language"])
+        if headers.get("Accept-Language", self.browser_languages) == self.browser_languages:
+            headers["Accept-Language"] = navigation["Accept-Language"]
         own_name = "HeadlessChrome" in request.headers.get("User-Agent", "")
         if own_name and self.navigation.is_known:
             for name in _IDENTIFYING:
