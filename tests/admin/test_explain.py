@@ -183,9 +183,9 @@ async def test_the_cause_of_missing_content(
     application = web.Application()
     application.router.add_get("/{path}", answer)
     origin = await start_origin(application)
-    proxy = await start_proxy(origin.url, {"render": {"timeout": "3s"}})
+    proxy = await start_proxy(origin.url, {"render": {"timeout": "6s"}})
     await proxy.crawl(f"{path}#!a")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (last := (await explain(proxy, {"url": f"{path}#!a"})).get("last_render")):
             await asyncio.sleep(0.02)
     assert last["verdict"] == verdict

@@ -296,11 +296,11 @@ async def test_the_request_that_a_page_waits_for(start_origin: StartOrigin) -> N
     own.router.add_get("/", page)
     own.router.add_get("/api", hanging)
     site = await start_origin(own)
-    shorter = {"PRERENDER_RENDER_TIMEOUT": "2s"}
+    shorter = {"PRERENDER_RENDER_TIMEOUT": "5s"}
     ended = await run("check", f"{site.url}/", "--json", environ=shorter)
     found = codes(json.loads(ended.out)["pages"][0])
     assert found["request-failed"] == f"{site.url}/api: no response"
-    assert found["no-look"].endswith(f"{site.url}/: does not settle within 2 seconds")
+    assert found["no-look"].endswith(f"{site.url}/: does not settle within 5 seconds")
 
 
 async def test_what_search_engines_get_by_their_user_agent(start_origin: StartOrigin) -> None:
