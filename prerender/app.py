@@ -74,6 +74,9 @@ from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.state_metrics import StateMetrics
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
+from prerender.visits.api import ReportApi
+from prerender.visits.from_settings import open_visits
+from prerender.visits.recorder import CrawlerNames, VisitMetrics, Visits
 
 _BACKLOG = 1024
 # Of a process with one client and a browser; far more are needed in production.
@@ -120,6 +123,8 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
         histories = await stack.enter_async_context(_histories(settings, store, telemetry))
+        triggers = triggers_of(settings)
+        visits = await stack.enter_async_context(_visits(settings, triggers, telemetry, metrics))
         _log_requests(settings, telemetry, stack)
         freshness = _freshness(settings)
         popularity = _popularity(settings, telemetry)
@@ -131,7 +136,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
             popular=popularity.most_first,
-            kept=await _when_stored(settings, histories, stack),
+            kept=await _when_stored(settings, histories, visits, stack),
             serve_incomplete=settings.render.incomplete == "serve",
         )
         stack.push_async_callback(snapshots.close)
@@ -143,7 +148,6 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         markdown = MarkdownSnapshots(snapshots, store)
         stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
-        triggers = triggers_of(settings)
         verified = await stack.enter_async_context(
             verification(settings, triggers.crawlers, store.notes)
         )
@@ -185,9 +189,13 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
 
         admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
         site = Site(settings.public_url, tracking)
-        Purging(store.purges, store.lists, site).add_to(admin_app)
-        Importing(store, freshness, settings.public_url, target_of).add_to(admin_app)
-        Explanations(site, handler, snapshots, pool, histories).add_to(admin_app)
+        for part in (
+            Purging(store.purges, store.lists, site),
+            Importing(store, freshness, settings.public_url, target_of),
+            Explanations(site, handler, snapshots, pool, histories),
+            ReportApi(visits, site, store, upstream),
+        ):
+            part.add_to(admin_app)
         remembered_by = await stack.enter_async_context(
             dashboard(
                 admin_app,
@@ -214,6 +222,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             "keys_of_agents": handler.agents and handler.agents.directories,
             "histories_to_write": histories,
             "notices": telemetry.notices,
+            "visits_to_write": visits,
             "log": logs.waiting_lines(),
         }
         remembered = Remembered(remembered_by, (handler, telemetry))
@@ -252,6 +261,23 @@ async def _histories(
     async with histories.kept():
         telemetry.renders.subscribe(histories)
         yield histories
+
+
+@asynccontextmanager
+async def _visits(
+    settings: Settings, triggers: Triggers, telemetry: Telemetry, metrics: Metrics
+) -> AsyncIterator[Visits | None]:
+    """What crawlers got, kept while the context is open; None if it is not to be kept."""
+    if not settings.visits.days:
+        yield None
+        return
+    names = CrawlerNames(triggers.user_agents)
+    clean = Redaction(settings.log.secrets)
+    visits = Visits(open_visits(settings), names, clean, settings.visits.days)
+    metrics.watch(VisitMetrics(visits))
+    telemetry.requests.subscribe(visits)
+    async with visits.kept():
+        yield visits
 
 
 def _with_key_file(settings: Settings, handler: Handler) -> Handler | KeyFile:
@@ -453,19 +479,22 @@ def _limits(settings: Settings) -> Limits:
 
 
 async def _when_stored(
-    settings: Settings, histories: Histories, stack: AsyncExitStack
+    settings: Settings, histories: Histories, visits: Visits | None, stack: AsyncExitStack
 ) -> Callable[[Target, str, Snapshot], None]:
-    """What is called for each stored snapshot: histories and, if it is configured, IndexNow."""
+    """What is called for each stored snapshot: histories, visits and, if configured, IndexNow."""
     told = settings.indexnow
-    if not told.key:
-        return lambda target, _, snapshot: histories.stored(target, snapshot)
-    indexnow = await stack.enter_async_context(
-        IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
-    )
+    indexnow = None
+    if told.key:
+        indexnow = await stack.enter_async_context(
+            IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
+        )
 
     def stored(target: Target, before: str, snapshot: Snapshot) -> None:
         histories.stored(target, snapshot)
-        indexnow.kept(target, before, snapshot.etag)
+        if visits is not None:
+            visits.stored(target, snapshot)
+        if indexnow is not None:
+            indexnow.kept(target, before, snapshot.etag)
 
     return stored
 

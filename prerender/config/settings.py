@@ -607,6 +607,14 @@ class IndexNow(_Section):
     )
 
 
+class Visits(_Section):
+    """What crawlers got, by day and by page, for the report. Stored next to the snapshots."""
+
+    days: Annotated[int, whole_number(0, 3650)] = Field(
+        730, description="For how many days the figures are kept; 0: none are."
+    )
+
+
 class Log(_Section):
     """Log on standard error."""
 
@@ -657,6 +665,7 @@ class Settings(_Section):
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
     indexnow: IndexNow = IndexNow()
+    visits: Visits = Visits()
     log: Log = Log()
     tracing: Tracing = Tracing()
 

@@ -19,6 +19,7 @@ from prerender.admin.purge import Purging
 from prerender.admin.snapshot_details import Pages
 from prerender.browser.emulation import MOBILE
 from prerender.snapshots.importing import OUTCOMES
+from prerender.visits.api import ReportApi
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import example
 
@@ -104,7 +105,7 @@ OPERATIONS = {
 
 def test_every_route_is_described() -> None:
     app = web.Application()
-    kinds: tuple[Any, ...] = (Admin, Pages, Purging, Importing, Explanations)
+    kinds: tuple[Any, ...] = (Admin, Pages, Purging, Importing, Explanations, ReportApi)
     for kind in kinds:
         kind.__new__(kind).add_to(app)
     routes = {
@@ -196,6 +197,9 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     nothing = dict.fromkeys(OUTCOMES, 0)
     assert await api.post("/import", {"site": SITE, "pages": []}) == nothing
     await api.get(f"/snapshots/{key}/history?old=0")
+    for report in ("", "/visits?by=day,crawler", "/change?date=2026-01-31", "/pages", "/snapshots"):
+        await api.get(f"/report{report}")
+    await api.get("/report/gap")
     # No page of the shop has an image for link previews.
     assert OPERATIONS - api.used == {("/snapshots/{id}/preview.png", "get")}
 

@@ -1,0 +1,169 @@
+"""The report API: ``/api/v1/report/...``, each table as JSON or CSV. models.py declares it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import ClientError, web
+from multidict import CIMultiDict
+
+from prerender.admin.page_urls import Site
+from prerender.admin.parameters import query_of
+from prerender.errors import FetchFailed, OriginError, SitemapError
+from prerender.gateway.connection_errors import reason_of
+from prerender.gateway.upstream import Upstream
+from prerender.http import forwarding_headers
+from prerender.snapshots.list_rows import Query
+from prerender.snapshots.stores.store import Store
+from prerender.tools.sitemaps import Body, read
+from prerender.visits import models, report
+from prerender.visits.figures import DAY_SECONDS, MOST_PAGES
+from prerender.visits.parameters import (
+    ChangeQuery,
+    GapQuery,
+    PagesQuery,
+    SnapshotFindingsQuery,
+    VisitsQuery,
+    day_of,
+    number_of,
+)
+from prerender.visits.recorder import Visits
+from prerender.visits.storage import Pages
+
+_SITEMAP_SECONDS = 60.0
+
+
+class ReportApi:
+    """Handlers of the report. ``visits`` None: none are kept."""
+
+    def __init__(self, visits: Visits | None, site: Site, store: Store, upstream: Upstream) -> None:
+        self._visits = visits
+        self._site = site
+        self._store = store
+        self._upstream = upstream
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes."""
+        app.router.add_get("/api/v1/report", self.about)
+        app.router.add_get("/api/v1/report/visits", self.visits)
+        app.router.add_get("/api/v1/report/change", self.change)
+        app.router.add_get("/api/v1/report/pages", self.pages)
+        app.router.add_get("/api/v1/report/gap", self.gap)
+        app.router.add_get("/api/v1/report/snapshots", self.snapshots)
+
+    async def about(self, _: web.Request) -> web.Response:
+        """What is kept, and since when."""
+        visits = self._visits
+        found: models.Report = {
+            "since": "", "kept_in": "off", "days": 0, "available": True, "dropped": 0
+        }  # fmt: skip
+        if visits is not None:
+            first = await visits.store.since()
+            found = {
+                "since": "" if first is None else day_of(first),
+                "kept_in": visits.store.kind,
+                "days": visits.kept_days,
+                "available": not visits.away,
+                "dropped": visits.dropped,
+            }
+        return web.json_response(found)
+
+    async def visits(self, request: web.Request) -> web.Response:
+        """Requests of the last days."""
+        query = query_of(request, VisitsQuery)
+        last = _today()
+        first = last - query.days + 1
+        days = await (await self._current()).store.days(first, last)
+        items = await asyncio.to_thread(report.visits, days, query)
+        found: models.VisitList = {"first": day_of(first), "last": day_of(last), "items": items}
+        return _answer(query.format, found, items)
+
+    async def change(self, request: web.Request) -> web.Response:
+        """Two periods, before and after a date."""
+        query = query_of(request, ChangeQuery)
+        at, days = number_of(query.date), query.days
+        store = (await self._current()).store
+        before = await store.days(at - days, at - 1)
+        after = await store.days(at, at + days - 1)
+        items = await asyncio.to_thread(report.changes, before, after)
+        found: models.ChangeList = {"date": query.date, "days": days, "items": items}
+        return _answer(query.format, found, items)
+
+    async def pages(self, request: web.Request) -> web.Response:
+        """The last visits of pages."""
+        query = query_of(request, PagesQuery)
+        found = await asyncio.to_thread(report.pages, await self._pages(), self._site.url, query)
+        return _answer(query.format, found, found["items"])
+
+    async def gap(self, request: web.Request) -> web.Response:
+        """The pages of a sitemap that no search engine and no AI crawler has fetched."""
+        query = query_of(request, GapQuery)
+        path = self._site.path("sitemap", query.sitemap)
+        known = await self._pages()
+        try:
+            async with asyncio.timeout(_SITEMAP_SECONDS):
+                paths = await self._listed(f"{self._site.url}{path}")
+        except (SitemapError, TimeoutError) as error:
+            raise web.HTTPBadGateway(text=str(error) or f"{path}: it took too long") from error
+        found = report.gap(paths, known, self._site.url, query.limit)
+        return _answer(query.format, found, found["items"])
+
+    async def snapshots(self, request: web.Request) -> web.Response:
+        """What is wrong with stored snapshots."""
+        query = query_of(request, SnapshotFindingsQuery)
+        rows = await self._store.lists.find(Query(sort="path", descending=False, limit=MOST_PAGES))
+        known = await self._pages() if self._visits else {}
+        found = await asyncio.to_thread(report.findings, rows.rows, known, self._site.url, query)
+        return _answer(query.format, found, found["items"])
+
+    async def _current(self) -> Visits:
+        """With what was counted until now."""
+        if self._visits is None:
+            raise web.HTTPConflict(text="no visits are kept: [visits] days is 0")
+        await self._visits.write()
+        return self._visits
+
+    async def _pages(self) -> Pages:
+        return await (await self._current()).store.pages()
+
+    async def _listed(self, sitemap: str) -> list[str]:
+        """The paths of the site's pages in a sitemap, as pages are named in reports."""
+        found: dict[str, None] = {}
+        async for entry in read([sitemap], self._open):
+            try:
+                found[self._site.target(entry.url).path] = None
+            except ValueError:
+                continue  # of another site
+            if len(found) >= MOST_PAGES:
+                break
+        return list(found)
+
+    @asynccontextmanager
+    async def _open(self, url: str) -> AsyncIterator[Body]:
+        """The body of a sitemap, from the origin. Raises FetchFailed, SitemapError."""
+        if not url.startswith(f"{self._site.url}/"):
+            raise SitemapError(f"{url}: it is not of {self._site.url}")
+        headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
+        forwarding_headers.mark(headers, self._site.public)
+        target = url.removeprefix(self._site.url)
+        try:
+            async with self._upstream.request("GET", target, headers) as response:
+                if response.status != 200:
+                    raise SitemapError(f"{url}: status {response.status}")
+                yield response.content.iter_any()
+        except (OriginError, ClientError, OSError) as error:
+            raise FetchFailed(f"{url}: {reason_of(error)}") from error
+
+
+def _today() -> int:
+    return int(time.time()) // DAY_SECONDS
+
+
+def _answer(
+    form: str, found: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+) -> web.Response:
+    if form == "csv":
+        return web.Response(text=report.as_csv(items), content_type="text/csv", charset="utf-8")
+    return web.json_response(found)

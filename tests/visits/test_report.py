@@ -1,0 +1,160 @@
+"""What crawlers got, as the report API tells it, over a restart."""
+
+import csv
+import io
+import re
+import time
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, web
+
+from prerender import app
+from tests.conftest import Proxy, StartOrigin, StartProxy, _start, settings_for
+from tests.support.browsers import Browsers
+
+GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+GPTBOT = "Mozilla/5.0 (compatible; GPTBot/1.2; +https://openai.com/gptbot)"
+SITE = "https://www.example.com"
+
+
+def application() -> web.Application:
+    site = web.Application()
+
+    def page(text: str, status: int = 200) -> web.Response:
+        return web.Response(text=text, content_type="text/html", status=status)
+
+    async def item(_: web.Request) -> web.Response:
+        return page(
+            "<title>Same</title><meta name=robots content=noindex>"
+            "<link rel=canonical href=https://other.example/>Short"
+        )
+
+    async def long(_: web.Request) -> web.Response:
+        return page(f"<title>Same</title><p>{'word ' * 200}")
+
+    async def sitemap(_: web.Request) -> web.Response:
+        urls = "".join(
+            f"<url><loc>{SITE}{path}</loc></url>" for path in ("/items/1", "/long", "/new")
+        )
+        return web.Response(text=f"<urlset>{urls}</urlset>", content_type="text/xml")
+
+    async def missing(_: web.Request) -> web.Response:
+        return page("<title>Gone</title>Not here", 404)
+
+    site.router.add_get("/items/{number}", item)
+    site.router.add_get("/long", long)
+    site.router.add_get("/sitemap.xml", sitemap)
+    site.router.add_get("/{rest:.*}", missing)
+    return site
+
+
+async def ask(proxy: Proxy, path: str, expected: int = 200) -> Any:
+    async with proxy.client.get(f"{proxy.admin_url}/api/v1/report{path}") as response:
+        assert response.status == expected, await response.text()
+        if response.content_type == "text/csv":
+            return list(csv.DictReader(io.StringIO(await response.text())))
+        return await response.json(content_type=None)
+
+
+async def come(proxy: Proxy, path: str, user_agent: str, expected: int = 200) -> None:
+    async with proxy.client.get(
+        f"{proxy.url}{path}", headers={"User-Agent": user_agent}
+    ) as response:
+        assert response.status == expected
+        await response.read()
+
+
+async def visit(proxy: Proxy) -> None:
+    await come(proxy, "/items/1?utm_source=x&token=secret", GOOGLEBOT)
+    await come(proxy, "/items/1?token=secret", GOOGLEBOT)
+    await come(proxy, "/gone/1", GOOGLEBOT, 404)
+    await come(proxy, "/long", GPTBOT)
+    await come(proxy, "/items/1", "Mozilla/5.0 Firefox/140.0")
+
+
+async def test_what_crawlers_got_survives_a_restart(
+    start_origin: StartOrigin,
+    start_proxy: StartProxy,
+    client: ClientSession,
+    browsers: Browsers,
+    tmp_path: Path,
+) -> None:
+    origin = await start_origin(application())
+    settings = {
+        "site": {"url": SITE},
+        "triggers": {"preset": "crawlers"},
+        "cache": {"url": f"file://{tmp_path}/store"},
+    }
+    async with AsyncExitStack() as stack:
+        parts = await stack.enter_async_context(browsers.lend(settings_for(origin.url, settings)))
+        serving = app.proxying(settings_for(origin.url, settings), parts)
+        await visit(await _start(stack, serving, client))
+
+    proxy = await start_proxy(origin.url, settings)
+    today = datetime.fromtimestamp(time.time(), UTC).date().isoformat()
+    about = await ask(proxy, "")
+    assert about == {
+        "since": today, "kept_in": "file", "days": 730, "available": True, "dropped": 0
+    }  # fmt: skip
+    google, gpt = (await ask(proxy, "/visits"))["items"]
+    assert google["crawler"] == "Googlebot"
+    assert (google["rendered"], google["fresh"], google["not_found"]) == (1, 1, 1)
+    assert google["p95_seconds"] > 0
+    assert (gpt["crawler"], gpt["kind"], gpt["forwarded"]) == ("GPTBot", "ai_training", 1)
+
+    rows = await ask(proxy, "/visits?by=day,folder&format=csv")
+    assert {(row["day"], row["folder"], row["requests"]) for row in rows} == {
+        (today, "/items/", "2"), (today, "/gone/", "1"), (today, "/", "1")
+    }  # fmt: skip
+    (errors,) = (await ask(proxy, "/visits?only=errors"))["items"]
+    assert errors["crawler"] == "Googlebot"
+
+    found = (await ask(proxy, "/pages"))["items"]
+    kinds = {page["url"]: (page["status"], *page["kinds"]) for page in found}
+    assert kinds == {
+        f"{SITE}/items/1?token=***": (200, "search"),
+        f"{SITE}/gone/1": (404, "search"),
+        f"{SITE}/long": (200, "ai_training"),
+    }
+    assert "secret" not in str(found)
+
+    change = (await ask(proxy, f"/change?date={today}&days=1"))["items"]
+    assert [(one["crawler"], one["requests_before"], one["requests_after"]) for one in change] == [
+        ("Googlebot", 0, 3), ("GPTBot", 0, 1)
+    ]  # fmt: skip
+
+
+async def test_pages_that_nobody_fetched_and_faults_of_snapshots(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(application())
+    settings = {"site": {"url": SITE}, "triggers": {"preset": "crawlers"}}
+    proxy = await start_proxy(origin.url, settings)
+    for path in ("/items/1", "/long"):
+        await come(proxy, path, GOOGLEBOT)
+    gap = await ask(proxy, "/gap")
+    assert (gap["known"], [one["url"] for one in gap["items"]]) == (3, [f"{SITE}/new"])
+    found = await ask(proxy, "/snapshots")
+    assert (found["snapshots"], found["read"]) == (2, 2)
+    assert {(one["url"].removeprefix(SITE), one["finding"]) for one in found["items"]} == {
+        ("/items/1", "noindex"), ("/items/1", "foreign canonical"), ("/items/1", "thin"),
+        ("/items/1", "duplicate title"), ("/long", "duplicate title"),
+    }  # fmt: skip
+    assert (await ask(proxy, ""))["kept_in"] == "memory"
+    problem = await ask(proxy, "/gap?sitemap=/nothing.xml", 502)
+    assert "status 404" in problem["detail"]
+    for wrong in ("/visits?by=moon", "/visits?days=0", "/change", "/change?date=today"):
+        assert re.match(r"(by|days|date): ", (await ask(proxy, wrong, 400))["detail"])
+
+
+async def test_nothing_is_kept_with_0_days(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(application())
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}, "visits": {"days": 0}})
+    assert (await ask(proxy, ""))["kept_in"] == "off"
+    assert "[visits] days" in (await ask(proxy, "/visits", 409))["detail"]
+    assert (await ask(proxy, "/snapshots"))["snapshots"] == 0

@@ -1,0 +1,148 @@
+"""Where visits are kept: additions are summed up, bounded, and survive a restart."""
+
+import asyncio
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from prerender.errors import StoreError
+from prerender.visits import figures
+from prerender.visits.figures import FACTS, OTHER, Cell, Key, Page, power_of
+from prerender.visits.file import FileVisits
+from prerender.visits.redis import RedisVisits
+from prerender.visits.storage import MemoryVisits, VisitStore
+from tests.support.redis_server import RedisServer
+
+KEY = Key("Googlebot", "search", "/items/", "fresh")
+
+
+def cell(requests: int = 1, seconds: float = 0.5) -> Cell:
+    return Cell(requests, requests * 100, Counter({power_of(seconds): requests}))
+
+
+@pytest.fixture(params=["memory", "file", "redis"])
+async def stores(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[tuple[VisitStore, VisitStore]]:
+    """Two stores of the same data, as of two replicas."""
+    if request.param == "memory":
+        memory = MemoryVisits()
+        yield memory, memory
+    elif request.param == "file":
+        yield FileVisits(tmp_path / "visits"), FileVisits(tmp_path / "visits")
+    else:
+        redis = RedisServer(tmp_path)
+        await redis.start()
+        try:
+            one, two = (RedisVisits(redis.url, "prerender:x:visits:") for _ in range(2))
+            yield one, two
+            await one.close()
+            await two.close()
+        finally:
+            await redis.kill()
+
+
+async def test_days_of_replicas_are_summed_up(stores: tuple[VisitStore, VisitStore]) -> None:
+    first, second = stores
+    assert await first.since() is None
+    work = [store.add_day(20_000, {KEY: cell()}) for store in stores for _ in range(5)]
+    await asyncio.gather(*work)
+    await second.add_day(20_001, {KEY: cell(2, 0.01)})
+    days = await first.days(19_999, 20_001)
+    assert days == {20_000: {KEY: cell(10)}, 20_001: {KEY: cell(2, 0.01)}}
+    assert await second.days(20_001, 20_001) == {20_001: days[20_001]}
+    await first.drop_before(20_001)
+    assert await second.since() == 20_001
+
+
+async def test_the_later_visit_of_a_page_counts(stores: tuple[VisitStore, VisitStore]) -> None:
+    first, second = stores
+    facts: Page = {FACTS: (1_700_000_000, 1, "https://other.example/", 40)}
+    await first.add_pages({"/é": {"search": (1_700_000_100, 200)}, "/b": facts})
+    await second.add_pages({"/é": {"search": (1_700_000_000, 404), "social": (1_700_000_000, 200)}})
+    assert await first.pages() == {
+        "/é": {"search": (1_700_000_100, 200), "social": (1_700_000_000, 200)},
+        "/b": facts,
+    }
+
+
+async def test_the_number_of_pages_is_bounded(
+    stores: tuple[VisitStore, VisitStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("file", "redis", "storage"):
+        monkeypatch.setattr(f"prerender.visits.{module}.MOST_PAGES", 10)
+    monkeypatch.setattr("prerender.visits.file._DROPPED_AT_ONCE", 5)
+    pages: dict[str, Page] = {f"/{n}": {"search": (1_700_000_000 + n, 200)} for n in range(14)}
+    for path, page in pages.items():
+        await stores[0].add_pages({path: page})
+    kept = await stores[0].pages()
+    assert len(kept) <= 10
+    assert "/13" in kept
+    assert "/0" not in kept
+
+
+async def test_a_file_of_a_later_version_is_set_aside(tmp_path: Path) -> None:
+    file = tmp_path / "visits.sqlite3"
+    await FileVisits(file).add_day(1, {KEY: cell()})
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    store = FileVisits(file)
+    with pytest.raises(StoreError, match="newer"):
+        await store.since()
+    await store.add_day(2, {KEY: cell()})
+    assert await store.since() == 2
+    assert any(name.startswith("visits.sqlite3.1") for name in os.listdir(tmp_path))
+
+
+async def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+    file = tmp_path / "visits.sqlite3"
+    file.write_bytes(b"no database" * 1000)
+    store = FileVisits(file)
+    with pytest.raises(StoreError):
+        await store.add_day(1, {KEY: cell()})
+    await store.add_day(1, {KEY: cell()})
+    assert await store.since() == 1
+
+
+def test_a_day_is_bounded_and_keeps_what_is_large() -> None:
+    day = {
+        Key(f"Bot{n % 150}", "search", f"/folder-{n}/", "fresh"): cell(1 + (n == 7) * 1000)
+        for n in range(5000)
+    }
+    found = figures.bounded(day)
+    assert len(found) <= figures.MOST_CELLS
+    assert found[Key("Bot7", "search", "/folder-7/", "fresh")].requests == 1001
+    assert {key.section for key in found} >= {OTHER, "/folder-7/"}
+    assert len({key.section for key in found}) <= figures.MOST_SECTIONS
+    assert len({key.crawler for key in found}) <= figures.MOST_CRAWLERS
+    assert sum(one.requests for one in found.values()) == 6000
+    assert figures.decode(figures.encode(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "section"),
+    [
+        ("/", "/"),
+        ("/contact?a=/b", "/"),
+        ("/items/3", "/items/"),
+        ("/items/", "/items/"),
+        ("/#!/items/3", "#!/items/"),
+        ("/#!items/3", "#!/items/"),
+        ("/a/b#!c/d", "/a/"),
+    ],
+)
+def test_the_section_of_a_path_is_its_folder(path: str, section: str) -> None:
+    assert figures.section_of(path) == section
+
+
+def test_quantiles_are_accurate_to_20_percent() -> None:
+    total = Cell()
+    for seconds in (0.001, 0.01, 0.1, 0.1, 5.0):
+        total.add(cell(1, seconds))
+    assert total.quantile(0.5) == pytest.approx(0.1, rel=0.2)
+    assert total.quantile(0.95) == pytest.approx(5.0, rel=0.2)
