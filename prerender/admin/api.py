@@ -229,7 +229,7 @@ class Api:
         return web.json_response(found)
 
     async def problems(self, _: web.Request) -> web.Response:
-        """The pages with most problems since the start."""
+        """The pages with most problems."""
         worst = self._recent.worst(_MOST_PROBLEMS)
         found: models.Problems = {
             "slowest": [conversions.of_problem(page) for page in worst.slowest],

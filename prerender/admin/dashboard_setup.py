@@ -10,6 +10,7 @@ from prerender.admin.auth import AdminAuth
 from prerender.admin.bots import Bots
 from prerender.admin.crawlers import Crawlers
 from prerender.admin.dashboard_files import DashboardFiles
+from prerender.admin.kept_problems import KeptProblems
 from prerender.admin.last_hour import Figures
 from prerender.admin.page_urls import Site
 from prerender.admin.problem_details import as_problems
@@ -79,7 +80,7 @@ async def dashboard(
     ).add_to(app)
     Pages(site, store, histories, viewer).add_to(app)
     DashboardFiles().add_to(app)
-    async with figures.kept():
+    async with figures.kept(), KeptProblems(store.notes, recent).kept():
         yield {
             "recent_requests": recent,
             "crawlers": crawlers,

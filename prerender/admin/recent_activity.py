@@ -1,6 +1,6 @@
 """The last requests of crawlers, and the pages that are slow, fail or are cut off.
 
-Both are in memory, for this process only. Requests of visitors are not recorded.
+Both are in memory; kept_problems.py stores the pages. Requests of visitors are not recorded.
 """
 
 from collections import deque
@@ -17,6 +17,7 @@ from prerender.telemetry.records import RenderRecord, RequestRecord
 
 _MOST_REQUESTS = 3000
 _MOST_PAGES = 2000
+_MOST_KEPT = 500
 _LONGEST_TEXT = 1000
 
 
@@ -40,6 +41,22 @@ class PageRenders:
     def is_over(self) -> bool:
         """Whether the page was rendered without a problem since its last one."""
         return self.last > self.last_problem
+
+    def with_later(self, later: "PageRenders") -> "PageRenders":
+        """With the renders that another one counted."""
+        newer = later if later.last >= self.last else self
+        problem = later if later.last_problem >= self.last_problem else self
+        return replace(
+            newer,
+            renders=self.renders + later.renders,
+            failed=self.failed + later.failed,
+            cut_off=self.cut_off + later.cut_off,
+            seconds=self.seconds + later.seconds,
+            slowest_seconds=max(self.slowest_seconds, later.slowest_seconds),
+            last_problem=problem.last_problem,
+            failing_since=newer.failing_since and (self.failing_since or later.failing_since),
+            reason=problem.reason,
+        )
 
     def fail(self, time: float, reason: str) -> None:
         """Count a render without a usable snapshot."""
@@ -69,6 +86,8 @@ class Recent:
         self._count = 0
         self._requests: deque[RequestRecord] = deque(maxlen=_MOST_REQUESTS)
         self._pages: LRUCache[str, PageRenders] = LRUCache(_MOST_PAGES)
+        # Counted before the last exchange.
+        self._before: dict[str, PageRenders] = {}
 
     def request(self, record: RequestRecord) -> None:
         """Record a request of a crawler. Called for every request; takes well under a microsecond."""
@@ -123,7 +142,7 @@ class Recent:
 
     def worst(self, most: int) -> "Worst":
         """The pages with most problems, at most ``most`` of each kind."""
-        pages = list(self._pages.values())
+        pages = self._all()
         return Worst(
             slowest=sorted(pages, key=lambda page: -page.seconds / page.renders)[:most],
             failing=_most(pages, "failed", most),
@@ -133,6 +152,28 @@ class Recent:
                 key=lambda page: -page.last_problem,
             )[:most],
         )
+
+    def exchange(self, stored: Sequence[PageRenders] | None) -> tuple[list[PageRenders], bool]:
+        """Replace what was counted before by what is ``stored``, unless it is None, and add the new.
+
+        Returns the pages to store, those with problems first, and whether any is new.
+        """
+        if stored is not None:
+            self._before = {page.key: page for page in stored}
+        changed = bool(self._pages)
+        pages = sorted(
+            self._all(), key=lambda page: (-page.last_problem, -page.seconds / page.renders)
+        )[:_MOST_KEPT]
+        self._before = {page.key: page for page in pages}
+        self._pages.clear()
+        return pages, changed
+
+    def _all(self) -> list[PageRenders]:
+        found = dict(self._before)
+        for key, page in list(self._pages.items()):
+            before = found.get(key)
+            found[key] = page if before is None else before.with_later(page)
+        return [page for page in found.values() if page.renders > 0]
 
 
 def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:

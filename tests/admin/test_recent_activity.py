@@ -1,6 +1,9 @@
 """Pages with problems: present ones first."""
 
+from prerender.admin.kept_problems import KeptProblems
 from prerender.admin.recent_activity import Recent
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import RenderOutcome, RenderRecord
 from prerender.urls.ajax_crawling import PrettyURL
@@ -39,3 +42,28 @@ def test_present_problems_come_before_those_that_are_over() -> None:
         ("over", 2, True),
     ]
     assert recent.worst(1).failing[0].url.endswith("/now")
+
+
+async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> None:
+    notes = Notes(None, BoundedMemoryCache(2**20))
+    first, second = Recent(), Recent()
+    exchanges = [KeptProblems(notes, recent) for recent in (first, second)]
+    first.render(record("/a", 1.0, "failed"))
+    second.render(record("/a", 2.0, "failed"))
+    second.render(record("/b", 3.0, "failed"))
+    for _ in range(2):
+        for exchange in exchanges:
+            await exchange.exchange()
+    third = Recent()
+    await KeptProblems(notes, third).exchange()
+    for recent in (first, second, third):
+        found = {page.url[-2:]: page for page in recent.worst(25).failing}
+        assert {url: (page.renders, page.failed) for url, page in found.items()} == {
+            "/a": (2, 2),
+            "/b": (1, 1),
+        }
+        assert (found["/a"].failing_since, found["/a"].last_problem) == (2.0, 3.0)
+    third.render(record("/a", 5.0, "complete"))
+    await KeptProblems(notes, third).exchange()
+    await exchanges[0].exchange()
+    assert [page.is_over for page in first.worst(25).failing] == [False, True]

@@ -17,7 +17,7 @@ export async function problems(root, here, signal) {
   document.title = "Problems · Prerender";
   const found = await api.get("problems", {}, signal);
   root.append(h("h1", {}, "Problems"),
-    h("p", { class: "lead" }, "Counted since this process started, for the pages it rendered last."),
+    h("p", { class: "lead" }, "The pages with the last problems, of all replicas. Kept over restarts, for 30 days after the last render."),
     ...LISTS.map(([name, title, note, empty]) => card(title, { note, class: "listing" },
       found[name].length ? table(found[name], PROBLEM) : nothing(empty))),
     card("Slowest", { note: "For information. By mean render time, including the time in the queue.", class: "listing" },
