@@ -13,6 +13,8 @@ from prerender.config.types import AUTO
 from prerender.errors import AdminError
 
 _TIMEOUT_SECONDS = 30.0
+# It may read a sitemap first.
+_REPORT_SECONDS = 120.0
 # Wildcard addresses to listen on, and the addresses to connect to.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
@@ -69,6 +71,11 @@ class AdminClient:
         """Explain how the proxy would respond to a request."""
         return self._ask("GET", f"explain?{urlencode(query, doseq=True)}")
 
+    def report(self, table: str, query: Mapping[str, object]) -> str:
+        """A table of the report: JSON, or CSV with the format "csv"."""
+        path = f"report/{table}?{urlencode(query)}"
+        return self._body("GET", path, None, _REPORT_SECONDS).decode()
+
     def _ask(
         self,
         method: str,
@@ -77,6 +84,13 @@ class AdminClient:
         timeout: float = _TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
         """Send a request and return the JSON of its response."""
+        found: dict[str, Any] = json.loads(self._body(method, path, body, timeout))
+        return found
+
+    def _body(
+        self, method: str, path: str, body: Mapping[str, object] | None, timeout: float
+    ) -> bytes:
+        """Send a request and return the body of its response: a JSON object, or CSV."""
         parts = urlsplit(self.url)
         secure = parts.scheme == "https"
         connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
@@ -87,7 +101,9 @@ class AdminClient:
                 method, f"/api/v1/{path}", None if body is None else json.dumps(body), headers
             )
             response = connection.getresponse()
-            answer = json.loads(response.read())
+            got = response.read()
+            is_csv = response.getheader("Content-Type", "").startswith("text/csv")
+            answer = {} if is_csv else json.loads(got)
             if not isinstance(answer, dict):
                 raise ValueError("not an object")
         except OSError as error:
@@ -100,4 +116,4 @@ class AdminClient:
         if response.status != 200:
             told = answer.get("detail") or f"status {response.status}"
             raise AdminError(f"{self.url} ({self.named}): {told}", response.status)
-        return answer
+        return got

@@ -49,6 +49,13 @@ _COMMANDS = {
     "llms": ("llms", "write llms.txt and llms-full.txt for the pages of a sitemap", (
         "prerender llms https://www.example.com/sitemap.xml --to public",
     )),
+    "report": ("report", "print what crawlers got, from a running proxy", (
+        "prerender report --days 90 --by day,crawler --csv",
+        "prerender report errors",
+        "prerender report change --date 2026-03-31",
+        "prerender report gap --sitemap https://www.example.com/sitemap.xml",
+        "prerender report snapshots --finding noindex",
+    )),
     "config": ("configuration", "print the effective settings with their sources", (
         "prerender config --config /etc/prerender.toml",
         "prerender config --example > /etc/prerender.toml",

@@ -2,10 +2,12 @@
 
 import csv
 import io
+import json
 import re
 import time
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from aiohttp import ClientSession, web
 
 from prerender import app
 from tests.conftest import Proxy, StartOrigin, StartProxy, _start, settings_for
+from tests.support import programs
 from tests.support.browsers import Browsers
 
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
@@ -148,6 +151,36 @@ async def test_pages_that_nobody_fetched_and_faults_of_snapshots(
     assert "status 404" in problem["detail"]
     for wrong in ("/visits?by=moon", "/visits?days=0", "/change", "/change?date=today"):
         assert re.match(r"(by|days|date): ", (await ask(proxy, wrong, 400))["detail"])
+
+
+async def test_the_command_prints_tables(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    origin = await start_origin(application())
+    proxy = await start_proxy(origin.url, {"site": {"url": SITE}})
+    await come(proxy, "/long", GPTBOT)
+    environ = {
+        "PRERENDER_ORIGIN_URL": origin.url,
+        "PRERENDER_ADMIN_PORT": str(proxy.running.admin_port),
+    }
+    run = partial(programs.run, "report", environ=environ)
+    table = await run("--days", "7")
+    assert table.status == 0, table.err
+    head, row = table.out.decode().splitlines()
+    assert head.split()[:4] == ["crawler", "kind", "requests", "forwarded"]
+    assert row.split()[:4] == ["GPTBot", "ai_training", "1", "1"]
+    gap = await run("gap", "--limit", "1", "--json")
+    assert json.loads(gap.out)["count"] == 2
+    pages = await run("pages", "--csv")
+    assert pages.out.startswith(b"url,last,status,kinds\r\n")
+    for arguments, said in (
+        (["gap", "--days", "3"], "--days: gap does not take it"),
+        (["change"], "change: give --date"),
+        (["--by", "moon"], "by: 'moon': give"),
+    ):
+        wrong = await run(*arguments)
+        assert wrong.status
+        assert said in wrong.err
 
 
 async def test_nothing_is_kept_with_0_days(
