@@ -60,6 +60,7 @@ class ReportApi:
             "since": "", "kept_in": "off", "days": 0, "available": True, "dropped": 0
         }  # fmt: skip
         if visits is not None:
+            await visits.write()
             first = await visits.store.since()
             found = {
                 "since": "" if first is None else day_of(first),

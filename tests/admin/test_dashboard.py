@@ -169,6 +169,25 @@ async def test_what_did_the_crawler_see(proxy: Proxy, shop: Site, tab: Tab) -> N
     assert asked_elsewhere(tab, proxy) == []
 
 
+async def test_what_have_crawlers_got_over_months(proxy: Proxy, tab: Tab) -> None:
+    await look(tab, proxy, "")
+    await tab.sees("figures since 20", "#since")
+    await tab.click("nav a", "Report")
+    await tab.sees("kept in memory, until this process ends")
+    await tab.sees("Googlebot", ".view.report")
+    await tab.sees("#!/items/", ".view.report")
+    await tab.click("summary", "Figures")
+    await tab.sees("Fresh snapshots", ".figures table")
+    await tab.click("button", "Compare")
+    await tab.sees("of 16 pages", ".gap")
+    await tab.sees("never", ".gap")
+    await tab.click("button", "90 days")
+    await tab.until("document.querySelectorAll('.report-days .column').length === 90")
+    assert await tab.run(UNCOLOURED) == []
+    assert tab.complaints == []
+    assert asked_elsewhere(tab, proxy) == []
+
+
 async def test_a_page_that_is_not_kept(proxy: Proxy, tab: Tab) -> None:
     await look(tab, proxy, "")
     await tab.sees("Healthy")
@@ -362,7 +381,7 @@ async def test_hostile_snapshots_cannot_act(
     assert (await proxy.crawl(path)).status == 200
     agent = "<img src=x onerror=pwned=1> Googlebot"
     await proxy.crawl("/huge", headers={"User-Agent": agent})
-    for place in ("", "requests", "snapshots", "problems"):
+    for place in ("", "report", "requests", "snapshots", "problems"):
         await look(tab, proxy, place)
         await tab.sees("img", "main")
         assert (
@@ -431,6 +450,7 @@ async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab, shapes: list[tuple[int
         ("requests", "in total"),
         ("snapshots", "in total"),
         ("problems", "Slowest"),
+        ("report", "By folder"),
         (f"page/{key}", "of the text is the same"),
     ):
         await look(tab, proxy, place)

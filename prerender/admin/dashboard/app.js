@@ -6,10 +6,11 @@ import { login } from "./login.js";
 import { overview } from "./overview.js";
 import { page } from "./page.js";
 import { problems } from "./problems.js";
+import { keptSince, report } from "./report.js";
 import { requests } from "./requests.js";
 import { snapshots } from "./snapshots.js";
 
-const VIEWS = { overview, requests, snapshots, problems, page };
+const VIEWS = { overview, report, requests, snapshots, problems, page };
 const main = document.getElementById("main");
 let ending = new AbortController();
 
@@ -55,6 +56,7 @@ async function start() {
   if (!session.open) return locked();
   document.getElementById("leave").hidden = !session.token_needed;
   document.body.classList.remove("locked");
+  api.get("report").then((kept) => { document.getElementById("since").textContent = keptSince(kept); });
   api.get("summary").then((summary) => { document.getElementById("site").textContent = new URL(summary.site).host; });
   return show();
 }

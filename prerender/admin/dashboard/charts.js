@@ -18,15 +18,21 @@ export function minutes(summary) {
   return found;
 }
 
-/** Stacked bars, one per minute. series: [{ name, label, value(minute) }], format(number). */
-export function bars(title, points, series, format, width) {
+// What the bars of the last hour are.
+const MINUTES = {
+  unit: "Minute", ends: ["60 min ago", "30 min ago", "now"],
+  name: (point) => new Date(point.time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }),
+};
+
+/** Stacked bars, one per point of axis. series: [{ name, label, value(point) }], format(number). */
+export function bars(title, points, series, format, width, axis = MINUTES) {
   const totals = points.map((point) => series.reduce((sum, one) => sum + one.value(point), 0));
   const most = nice(Math.max(...totals));
   const room = HEIGHT - TOP - BOTTOM;
   const step = width / points.length;
   const drawing = s("svg", {
     class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img",
-    "aria-label": `${title}: ${series.map((one) => one.label).join(", ")}, by minute. The figures follow as a table.`,
+    "aria-label": `${title}: ${series.map((one) => one.label).join(", ")}, by ${axis.unit.toLowerCase()}. The figures follow as a table.`,
   });
   for (const share of [0, 0.5, 1]) {
     const y = TOP + room * (1 - share);
@@ -35,7 +41,7 @@ export function bars(title, points, series, format, width) {
   }
   points.forEach((point, index) => {
     let below = 0;
-    const column = s("g", { class: "column" }, s("title", {}, describe(point, series, format)));
+    const column = s("g", { class: "column" }, s("title", {}, describe(point, series, format, axis)));
     column.append(s("rect", { class: "catch", x: index * step, y: TOP, width: step, height: room }));
     for (const one of series) {
       const height = most ? one.value(point) / most * room : 0;
@@ -49,10 +55,10 @@ export function bars(title, points, series, format, width) {
     }
     drawing.append(column);
   });
-  for (const [share, label, anchor] of [[0, "60 min ago", "start"], [0.5, "30 min ago", "middle"], [1, "now", "end"]]) {
-    drawing.append(s("text", { class: "scale", x: share * width, y: HEIGHT - 6, "text-anchor": anchor }, label));
+  for (const [share, index, anchor] of [[0, 0, "start"], [0.5, 1, "middle"], [1, 2, "end"]]) {
+    drawing.append(s("text", { class: "scale", x: share * width, y: HEIGHT - 6, "text-anchor": anchor }, axis.ends[index]));
   }
-  return h("figure", {}, legend(series), drawing, table(title, points, series, format));
+  return h("figure", {}, legend(series), drawing, table(title, points, series, format, axis));
 }
 
 /** A sparkline. */
@@ -76,22 +82,20 @@ function legend(series) {
     h("span", { class: `swatch ${one.name}`, "aria-hidden": "true" }), one.label)));
 }
 
-function describe(point, series, format) {
-  const at = new Date(point.time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+function describe(point, series, format, axis) {
   const said = series.filter((one) => one.value(point) > 0).map((one) => `${one.label}: ${format(one.value(point))}`);
-  return `${at}\n${said.join("\n") || "nothing"}`;
+  return `${axis.name(point)}\n${said.join("\n") || "nothing"}`;
 }
 
-function table(title, points, series, format) {
+function table(title, points, series, format, axis) {
   const rows = points.filter((point) => series.some((one) => one.value(point) > 0)).reverse();
   return h("details", { class: "figures" }, h("summary", {}, "Figures"),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${title}, figures` },
       h("table", {},
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Minute"),
+        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, axis.unit),
           series.map((one) => h("th", { scope: "col", class: "number" }, one.label)))),
         h("tbody", {}, rows.map((point) => h("tr", {},
-          h("th", { scope: "row" },
-            new Date(point.time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })),
+          h("th", { scope: "row" }, axis.name(point)),
           series.map((one) => h("td", { class: "number" }, format(one.value(point))))))))));
 }
 
