@@ -4,15 +4,19 @@ import asyncio
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from prerender.crawlers.known import built_in
+from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
+from prerender.telemetry.records import RequestRecord
 from prerender.visits import figures
 from prerender.visits.figures import FACTS, OTHER, Cell, Key, Page, power_of
 from prerender.visits.file import FileVisits
+from prerender.visits.recorder import CrawlerNames, Visits
 from prerender.visits.redis import RedisVisits
 from prerender.visits.storage import MemoryVisits, VisitStore
 from tests.support.redis_server import RedisServer
@@ -146,3 +150,43 @@ def test_quantiles_are_accurate_to_20_percent() -> None:
         total.add(cell(1, seconds))
     assert total.quantile(0.5) == pytest.approx(0.1, rel=0.2)
     assert total.quantile(0.95) == pytest.approx(5.0, rel=0.2)
+
+
+class Away(MemoryVisits):
+    """A store that can be away."""
+
+    away = False
+
+    async def add_day(self, day: int, cells: Mapping[Key, Cell]) -> None:
+        if self.away:
+            raise StoreError("away")
+        await super().add_day(day, cells)
+
+
+def asked(number: int, time: float) -> RequestRecord:
+    return RequestRecord(
+        time, 0.01, "GET", f"/items/{number}", "192.0.2.1", "Googlebot/2.1", "search", "forward",
+        "a reason", "origin", "", "", 200, 100, "", None, 0.005, None, None, None,
+    )  # fmt: skip
+
+
+async def test_visits_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prerender.visits.recorder._MOST_PAGES", 3)
+    store = Away()
+    names = CrawlerNames(UserAgents(built_in().crawlers))
+    visits = Visits(store, names, lambda path: path, 30, lambda: 20_000 * 86400.0)
+    store.away = True
+    for number in range(5):
+        visits(asked(number, 20_000 * 86400.0 + number))
+    await visits.write()
+    assert visits.away
+    visits(asked(0, 20_000 * 86400.0 + 9))
+    store.away = False
+    await visits.write()
+    assert not visits.away
+    (cells,) = (await store.days(20_000, 20_000)).values()
+    assert cells[Key("Googlebot", "search", "/items/", "forwarded")].requests == 6
+    pages = await store.pages()
+    assert sorted(pages) == ["/items/0", "/items/1", "/items/2"]
+    assert pages["/items/0"] == {"search": (20_000 * 86400 + 9, 200)}
+    assert visits.dropped == 2
