@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -190,3 +191,34 @@ async def test_visits_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPa
     assert sorted(pages) == ["/items/0", "/items/1", "/items/2"]
     assert pages["/items/0"] == {"search": (20_000 * 86400 + 9, 200)}
     assert visits.dropped == 2
+
+
+async def test_two_years_of_a_large_site_take_less_than_50_mb(tmp_path: Path) -> None:
+    """40 crawlers in 20 folders with four outcomes each, so that each day is at its bound; 100,000
+    pages, of which each fiftieth is written."""
+    random = Random(1)
+    day = {
+        Key(f"Crawler{crawler}Bot", "ai_search", f"/folder-{folder}/", outcome): Cell(
+            requests := random.randint(1, 20_000 // (crawler + 1)),
+            requests * random.randint(8000, 60_000),
+            Counter(power_of(random.lognormvariate(-3, 1)) for _ in range(30)),
+        )
+        for crawler in range(40)
+        for folder in range(20)
+        for outcome in ("fresh", "rendered", "stale", "404")
+    }
+    days = 730 * len(figures.encode(figures.bounded(day)))
+    file = tmp_path / "visits"
+    now, kinds = 1_764_000_000, ("search", "ai_search", "ai_training", "seo_tool")
+    pages: dict[str, Page] = {
+        f"/folder-{n % 20}/a-product-or-an-article-with-a-long-name-{n}.html": {
+            FACTS: (now - n, 0, "", 3000),
+            **dict.fromkeys(kinds[: 1 + n % 4], (now - n * 7, 200)),
+        }
+        for n in range(2000)
+    }
+    await FileVisits(file).add_pages(pages)
+    of_pages = 50 * os.path.getsize(file)  # noqa: ASYNC240
+    assert days + of_pages < 50_000_000, (days, of_pages)
+    assert days > 5_000_000
+    assert of_pages > 10_000_000
