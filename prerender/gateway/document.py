@@ -109,7 +109,7 @@ async def _fetch(
         except (ClientError, OSError, zlib.error) as error:
             raise OriginError(f"{target}: {reason_of(error)}") from error
         if response.status == 403 and not _APPLICATION.search(body):
-            raise NotRenderable("status 403", refused_with=_refused_with(403))
+            raise NotRenderable("status 403", refused_with=response.status)
         if not _media_type(response):
             nosniff = response.headers.get("X-Content-Type-Options", "").lower() == "nosniff"
             if nosniff or not _HTML.match(body):

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,9 +32,9 @@ from tests.sites.corpus import origin as corpus
 from tests.sites.frameworks import origin as frameworks
 from tests.sites.frameworks.routes import ROUTES
 from tests.sites.wild import application, held_by_scripts
+from tests.support.readers import SHOWN
 
 SITE = URL("https://www.example.com")
-SHOWN = (Path(application.__file__).parent / "shown.js").read_text("utf-8")
 LIMITS: dict[str, Any] = {"timeout": 60.0, "budget": 10.0, "patience": 5.0}
 MAX_BYTES = 10**8
 HTML = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})

@@ -92,6 +92,8 @@ CASES = [
     _held("rules-for-states-of-a-host", "shown"),
     _held("frame-written", "written"),
     _held("frame-with-adopted-styles", "rest", hides=("hidden",)),
+    _held("frame-with-animations", "revealed"),
+    _held("frame-with-defined-elements", "inner"),
     _held("frame-with-a-blob", "within"),
     _held("frame-of-a-script", "of a script"),
     _held("frame-that-a-script-navigates", "within a frame"),

@@ -62,6 +62,12 @@ PAGES = {
       inside.adoptedStyleSheets = [sheet];</script>""",
     "frame-with-a-blob": f"""<iframe id="f"></iframe>
       <script>{BLOBS} f.src = blob('<p>within', 'text/html');</script>""",
+    "frame-with-animations": f"""<iframe id="f"></iframe><script>
+      const inside = f.contentDocument; inside.body.innerHTML = '<p style="opacity: 0">revealed</p>';
+      inside.querySelector('p').animate([{{ opacity: 0 }}, {{ opacity: 1 }}], {FORWARDS});</script>""",
+    "frame-with-defined-elements": """<iframe srcdoc="<style>:not(:defined) { display: none }</style>
+      <x-a>inner</x-a><script>customElements.define('x-a', class extends HTMLElement {});</script>">
+      </iframe>""",
     "frame-of-a-script": """<iframe src="javascript:'<p>of a script'"></iframe>""",
     "frame-that-a-script-navigates": """<iframe id="f"></iframe>
       <script>f.contentWindow.location = '/inner';</script>""",

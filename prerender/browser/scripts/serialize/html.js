@@ -114,16 +114,12 @@ const copyFrame = (from, to) => {
   to.setAttribute("srcdoc", text);
   to.removeAttribute("src");
 };
-// document.open() gives a frame the URL of the page.
-const isAddress = (url) => /^https?:/.test(url) && url.split("#")[0] !== location.href.split("#")[0];
-
 // The content of a frame without an address: of a srcdoc frame, or null if a sandbox or a policy hides it, and of one
 // that scripts have written into.
 const frameText = (frame) => {
   const shown = frame.contentDocument;
-  if (!frame.hasAttribute("srcdoc") && !shown?.body?.hasChildNodes()) return null;
   const live = shown && !isAddress(shown.URL) ? shown.documentElement : null;
-  if (!live && !frame.hasAttribute("srcdoc")) return null;
+  if (!frame.hasAttribute("srcdoc") && !(live && shown.body?.hasChildNodes())) return null;
   let root;
   try {
     root = live ? inert.importNode(live, true)
@@ -164,7 +160,6 @@ const allowOurs = (policy) => {
 const stateful = "style, link[rel~='stylesheet' i], input, textarea, option, select, dialog[open], iframe[srcdoc], " +
   "iframe:not([src]), iframe:is([src=''], [src^='about:' i], [src^='javascript:' i], [src^='blob:' i]), [popover], " +
   "img:is([src^='blob:'], [srcset*='blob:']), picture img, canvas, svg [begin*='indefinite']";
-const shadowRoots = [];
 // ARIA properties that refer to elements set an empty attribute: it cannot name elements without an id.
 const references = Object.keys(Object.getOwnPropertyDescriptors(Element.prototype))
   .filter((property) => /^aria.*Elements?$/.test(property))
@@ -230,7 +225,6 @@ const complete = (original, copy, isNumbered = true) => {
     if (animated.has(from[i])) copyAnimated(from[i], to[i]);
     if (isNumbered && attached.size) addAttached(to[i], attached.get(first + i));
     if (!root) continue;
-    shadowRoots.push(root);
     if (options.flattenShadowDom) to[i].replaceChildren(...flattened(from[i], to[i], root, isNumbered));
     else to[i].prepend(declared(from[i], to[i], root, isNumbered));
   }

@@ -4,14 +4,23 @@ const MARK = "data-prerender-state";
 const DEFINED = ":defined";
 const isCustom = (element) => element.localName.includes("-") || element.hasAttribute("is");
 
+// document.open() gives a frame the URL of the page.
+const isAddress = (url) => /^https?:/.test(url) && url.split("#")[0] !== location.href.split("#")[0];
+// The document, its shadow roots, and the documents of frames without an address, which are part of the snapshot.
 const roots = [document];
-let hasCustom = document.querySelector("[is]") !== null;
+let hasCustom = false;
 for (const root of roots) {
+  hasCustom ||= root.querySelector("[is]") !== null;
   for (const element of root.querySelectorAll("*")) {
-    if (element.shadowRoot) roots.push(element.shadowRoot);
-    hasCustom ||= element.localName.includes("-");
+    const { localName, shadowRoot } = element;
+    if (shadowRoot) roots.push(shadowRoot);
+    hasCustom ||= localName.includes("-");
+    if (localName !== "iframe") continue;
+    const shown = element.contentDocument;
+    if (shown && !isAddress(shown.URL)) roots.push(shown);
   }
 }
+const shadowRoots = roots.filter((root) => root.host);
 // Reading rules takes long, so it is done only if the answer matters.
 const rulesMention = (state) => roots.some((root) =>
   [...root.styleSheets, ...(root.adoptedStyleSheets ?? [])].some((sheet) => sheetText(sheet)?.includes(state)));
@@ -46,11 +55,14 @@ const markStates = (original, from, to) => {
 // follows scrolling shows everything to readers who scroll.
 const animated = new Map();
 const cssName = (name) => (name === "cssFloat" ? "float" : name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`));
-for (const { effect, playState, timeline, constructor } of new Set(roots.flatMap((root) => root.getAnimations()))) {
-  if (constructor !== Animation || !effect?.target || effect.pseudoElement) continue;
+for (const animation of new Set(roots.flatMap((root) => root.getAnimations()))) {
+  const { effect, playState, timeline } = animation;
+  // By their properties: those of frames have other classes.
+  if ("animationName" in animation || "transitionProperty" in animation) continue;
+  if (!effect?.target || effect.pseudoElement) continue;
   const frames = effect.getKeyframes();
   const style = animated.get(effect.target) ?? new Map();
-  if (timeline && !(timeline instanceof DocumentTimeline)) {
+  if (timeline && "source" in timeline) {
     const opacities = frames.map(({ opacity }) => parseFloat(opacity)).filter((opacity) => opacity >= 0);
     if (opacities.length) style.set("opacity", String(Math.max(...opacities)));
   } else if (["finished", "paused"].includes(playState)) {
