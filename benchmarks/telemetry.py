@@ -18,8 +18,8 @@ from typing import Any, cast
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from prerender.admin.recent_activity import Recent
 from prerender.config.settings import SECRET_PARAMETERS
+from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.proxy.decision import Render
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult
 from prerender.snapshots.target import Target

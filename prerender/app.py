@@ -22,14 +22,11 @@ from aiohttp import web
 
 from prerender.admin import health
 from prerender.admin.auth import AdminAuth
-from prerender.admin.dashboard_setup import dashboard
 from prerender.admin.explain import Explanations
-from prerender.admin.imports import Importing
 from prerender.admin.page_urls import Site
 from prerender.admin.purge import Purging
 from prerender.admin.token_file import TokenFile
 from prerender.browser.pool import Pool
-from prerender.browser.spare_capacity import SpareCapacity
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -38,6 +35,13 @@ from prerender.crawlers.from_settings import signed_agents, triggers_of, verific
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.errors import ConfigError
+from prerender.extensions.dashboard.extension import dashboard
+from prerender.extensions.dashboard.histories import Histories
+from prerender.extensions.indexnow.indexnow import IndexNow, KeyFile
+from prerender.extensions.markdown.snapshots import MarkdownSnapshots
+from prerender.extensions.refresh_ahead.popularity import Popularity
+from prerender.extensions.refresh_ahead.refresher import Refresher
+from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
@@ -46,7 +50,6 @@ from prerender.proxy.client_connection import Limits
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.handler import BeginSpan, Handler
-from prerender.proxy.indexnow import IndexNow, KeyFile
 from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Server
@@ -54,8 +57,6 @@ from prerender.proxy.site_hosts import SiteHosts
 from prerender.rendering.from_settings import Rendering, page_count, rendering, viewer_of
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.learned import Learned
-from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
-from prerender.snapshots.refresher import Refresher
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
@@ -64,14 +65,13 @@ from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry import logs
 from prerender.telemetry.access_log import AccessLog, Line
-from prerender.telemetry.histories import Histories
 from prerender.telemetry.metrics import Metrics
-from prerender.telemetry.popularity import Popularity
 from prerender.telemetry.recorded_snapshots import RecordedSnapshots
 from prerender.telemetry.records import Telemetry
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.state_metrics import StateMetrics
+from prerender.tools.export.imports import Importing
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
 from prerender.visits.api import ReportApi
@@ -410,7 +410,7 @@ def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) ->
     if not settings.tracing.endpoint:
         return None
     try:
-        from prerender.telemetry.tracing import Tracing  # noqa: PLC0415 (optional)
+        from prerender.extensions.tracing.tracing import Tracing  # noqa: PLC0415 (optional)
     except ImportError as error:
         raise ConfigError(
             [f"[tracing] endpoint: {error}: install it with pip install 'prerender-proxy[otel]'"]

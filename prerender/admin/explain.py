@@ -17,16 +17,16 @@ from prerender.admin.page_urls import Site
 from prerender.admin.parameters import ExplainQuery, query_of
 from prerender.admin.reasons import in_words
 from prerender.browser.pool import Pool
+from prerender.extensions.dashboard.histories import Histories
+from prerender.extensions.dashboard.history import Render as LastRender
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import BadMessage, parse_request
 from prerender.proxy.decision import Refuse, Render
 from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.history import Render as LastRender
 from prerender.snapshots.page_changes import changes_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots, Outlook
-from prerender.telemetry.histories import Histories
 from prerender.telemetry.records import RequestContext
 from prerender.urls.ajax_crawling import pretty_to_ugly
 

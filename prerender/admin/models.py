@@ -8,14 +8,14 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from prerender.admin.bots import Why
-from prerender.admin.last_hour import Point
-from prerender.admin.snapshot_models import Id, Phases, SnapshotRow, Uri
 from prerender.config.types import CrawlerClass
+from prerender.extensions.dashboard.bots import Why
+from prerender.extensions.dashboard.last_hour import Point
+from prerender.extensions.dashboard.snapshot_models import Id, Phases, SnapshotRow, Uri
 from prerender.snapshots.freshness import Shown
-from prerender.snapshots.importing import Adopted
 from prerender.snapshots.variants import Device
 from prerender.telemetry.records import CacheWord, Kind, Source
+from prerender.tools.export.importing import Adopted
 
 MOST_TOP_PAGES = 5
 MOST_BOTS = 100

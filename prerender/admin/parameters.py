@@ -19,10 +19,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from prerender.admin.snapshot_models import Id
 from prerender.config.types import CrawlerClass
 from prerender.config.validation import in_words
-from prerender.snapshots.list_rows import Sort, State
+from prerender.extensions.dashboard.list_rows import Sort, State
+from prerender.extensions.dashboard.snapshot_models import Id
 from prerender.telemetry.records import CacheWord, Kind
 
 _LONGEST_SHOWN = 200

@@ -7,9 +7,9 @@ from prerender.admin.models import Purged
 from prerender.admin.page_urls import Site
 from prerender.admin.parameters import PurgeBody, body_of
 from prerender.admin.problem_details import problem
+from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.stores.invalidation import Invalidation
-from prerender.snapshots.stores.snapshot_lists import Lists
 
 _MOST_AT_ONCE = 1000
 

@@ -17,7 +17,6 @@ from typing import Any
 import structlog
 
 from prerender.browser import probe, serializer
-from prerender.browser.accessibility import Announcement, announced
 from prerender.browser.browser_context import Context
 from prerender.browser.chromium import Chromium
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed
@@ -44,6 +43,7 @@ from prerender.errors import (
 )
 from prerender.gateway.visit import PAGE_STATUSES, Document, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
+from prerender.tools.accessibility import Announcement, announced
 
 # A context is replaced after this many renders, so that leaks do not add up.
 RENDERS = 500

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from prerender.browser.accessibility import Announcement
 from prerender.browser.settling.settler import Settled
 from prerender.config.page_changes import Tag
+from prerender.tools.accessibility import Announcement
 
 
 class Resource(NamedTuple):

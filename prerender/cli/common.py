@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import uvloop
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -19,7 +19,6 @@ from prerender.config.types import PositiveDuration
 from prerender.config.validation import in_words
 from prerender.errors import ConfigError
 from prerender.telemetry import logs
-from prerender.tools.crawler import NO_HEADERS, SiteHeaders
 from prerender.urls.addresses import pretty_of
 
 T = TypeVar("T")
@@ -36,6 +35,20 @@ _SETTINGS = (
     ("--pages", "browser", "pages", "N"),
 )
 _ORIGINS = ("PRERENDER_ORIGIN", "PRERENDER_ORIGIN_URL")
+
+
+class SiteHeaders(NamedTuple):
+    """Headers for requests to the site's own servers, which are ``servers`` (scheme, host and port)."""
+
+    servers: frozenset[URL] = frozenset()
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def of(self, url: URL) -> tuple[tuple[str, str], ...]:
+        """Those for a URL."""
+        return self.headers if url.origin() in self.servers else ()
+
+
+NO_HEADERS = SiteHeaders()
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

@@ -1,73 +1,23 @@
-"""``prerender COMMAND``: the list of commands, and their exit statuses."""
+"""``prerender COMMAND``: finds the commands, and has their exit statuses.
+
+A command is a module in ``commands/``, of this package or of an extension, with ``add(parser)``, which
+sets ``run(options)``. Its docstring is the help: what it does, and examples. Only the module of the
+requested command is imported, because some imports take a second.
+"""
 
 import argparse
+import ast
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
 
-from prerender import __version__
+from prerender import __version__, plugins
 from prerender.cli import terminal
 from prerender.cli.terminal import FAILED, INTERRUPTED, USAGE
 from prerender.errors import ConfigError, PrerenderError
-
-# By name: the module, with add(parser), which sets run(options); the help; and examples. Only the
-# module of the requested command is imported, because some imports take a second.
-_COMMANDS = {
-    "serve": ("serve", "run the proxy", (
-        "prerender serve http://127.0.0.1:3000 --site https://www.example.com --preset crawlers",
-        "prerender serve --config /etc/prerender.toml",
-    )),
-    "render": ("render", "print the snapshot of one page and exit", (
-        "prerender render 'https://www.example.com/#!/items/3'",
-        "prerender render localhost:3000/about --json",
-        "prerender render www.example.com --markdown --output page.md --screenshot page.png",
-    )),
-    "purge": ("purge", "remove snapshots from a running proxy", (
-        "prerender purge --url 'https://www.example.com/#!/items/3'",
-        "prerender purge --tag lamps --soft",
-    )),
-    "explain": ("explain", "say how a running proxy would respond to a request, and why", (
-        "prerender explain 'https://www.example.com/#!/items/3'",
-        "prerender explain /about --user-agent Googlebot --admin http://127.0.0.1:8081",
-    )),
-    "check": ("check", "audit a site as a crawler, and compare it with what visitors see", (
-        "prerender check https://www.example.com/",
-        "prerender check https://www.example.com/sitemap.xml --via http://127.0.0.1:8080",
-    )),
-    "warm": ("warm", "fill the cache of running proxies", (
-        "prerender warm https://www.example.com/sitemap.xml",
-    )),
-    "export": ("export", "write snapshots to files", (
-        "prerender export https://www.example.com/sitemap.xml --to /srv/snapshots",
-    )),
-    "import": ("import_", "load exported snapshots into a running proxy", (
-        "prerender import /srv/snapshots --admin http://127.0.0.1:8081",
-    )),
-    "sitemap": ("sitemap", "crawl a site and print its sitemap", (
-        "prerender sitemap https://www.example.com/ --to public",
-    )),
-    "llms": ("llms", "write llms.txt and llms-full.txt for the pages of a sitemap", (
-        "prerender llms https://www.example.com/sitemap.xml --to public",
-    )),
-    "report": ("report", "print what crawlers got, from a running proxy", (
-        "prerender report --days 90 --by day,crawler --csv",
-        "prerender report errors",
-        "prerender report change --date 2026-03-31",
-        "prerender report gap --sitemap https://www.example.com/sitemap.xml",
-        "prerender report snapshots --finding noindex",
-    )),
-    "config": ("configuration", "print the effective settings with their sources", (
-        "prerender config --config /etc/prerender.toml",
-        "prerender config --example > /etc/prerender.toml",
-    )),
-    "doctor": ("doctor", "check everything that the proxy needs", (
-        "prerender doctor http://127.0.0.1:3000",
-    )),
-    "completion": ("completion", "print a shell completion script", (
-        "prerender completion bash > /etc/bash_completion.d/prerender",
-        "prerender completion zsh > \"${fpath[1]}/_prerender\"",
-    )),
-}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,9 +59,29 @@ def _problems(command: str, problems: Sequence[str]) -> str:
     )
 
 
+def commands() -> Mapping[str, str]:
+    """The modules of the commands, by name."""
+    found = {
+        module.name.rstrip("_"): f"{package}.{module.name}"
+        for package in plugins.having("commands")
+        for module in iter_modules(import_module(package).__path__)
+    }
+    return dict(sorted(found.items()))
+
+
+def help_of(module: str) -> tuple[str, str]:
+    """What a command does, and its examples: from its docstring, without importing it."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    text = ast.get_docstring(ast.parse(Path(spec.origin).read_text("utf-8"))) or ""
+    what, _, examples = text.partition("\n\n")
+    return what, examples
+
+
 def whole_parser() -> argparse.ArgumentParser:
     """A parser with the arguments of all commands, for completion."""
-    return _parser(_COMMANDS)
+    return _parser(commands())
 
 
 def _parser(asked: Container[str]) -> argparse.ArgumentParser:
@@ -121,15 +91,16 @@ def _parser(asked: Container[str]) -> argparse.ArgumentParser:
         description="A reverse proxy that serves crawlers HTML snapshots of JavaScript pages.",
     )
     parser.add_argument("--version", action="version", version=f"prerender {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, what, examples) in _COMMANDS.items():
-        command = commands.add_parser(
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in commands().items():
+        what, examples = help_of(module)
+        command = subparsers.add_parser(
             name,
-            help=what,
-            description=f"{what[:1].upper()}{what[1:]}.",
-            epilog="\n  ".join(("examples:", *examples)).replace("%", "%%"),
+            help=f"{what[:1].lower()}{what[1:]}".rstrip("."),
+            description=what,
+            epilog=examples.lower()[:1] + examples[1:].replace("%", "%%"),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name in asked:
-            import_module(f"prerender.cli.{module}").add(command)
+            import_module(module).add(command)
     return parser

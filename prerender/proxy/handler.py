@@ -13,6 +13,7 @@ from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.crawlers.web_bot_auth import SignedAgents
 from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Refused
+from prerender.extensions.markdown.snapshots import MarkdownSnapshots
 from prerender.http import forwarding_headers
 from prerender.http.body import CutShort
 from prerender.http.client_address import Clients
@@ -35,7 +36,6 @@ from prerender.proxy.forward import Forwarder
 from prerender.proxy.request import Request
 from prerender.proxy.responses import error_response, snapshot_response, vary_line
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.snapshots.markdown.snapshots import MarkdownSnapshots
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary

@@ -18,6 +18,7 @@ from prerender.browser.warm_up import trial
 from prerender.config import Settings
 from prerender.config.page_changes import tags_of
 from prerender.errors import ConfigError
+from prerender.extensions.dashboard.screenshots import Viewer, ViewLimits
 from prerender.gateway.address_policy import AddressPolicy, VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
@@ -25,7 +26,6 @@ from prerender.gateway.upstream import Upstream, open_session
 from prerender.gateway.visit import VisitLimits
 from prerender.http.forwarding_headers import authority
 from prerender.rendering.renderer import Renderer, RenderSettings
-from prerender.rendering.screenshots import Viewer, ViewLimits
 from prerender.snapshots.page_changes import Changes
 from prerender.urls.hosts import Hosts
 

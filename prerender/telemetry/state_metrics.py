@@ -9,8 +9,8 @@ from prometheus_client.registry import Collector
 
 from prerender.browser.pool import Pool, PoolState
 from prerender.crawlers.published import PublishedRanges
+from prerender.extensions.refresh_ahead.refresher import Refresher
 from prerender.gateway.gateway import Gateway
-from prerender.snapshots.refresher import Refresher
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.telemetry.scraped_metrics import counter, gauge

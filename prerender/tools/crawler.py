@@ -27,6 +27,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from prerender import __version__
+from prerender.cli.common import NO_HEADERS, SiteHeaders
 from prerender.errors import FetchFailed, Unreachable
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.cache_status import CACHE_NAME, parameters_of
@@ -100,20 +101,6 @@ def media_type(fields: CIMultiDictProxy[str]) -> str:
 def is_html(fields: CIMultiDictProxy[str]) -> bool:
     """Whether the Content-Type is that of a page."""
     return media_type(fields) in ("text/html", "application/xhtml+xml")
-
-
-class SiteHeaders(NamedTuple):
-    """Headers for requests to the site's own servers, which are ``servers`` (scheme, host and port)."""
-
-    servers: frozenset[URL] = frozenset()
-    headers: tuple[tuple[str, str], ...] = ()
-
-    def of(self, url: URL) -> tuple[tuple[str, str], ...]:
-        """Those for a URL."""
-        return self.headers if url.origin() in self.servers else ()
-
-
-NO_HEADERS = SiteHeaders()
 
 
 class Streamed(NamedTuple):

@@ -12,10 +12,10 @@ from multidict import CIMultiDict
 from prerender.admin.page_urls import Site
 from prerender.admin.parameters import query_of
 from prerender.errors import FetchFailed, OriginError, SitemapError
+from prerender.extensions.dashboard.list_rows import Query
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
-from prerender.snapshots.list_rows import Query
 from prerender.snapshots.stores.store import Store
 from prerender.tools.sitemaps import Body, read
 from prerender.visits import models, report

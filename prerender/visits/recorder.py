@@ -1,6 +1,6 @@
 """Subscribes to the records of requests, and keeps what crawlers got.
 
-Requests are counted in batches (admin/crawlers.py says why) and written every few seconds, in the
+Requests are counted in batches (dashboard/crawlers.py says why) and written every few seconds, in the
 background. While the store is away, counts wait; what has no room then is dropped and counted.
 """
 
@@ -17,16 +17,16 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from prerender.admin.crawlers import OTHERS
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
+from prerender.extensions.dashboard.crawlers import OTHERS
 from prerender.proxy.decision import UNVERIFIED
-from prerender.snapshots.page_metadata import read
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import HTML, Snapshot
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
+from prerender.tools.page_metadata import read
 from prerender.visits.figures import (
     DAY_SECONDS,
     FACTS,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from prerender.snapshots.list_rows import Row
+from prerender.extensions.dashboard.list_rows import Row
 from prerender.visits import models
 from prerender.visits.figures import FACTS, Cell, Outcome, Page
 from prerender.visits.parameters import (

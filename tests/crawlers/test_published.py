@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
+from prerender.cli import diagnosis as doctor
 from prerender.crawlers.known import built_in
 from prerender.crawlers.published import RENEW_SECONDS, RETRY_SECONDS, PublishedRanges, Renewal
 from prerender.crawlers.ranges import MOST_BYTES
@@ -19,7 +20,6 @@ from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.upstream import open_session
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
-from prerender.tools import doctor
 from prerender.urls.hosts import Hosts
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages, settings_for
 from tests.support.renders import Clock

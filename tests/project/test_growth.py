@@ -12,17 +12,17 @@ from multidict import CIMultiDict
 
 from prerender.admin.reasons import in_words
 from prerender.browser.queue import section_of
+from prerender.extensions.markdown.convert import markdown_of
 from prerender.gateway import needed_requests
 from prerender.http import caching, conditional, forwarding_headers, negotiation
 from prerender.http.client_address import client_address
 from prerender.http.fields import Fields, members
 from prerender.rendering import internal_host
 from prerender.rendering.snapshot_builder import with_canonical
-from prerender.snapshots import page_metadata, text_comparison
 from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
-from prerender.snapshots.markdown.convert import markdown_of
 from prerender.snapshots.snapshot import Snapshot
 from prerender.telemetry.redaction import Redaction
+from prerender.tools import page_metadata, text_comparison
 from prerender.urls import references
 from prerender.urls.ajax_crawling import ugly_to_pretty
 from tests.support.pools import NO_ORIGIN, SITE

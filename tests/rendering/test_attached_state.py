@@ -6,8 +6,8 @@ and the same texts are visible.
 
 import pytest
 
-from prerender.browser.accessibility import announced
 from prerender.browser.devtools import Session
+from prerender.tools.accessibility import announced
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support.plain_browser import plain_browser
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from prerender.browser.accessibility import Announcement, announced, lost
 from prerender.browser.devtools import Session
+from prerender.tools.accessibility import Announcement, announced, lost
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from tests.conftest import StartProxy
 from tests.sites.frameworks import origin as frameworks

@@ -17,7 +17,6 @@ from aiohttp.test_utils import TestServer
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.browser.accessibility import lost
 from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
 from prerender.errors import BrowserGone, NeedsNewContext
@@ -26,6 +25,7 @@ from prerender.gateway.visit import Document
 from prerender.rendering.from_settings import Rendering, rendering
 from prerender.rendering.snapshot_builder import SnapshotBuilder
 from prerender.snapshots.target import Target
+from prerender.tools.accessibility import lost
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Overrides, settings_for
 from tests.sites.corpus import origin as corpus

@@ -8,6 +8,7 @@ from math import floor
 import pytest
 
 from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderError, RenderError
+from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.http.cache_status import cache_status
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.purges import Purge
@@ -16,7 +17,6 @@ from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
-from prerender.telemetry.popularity import Popularity
 from prerender.telemetry.records import RequestRecord
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support.renders import Clock, Renders, target, until

@@ -16,10 +16,10 @@ import pytest
 from aiohttp import ClientSession, web
 from yarl import URL
 
-from prerender.snapshots.archive import Archive, Archived
-from prerender.snapshots.importing import OUTCOMES
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.target import Target
+from prerender.tools.export.archive import Archive, Archived
+from prerender.tools.export.importing import OUTCOMES
 from prerender.tools.export.nginx import STEPS
 from prerender.urls.ajax_crawling import PrettyURL, pretty_to_ugly
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy

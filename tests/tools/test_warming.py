@@ -18,10 +18,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender.cli.terminal import Progress
-from prerender.cli.url_sources import Sources
-from prerender.cli.warm import _report
 from prerender.errors import JournalError, ReplicasGone, SitemapError
+from prerender.tools.commands.warm import _report
 from prerender.tools.crawler import Crawler, Fetched
+from prerender.tools.url_sources import Sources
 from prerender.tools.warming.journal import Job, Journal
 from prerender.tools.warming.replicas import Replicas, retry_after
 from prerender.tools.warming.warming import Totals, Warming
@@ -114,7 +114,7 @@ async def test_the_share_of_replicas_that_are_gone_or_die_goes_to_the_others(
 async def test_progress_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("prerender.cli.warm._REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("prerender.tools.commands.warm._REPORT_SECONDS", 0.0)
     totals = Totals(Counter(rendered=3, failed=1), found=10, skipped=2)
     reporting = asyncio.create_task(_report(totals, Progress()))
     shown = ""

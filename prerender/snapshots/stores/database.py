@@ -15,8 +15,8 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from prerender.extensions.dashboard.list_rows import PIECE
 from prerender.snapshots.entry import FORMAT
-from prerender.snapshots.list_rows import PIECE
 from prerender.snapshots.purges import Purge, Purges
 
 _VERSION = 2

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import structlog
 
 from prerender.errors import StoreError, StoreGone
-from prerender.snapshots.list_rows import Row
+from prerender.extensions.dashboard.list_rows import Row
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache

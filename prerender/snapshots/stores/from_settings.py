@@ -11,16 +11,16 @@ import structlog
 from prerender.config import Settings
 from prerender.config.store_urls import OBJECT_STORES
 from prerender.errors import ConfigError
+from prerender.extensions.object_store.object_store import TIMEOUT_SECONDS, ObjectCache
+from prerender.extensions.object_store.tiers import TieredCache
 from prerender.http.forwarding_headers import authority
 from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.stores.aiocache_backends import LACKS, named
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.file import FileCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
-from prerender.snapshots.stores.object_store import TIMEOUT_SECONDS, ObjectCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
-from prerender.snapshots.stores.tiers import TieredCache
 
 # Settings that earlier releases do not have. At their defaults, both share their snapshots.
 _LATER = ("remove", "add")
@@ -64,7 +64,7 @@ def _tiers(settings: Settings) -> BackingCache:
 def object_store(settings: Settings) -> ObjectCache:
     """The object store of the settings. Raises ConfigError for one that cannot be."""
     try:
-        from prerender.snapshots.stores.bucket import Bucket  # noqa: PLC0415 (optional)
+        from prerender.extensions.object_store.bucket import Bucket  # noqa: PLC0415 (optional)
     except ImportError as error:
         raise ConfigError(
             [f"[cache] url: {error}: install it with pip install 'prerender-proxy[s3]'"]

@@ -22,8 +22,8 @@ from typing import Any, TypeVar, cast
 from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from prerender.errors import StoreError, StoreGone
+from prerender.extensions.dashboard.list_rows import Row
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.list_rows import Row
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
 from prerender.snapshots.stores import redis_scripts
 from prerender.snapshots.stores.aiocache_commands import timed

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from aiocache.plugins import BasePlugin
 
+from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import FORMAT, Entry, not_ahead_of
 from prerender.snapshots.stores.backing_store import BackingCache
@@ -24,7 +25,6 @@ from prerender.snapshots.stores.leases import Leases
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.stores.serializer import UNREAD
-from prerender.snapshots.stores.snapshot_lists import Lists
 
 _CLOCK_SKEW_SECONDS = 60.0
 # Additional memory for notes, as a part of that for snapshots.

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
-from prerender.browser.accessibility import lost
 from prerender.browser.page_results import Seen
 from prerender.errors import FetchFailed, RenderError
 from prerender.snapshots.page_changes import Changes, changes_of
-from prerender.snapshots.text_comparison import Comparison, Passage, compare
+from prerender.tools.accessibility import lost
 from prerender.tools.check import metadata
 from prerender.tools.check.alternation import Turns
 from prerender.tools.check.findings import Report
@@ -16,6 +15,7 @@ from prerender.tools.check.visitor_view import Look, Person, Unsettled
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.link_following import Visit, Visitor, canonicals, led_to
+from prerender.tools.text_comparison import Comparison, Passage, compare
 from prerender.urls.addresses import is_ugly, same_page
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 

@@ -8,7 +8,6 @@ from typing import TypeVar
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.browser.accessibility import Announcement
 from prerender.browser.page_results import Departed, Seen, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.config.settings import Render
@@ -17,6 +16,7 @@ from prerender.gateway.address_policy import VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.visit import Document, Exchange
 from prerender.rendering.verdict import faults_of, missing_responses, third_party_failures
+from prerender.tools.accessibility import Announcement
 from prerender.tools.crawler import Fetched
 
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from urllib.parse import urljoin
 from yarl import URL
 
 from prerender.errors import NotRenderable, OriginError, RenderError
-from prerender.snapshots.archive import Archive
 from prerender.snapshots.snapshot import Snapshot, Snapshots
 from prerender.snapshots.target import Target
 from prerender.tools.concurrency import work_through
+from prerender.tools.export.archive import Archive
 from prerender.urls.addresses import pretty_of
 
 _ATTEMPTS = 2

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
-from prerender.snapshots.archive import PAGES, Archived
+from prerender.tools.export.archive import PAGES, Archived
 from prerender.urls.ajax_crawling import PrettyURL
 
 HTTP_FILE = "nginx-http.conf"

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from prerender.errors import ConfigError, StoreError
+from prerender.extensions.dashboard.list_rows import Query
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.list_rows import Query
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots

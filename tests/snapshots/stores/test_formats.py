@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from prerender.config import Settings
-from prerender.snapshots import history
+from prerender.extensions.dashboard import history
+from prerender.extensions.dashboard.list_rows import Row
 from prerender.snapshots.entry import FORMAT, Entry, decode, encode
-from prerender.snapshots.list_rows import Row
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Facts, Snapshot
 from prerender.snapshots.stores.file import FILE_NAME

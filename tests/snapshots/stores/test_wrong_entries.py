@@ -26,12 +26,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from prerender.errors import BadEntry, ConfigError
+from prerender.extensions.dashboard import history
+from prerender.extensions.dashboard.histories import Histories
+from prerender.extensions.dashboard.list_rows import Query, Row, parse
+from prerender.extensions.markdown.snapshots import MARKDOWN, MarkdownSnapshots, _key
 from prerender.http.encodings import encoded
-from prerender.snapshots import history
 from prerender.snapshots.entry import Entry, decode, encode
 from prerender.snapshots.freshness import Freshness
-from prerender.snapshots.list_rows import Query, Row, parse
-from prerender.snapshots.markdown.snapshots import MARKDOWN, MarkdownSnapshots, _key
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -42,7 +43,6 @@ from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.store import Store
-from prerender.telemetry.histories import Histories
 from tests.conftest import settings_for
 from tests.support import processes, raw
 from tests.support.redis_server import RedisServer, redis_server

@@ -1,0 +1,1 @@
+"""The dashboard with its API: lists, figures, histories, screenshots and comparisons of snapshots."""

@@ -1,0 +1,303 @@
+"""The JSON API of the admin listener: lists, figures and renders. One snapshot: snapshot_details.py.
+
+models.py and parameters.py say what it accepts and returns; ``openapi.json`` is generated from them.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib.resources import files
+
+from aiohttp import web
+
+from prerender import __version__
+from prerender.admin import models
+from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
+from prerender.admin.page_urls import Site
+from prerender.admin.parameters import (
+    CrawlersQuery,
+    LogIn,
+    PageQuery,
+    RenderBody,
+    RequestsQuery,
+    SnapshotsQuery,
+    body_of,
+    query_of,
+)
+from prerender.admin.problem_details import problem
+from prerender.browser.pool import Pool
+from prerender.crawlers.published import PublishedRanges
+from prerender.extensions.dashboard import conversions
+from prerender.extensions.dashboard.bots import Bots
+from prerender.extensions.dashboard.crawlers import OTHERS, Crawlers, Tally
+from prerender.extensions.dashboard.last_hour import STEP_SECONDS, Figures
+from prerender.extensions.dashboard.list_rows import Query
+from prerender.extensions.dashboard.recent_activity import Recent
+from prerender.snapshots.snapshot_cache import CachedSnapshots
+from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
+from prerender.telemetry.config_notices import Notices
+from prerender.telemetry.records import RequestRecord
+
+_MOST_PROBLEMS = 25
+
+
+class Api:
+    """Handlers of ``/api/v1/...``."""
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        pool: Pool,
+        store: Store,
+        snapshots: CachedSnapshots,
+        figures: Figures,
+        recent: Recent,
+        crawlers: Crawlers,
+        bots: Bots,
+        more: Sequence[tuple[str, str]],
+        listed: date | None,
+        published: Sequence[PublishedRanges],
+        presets: Mapping[str, str],
+        notices: Notices,
+        auth: AdminAuth,
+    ) -> None:
+        self._site = site
+        self._pool = pool
+        self._store = store
+        self._snapshots = snapshots
+        self._figures = figures
+        self._recent = recent
+        self._crawlers = crawlers
+        self._bots = bots
+        self._more = more
+        self._listed = listed.isoformat() if listed else ""
+        self._published = published
+        self._presets = presets
+        self._notices = notices
+        self._auth = auth
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes."""
+        add = app.router
+        add.add_get("/api/v1/openapi.json", self.openapi)
+        add.add_get("/api/v1/session", self.session)
+        add.add_post("/api/v1/session", self.log_in)
+        add.add_delete("/api/v1/session", self.log_out)
+        add.add_get("/api/v1/summary", self.summary)
+        add.add_get("/api/v1/crawlers", self.crawlers)
+        add.add_get("/api/v1/bots", self.bots)
+        add.add_get("/api/v1/requests", self.requests)
+        add.add_get("/api/v1/snapshots", self.list_snapshots)
+        add.add_get("/api/v1/problems", self.problems)
+        add.add_get("/api/v1/pages", self.page)
+        add.add_post("/api/v1/render", self.render)
+
+    async def openapi(self, _: web.Request) -> web.Response:
+        """The OpenAPI description."""
+        text = (files("prerender.admin") / "openapi.json").read_text("utf-8")
+        return web.Response(text=text, content_type="application/json")
+
+    async def session(self, request: web.Request) -> web.Response:
+        """Whether the client is authenticated."""
+        return web.json_response(self._session(is_open=self._auth.knows(request)))
+
+    async def log_in(self, request: web.Request) -> web.Response:
+        """Exchange the token for a session cookie."""
+        session = self._auth.session(body_of(await request.read(), LogIn).token)
+        if not session:
+            return problem(401, "the token is wrong")
+        answer = web.json_response(self._session(is_open=True))
+        answer.set_cookie(
+            COOKIE,
+            session,
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="Strict",
+            secure=request.headers.get("X-Forwarded-Proto") == "https",
+        )
+        return answer
+
+    def _session(self, *, is_open: bool) -> models.Session:
+        return {"token_needed": self._auth.needs_token, "open": is_open}
+
+    async def log_out(self, _: web.Request) -> web.Response:
+        """Delete the session cookie."""
+        answer = web.Response(status=204)
+        answer.del_cookie(COOKIE, samesite="Strict", httponly=True)
+        return answer
+
+    async def summary(self, _: web.Request) -> web.Response:
+        """The state of the proxy, and the figures of the last hour."""
+        found: models.Summary = {
+            "site": self._site.url,
+            "version": __version__,
+            "now": time.time(),
+            "started": self._figures.started,
+            "ready": self._pool.ready,
+            "pool": conversions.of_pool(self._pool),
+            "store": conversions.of_store(self._store.state()),
+            "notices": [conversions.of_notice(notice) for notice in self._notices],
+            "step": STEP_SECONDS,
+            "points": self._figures.points(),
+        }
+        return web.json_response(found)
+
+    async def crawlers(self, request: web.Request) -> web.Response:
+        """Crawlers by name, most requests first."""
+        if query_of(request, CrawlersQuery).period == "hour":
+            tallies, since = self._crawlers.last_hour(), time.time() - 3600
+        else:
+            tallies, since = self._crawlers.since_start(), self._figures.started
+        total = Tally()
+        for tally in tallies.values():
+            total.add(tally)
+        items = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
+        found: models.CrawlerList = {
+            "since": max(since, self._figures.started),
+            "listed": self._listed,
+            "ranges": [conversions.of_ranges(one) for one in self._published],
+            "median_seconds": round(total.quantile(0.5), 6),
+            "p95_seconds": round(total.quantile(0.95), 6),
+            "items": [
+                conversions.of_tally(name, tally, self._presets.get(tally.crawler, ""))
+                for name, tally in items
+            ],
+        }
+        return web.json_response(found)
+
+    async def bots(self, _: web.Request) -> web.Response:
+        """Clients that look automated and are not in the list of crawlers, most requests first."""
+        found = self._bots.found()
+        bots: models.BotList = {
+            "since": self._figures.started,
+            "count": len(found),
+            "more": [{"class": known, "name": name} for known, name in self._more],
+            "items": [conversions.of_bot(bot) for bot in found[: models.MOST_BOTS]],
+        }
+        return web.json_response(bots)
+
+    async def requests(self, request: web.Request) -> web.Response:
+        """The last requests of crawlers, filtered and sorted."""
+        query = query_of(request, RequestsQuery)
+        descending = query.order == "desc"
+        limit = query.limit or 1
+        after = conversions.place_of(query.cursor)
+        page = self._site.target(query.page) if query.page else None
+        matches = [
+            ((_value(record, query.sort), f"{count:015}"), record)
+            for count, record in self._recent.numbered()
+            if _matches(record, query) and (page is None or _is_for(record, page))
+        ]
+        count = len(matches)
+        if after is not None:
+            if isinstance(after[0], str) != (query.sort == "target"):
+                raise ValueError("cursor: invalid for this list")
+            matches = [one for one in matches if (one[0] < after if descending else one[0] > after)]
+        matches.sort(key=lambda one: one[0], reverse=descending)
+        found: models.RequestList = {
+            "count": count,
+            "items": [conversions.of_request(record) for _, record in matches[:limit]],
+            "next": conversions.cursor_of(matches[limit - 1][0] if len(matches) > limit else None),
+        }
+        return web.json_response(found)
+
+    async def list_snapshots(self, request: web.Request) -> web.Response:
+        """The stored snapshots, filtered and sorted."""
+        query = query_of(request, SnapshotsQuery)
+        rows = await self._store.lists.find(
+            Query(
+                search=query.search,
+                status=query.status,
+                state=query.state or None,
+                least_age=query.least_age,
+                most_age=query.most_age,
+                sort=query.sort,
+                descending=query.order == "desc",
+                limit=query.limit or 1,
+                after=conversions.place_of(query.cursor),
+            )
+        )
+        now = time.time()
+        found: models.SnapshotList = {
+            "count": rows.count,
+            "size": rows.size,
+            "complete": self._store.lists.complete,
+            "items": [conversions.of_row(row, self._site.url, now) for row in rows.rows],
+            "next": conversions.cursor_of(rows.next),
+        }
+        return web.json_response(found)
+
+    async def problems(self, _: web.Request) -> web.Response:
+        """The pages with most problems."""
+        worst = self._recent.worst(_MOST_PROBLEMS)
+        found: models.Problems = {
+            "slowest": [conversions.of_problem(page) for page in worst.slowest],
+            "failing": [conversions.of_problem(page) for page in worst.failing],
+            "cut_off": [conversions.of_problem(page) for page in worst.cut_off],
+            "troubled": [conversions.of_problem(page) for page in worst.troubled],
+        }
+        return web.json_response(found)
+
+    async def page(self, request: web.Request) -> web.Response:
+        """The id of a page by its URL, and whether a snapshot is stored."""
+        target = self._site.target(query_of(request, PageQuery).url)
+        kept = await self._store.get(target.key) is not None
+        found: models.PageId = {"id": target.key, "url": target.url, "kept": kept}
+        return web.json_response(found)
+
+    async def render(self, request: web.Request) -> web.Response:
+        """Render a page now, and store the snapshot if it is good enough."""
+        body = body_of(await request.read(), RenderBody)
+        target = await self._kept(body.id) if body.id else self._site.target(body.url or "")
+        began = time.monotonic()
+        answer = await self._snapshots.renew(target)
+        found: models.Rendered = {
+            "id": target.key,
+            "url": target.url,
+            "status": answer.snapshot.status,
+            "kept": answer.stored,
+            "detail": answer.detail,
+            "seconds": round(time.monotonic() - began, 4),
+        }
+        return web.json_response(found)
+
+    async def _kept(self, key: str) -> Target:
+        """The target of a stored snapshot, with its variant."""
+        entry = await self._store.get(key)
+        if entry is None:
+            raise web.HTTPNotFound(text="no snapshot is stored under this id")
+        return self._site.target_of(entry)
+
+
+def _matches(record: RequestRecord, query: RequestsQuery) -> bool:
+    search = query.search.casefold()
+    return (
+        (not search or search in f"{record.target}\n{record.user_agent}\n{record.agent}".casefold())
+        and query.status in (0, record.status, record.status // 100)
+        and query.crawler in ("", record.crawler or OTHERS)
+        and query.decision in ("", record.kind)
+        and query.cache in ("", record.cache)
+    )
+
+
+def _is_for(record: RequestRecord, page: Target) -> bool:
+    """Whether a request is for a page, in any variant; forwarded ones have its path."""
+    if record.snapshot_target is not None:
+        return record.snapshot_target.url == page.url
+    return record.target == page.path
+
+
+def _value(record: RequestRecord, sort: str) -> float | str:
+    match sort:
+        case "status":
+            return record.status
+        case "seconds":
+            return record.seconds
+        case "bytes":
+            return record.sent_bytes
+        case "target":
+            return record.target
+        case _:
+            return record.time

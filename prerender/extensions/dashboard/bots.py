@@ -1,0 +1,163 @@
+"""Clients that look automated and are not in the list of crawlers.
+
+They are told by their User-Agent: by words that only programs use there, or because all who send it
+read pages without a language and without any of their files. Addresses are not looked at. In memory,
+for this process only.
+"""
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from cachetools import LRUCache
+
+from prerender.crawlers.known import Crawler
+from prerender.crawlers.triggers import may_be_page
+from prerender.crawlers.user_agents import UserAgents
+from prerender.extensions.dashboard.crawlers import Outcome, got
+from prerender.telemetry.records import RequestRecord
+
+# Each User-Agent and each name is a few hundred bytes.
+MOST_NAMES = 500
+_MOST_USER_AGENTS = 2000
+_LONGEST = 300
+_LONGEST_NAME = 40
+_BATCH = 128
+# So many pages without a file are no reader's.
+LEAST_PAGES = 20
+_ROBOTS = "/robots.txt"
+
+_PROGRAM = re.compile(
+    r"""(?<!cu)bot(?![a-z]{3}) | crawl | spider | scrap | slurp | fetch | headless | phantom | selenium
+    | puppeteer | playwright | monitor | uptime | preview | validator | archiver | https?:// | feed
+    | rss | python | \bcurl\b | \bwget\b | libwww | \bjava/ | okhttp | go-http | http-?client | axios
+    | node-fetch | undici | \bruby\b | \bphp\b | guzzle | aiohttp | httpx | scan""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+_COMPATIBLE = re.compile(r"\bcompatible; ?(?!MSIE)([\w.!-][\w.! -]*)", re.ASCII)
+_PRODUCT = re.compile(r"[\w.!-]{3,}(?=/)", re.ASCII)
+_BROWSERS = frozenset(
+    (
+        "mozilla", "applewebkit", "chrome", "safari", "gecko", "mobile", "version", "firefox", "edg",
+        "opr", "trident", "presto",
+    )
+)  # fmt: skip
+
+Why = Literal["name", "behavior"]
+
+
+class _Told(NamedTuple):
+    """What a User-Agent tells. ``name``: a word to find it by, "" if there is none."""
+
+    name: str
+    program: bool
+
+
+@dataclass(slots=True)
+class Bot:
+    """An unknown bot, or a User-Agent that may be one.
+
+    ``why``: its name says so, or its requests. ``pages`` and ``files``: requested ones; ``robots``:
+    requests for robots.txt; ``languages``: requests with Accept-Language; ``missing``: 4xx; ``last``:
+    Unix seconds.
+    """
+
+    name: str
+    user_agent: str
+    why: Why
+    pages: int = 0
+    files: int = 0
+    robots: int = 0
+    languages: int = 0
+    got: Counter[Outcome] = field(default_factory=Counter)
+    missing: int = 0
+    last: float = 0.0
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether that is enough to call it a bot."""
+        return self.why == "name" or self.pages >= LEAST_PAGES
+
+    @property
+    def is_browser(self) -> bool:
+        """Whether people send its User-Agent."""
+        return self.why == "behavior" and bool(self.files or self.languages)
+
+    def count(self, records: list[RequestRecord]) -> None:
+        """Count requests, in their order."""
+        self.last = records[-1].time
+        for record in records:
+            self.languages += record.accept_language
+            if record.target == _ROBOTS:
+                self.robots += 1
+            elif may_be_page(record.target):
+                self.pages += 1
+            else:
+                self.files += 1
+            self.missing += 400 <= record.status < 500
+        self.got.update(map(got, records))
+
+
+class Bots:
+    """Subscribes to the records of requests, and counts them in batches."""
+
+    def __init__(self) -> None:
+        self._new: list[RequestRecord] = []
+        self._tell = lru_cache(maxsize=1024)(told_by)
+        self._by_name: LRUCache[str, Bot] = LRUCache(MOST_NAMES)
+        self._by_user_agent: LRUCache[str, Bot] = LRUCache(_MOST_USER_AGENTS)
+        # Of people, whose requests cost no more than a look into this set.
+        self._browsers: set[str] = set()
+
+    def __call__(self, record: RequestRecord) -> None:
+        """Count a request of an unknown client. Called for every request; most are of browsers."""
+        if record.crawler is None and record.user_agent not in self._browsers:
+            self._new.append(record)
+            if len(self._new) >= _BATCH:
+                self._count_new()
+
+    def found(self) -> list[Bot]:
+        """The unknown bots, those with most requests first."""
+        self._count_new()
+        seen = (*self._by_name.values(), *self._by_user_agent.values())
+        bots = [bot for bot in seen if bot.is_listed]
+        return sorted(bots, key=lambda bot: (-bot.got.total(), bot.name, bot.user_agent))
+
+    def _count_new(self) -> None:
+        groups: defaultdict[str, list[RequestRecord]] = defaultdict(list)
+        for record in self._new:
+            groups[record.user_agent[:_LONGEST]].append(record)
+        self._new.clear()
+        for user_agent, records in groups.items():
+            told = self._tell(user_agent)
+            key = told.name.lower() if told.program and told.name else user_agent
+            kept = self._by_name if told.program else self._by_user_agent
+            bot = kept.get(key)
+            if bot is None:
+                why: Why = "name" if told.program else "behavior"
+                bot = kept[key] = Bot(told.name, user_agent, why)
+            bot.count(records)
+            if bot.is_browser:
+                del kept[key]
+                if len(self._browsers) >= _MOST_USER_AGENTS:
+                    self._browsers.clear()
+                self._browsers.add(user_agent)
+
+
+def told_by(user_agent: str) -> _Told:
+    """What a User-Agent tells about its client. Pure."""
+    program = not user_agent or bool(_PROGRAM.search(user_agent))
+    products = [one for one in _PRODUCT.findall(user_agent) if one.lower() not in _BROWSERS]
+    inside = _COMPATIBLE.search(user_agent)
+    names = [inside[1].strip()] if inside else []
+    names += [one for one in products if _PROGRAM.search(one)]
+    if not user_agent.startswith(("Mozilla/", "Opera/", "Dalvik/")):
+        names += [*products, user_agent.partition(" ")[0]]
+    for name in names:
+        crawler = Crawler(name[:_LONGEST_NAME], "search")
+        # Shorter ones would match browsers.
+        if len(name) >= 3 and UserAgents([crawler]).crawlers_of(user_agent):
+            return _Told(crawler.name, program)
+    return _Told("", program)

@@ -1,0 +1,55 @@
+"""Serves the files of the dashboard: HTML, CSS and JavaScript modules without external resources."""
+
+from importlib.resources import files
+from typing import Any
+
+from aiohttp import web
+
+_TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+class DashboardFiles:
+    """Serves the files of the folder ``static``, and ``index.html`` at ``/``."""
+
+    def __init__(self) -> None:
+        folder = files("prerender.extensions.dashboard") / "static"
+        self._files = {
+            file.name: file.read_bytes()
+            for file in folder.iterdir()
+            if file.name.rpartition(".")[2] in _TYPES
+        }
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes."""
+        app.router.add_get("/", self.page)
+        app.router.add_get("/dashboard/{name}", self.file)
+
+    async def page(self, _: web.Request) -> web.Response:
+        """The page. Its route is in the fragment."""
+        return self._answer("index.html")
+
+    async def file(self, request: web.Request) -> web.Response:
+        """A file."""
+        name = request.match_info["name"]
+        if name not in self._files:
+            raise web.HTTPNotFound(text="file not found")
+        return self._answer(name)
+
+    def _answer(self, name: str) -> web.Response:
+        found: dict[str, Any] = {"content_type": _TYPES[name.rpartition(".")[2]]}
+        return web.Response(body=self._files[name], charset="utf-8", headers=_HEADERS, **found)

@@ -1,0 +1,61 @@
+"""Keeps the pages with problems over restarts, and shares them with the other replicas.
+
+They are stored as one note. Each exchange adds what was counted since the last one to what is stored;
+replicas that write at the same moment may lose some counts.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+
+from prerender.background import running
+from prerender.extensions.dashboard.recent_activity import PageRenders, Recent
+from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.strict_json import read
+
+_KEY = "problems"
+EVERY_SECONDS = 15.0
+_LAST_SECONDS = 3.0
+_KEPT_SECONDS = 30 * 86400.0
+
+
+class KeptProblems:
+    """The problems of ``recent``, kept in ``notes``."""
+
+    def __init__(self, notes: Notes, recent: Recent) -> None:
+        self._notes = notes
+        self._recent = recent
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Exchange them while the context is open, and at its end."""
+        try:
+            async with running(self._exchange_on(), "problems of pages"):
+                yield
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self.exchange()
+
+    async def _exchange_on(self) -> None:
+        while True:
+            await self.exchange()
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def exchange(self) -> None:
+        """Read what is stored, and add what is new."""
+        stored = await asyncio.to_thread(_read, await self._notes.get(_KEY))
+        pages, changed = self._recent.exchange(stored)
+        if changed:
+            data = await asyncio.to_thread(lambda: json.dumps(list(map(asdict, pages))).encode())
+            await self._notes.set(_KEY, data, _KEPT_SECONDS)
+
+
+def _read(note: bytes | None) -> tuple[PageRenders, ...] | None:
+    """A stored note; None if there is none that can be read."""
+    try:
+        return read(tuple[PageRenders, ...], note) if note else None
+    except ValueError:
+        return None

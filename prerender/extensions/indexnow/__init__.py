@@ -1,0 +1,1 @@
+"""Submits changed pages to search engines."""

@@ -1,0 +1,1 @@
+"""The commands of Markdown, a module each."""

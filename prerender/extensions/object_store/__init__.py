@@ -1,0 +1,1 @@
+"""Snapshots in an object store, alone or behind Redis."""

@@ -1,0 +1,1 @@
+"""Renews popular snapshots before they expire, and all after a deploy."""

@@ -1,0 +1,1 @@
+"""Spans of requests and renders, exported by OpenTelemetry."""

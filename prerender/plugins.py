@@ -1,0 +1,28 @@
+"""Finds what extensions add by the names of their modules, so that nothing lists them.
+
+An extension is a package of ``prerender`` or ``prerender.extensions`` with a module ``extension``
+(extension.py says what that does), ``store_kind`` or ``commands``. If it is not installed, it is
+not there.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+
+_ROOT = Path(__file__).parent
+
+
+def having(name: str) -> Iterator[str]:
+    """The full names of the modules or packages ``name`` of all packages."""
+    for folder, package in ((_ROOT, "prerender"), (_ROOT / "extensions", "prerender.extensions")):
+        for module in iter_modules([str(folder)]):
+            part = folder / module.name / name
+            if part.is_dir() or part.with_suffix(".py").is_file():
+                yield f"{package}.{module.name}.{name}"
+
+
+def modules(name: str) -> Iterator[ModuleType]:
+    """The modules ``name`` of all packages."""
+    return map(import_module, having(name))

@@ -1,0 +1,152 @@
+"""Audit a site as a crawler, and compare it with what visitors see.
+
+Examples:
+  prerender check https://www.example.com/
+  prerender check https://www.example.com/sitemap.xml --via http://127.0.0.1:8080
+"""
+
+import argparse
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+
+from yarl import URL
+
+from prerender.cli import common, terminal
+from prerender.cli.terminal import FAILED, Progress
+from prerender.config import Settings
+from prerender.rendering import from_settings
+from prerender.tools.check.findings import Finding, Report
+from prerender.tools.check.site import Result, SiteCheck
+from prerender.tools.check.visitor_view import Person
+from prerender.tools.crawler import USER_AGENT, Crawler
+from prerender.tools.url_sources import Sources
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "url", metavar="URL|SITEMAP", help="a page, whose links are followed, or a sitemap"
+    )
+    parser.add_argument(
+        "--max-pages", type=common.whole(1), default=100, metavar="N", help="default: 100"
+    )
+    common.add_concurrency(parser, default=4)
+    common.add_via(parser)
+    parser.add_argument(
+        "--user-agent", default=USER_AGENT, help="User-Agent to send, for sites that depend on it"
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="do not compare with what visitors see"
+    )
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the site and print a report. Returns 1 if there are errors."""
+    site = common.site_of(options.url)
+    overrides: dict[str, dict[str, object]] = {
+        "origin": {"url": options.via or site},
+        "browser": {"pages": options.concurrency},
+    }
+    settings = common.settings_for_site(site, options.config, overrides)
+    common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
+    result = common.run(_check(options, site, settings))
+    counts = _counts(result)
+    if options.json:
+        told = {
+            "site": site,
+            "pages": [_of_report(report) for report in result.pages],
+            "findings": [_of_finding(finding) for finding in result.site],
+            "left_out": result.left_out,
+            **counts,
+        }
+        written = terminal.write_json(told)
+    else:
+        written = terminal.write(_summary(result, counts))
+    return FAILED if counts["errors"] or not written else 0
+
+
+async def _check(options: argparse.Namespace, site: str, settings: Settings) -> Result:
+    via = URL(options.via) if options.via else None
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        own = common.site_headers(options.config)
+        crawler = await stack.enter_async_context(
+            Crawler.open(via, options.user_agent, site_headers=own)
+        )
+        sources = Sources(crawler.stream, progress)
+        urls = [options.url]
+        if listed := not await sources.is_page(options.url):
+            urls = [entry.url for entry in await sources.listed(urls)]
+        person = None
+        if not options.no_browser:
+            pool, addresses = await stack.enter_async_context(from_settings.visiting(settings))
+            blocklist = from_settings.rules_of(settings).blocklist
+            person = Person(pool, settings.render, addresses, blocklist)
+
+        def told(report: Report) -> None:
+            progress.done()
+            if not options.json:
+                _print(report, progress)
+
+        check = SiteCheck(
+            site,
+            crawler,
+            person,
+            follow=not listed,
+            most=options.max_pages,
+            concurrency=options.concurrency,
+            user_agent=options.user_agent,
+            told=told,
+            found=progress.found,
+        )
+        return await check.run(urls)
+
+
+def _print(report: Report, progress: Progress) -> None:
+    likeness = "" if report.similarity is None else f"{report.similarity:.0%}"
+    status = report.status or "-"
+    line = f"{report.worst:<8}{status:>4}  {report.kind:<9}{report.seconds:6.2f} s {likeness:>5}"
+    lines = [f"{line}  {report.url}", *map(_line, report.findings)]
+    progress.result("\n".join(lines))
+
+
+def _line(finding: Finding) -> str:
+    return f"    {finding.level}: {finding.code}: {' '.join(finding.text.split())}"
+
+
+def _counts(result: Result) -> dict[str, int]:
+    levels = Counter(
+        finding.level
+        for findings in (result.site, *(report.findings for report in result.pages))
+        for finding in findings
+    )
+    return {"errors": levels["error"], "warnings": levels["warning"], "notes": levels["note"]}
+
+
+def _summary(result: Result, counts: dict[str, int]) -> str:
+    lines = [_line(finding).strip() for finding in result.site]
+    compared = [report.similarity for report in result.pages if report.similarity is not None]
+    told = [terminal.counted(number, name[:-1]) for name, number in counts.items()]
+    pages = terminal.counted(len(result.pages), "page")
+    if result.left_out:
+        pages += f" ({result.left_out} more not checked: --max-pages)"
+    if compared:
+        pages += f", lowest similarity {min(compared):.0%}"
+    if result.pages:
+        pages += f", slowest {max(report.seconds for report in result.pages):.2f} s"
+    return "\n".join([*lines, f"{pages}: {', '.join(told)}", ""])
+
+
+def _of_report(report: Report) -> dict[str, object]:
+    told = asdict(report)
+    told["level"] = report.worst
+    told["findings"] = [_of_finding(finding) for finding in report.findings]
+    return told
+
+
+def _of_finding(finding: Finding) -> dict[str, str]:
+    return {"level": finding.level, "code": finding.code, "text": finding.text}

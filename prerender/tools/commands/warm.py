@@ -1,0 +1,228 @@
+"""Fill the cache of running proxies.
+
+Examples:
+  prerender warm https://www.example.com/sitemap.xml
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, closing
+from dataclasses import asdict
+from pathlib import Path
+
+from yarl import URL
+
+from prerender.admin.client import AdminClient
+from prerender.cli import common, terminal
+from prerender.cli.terminal import FAILED, Progress
+from prerender.config import Settings
+from prerender.config.settings import Admin
+from prerender.errors import AdminError, ConfigError, JournalError, ReplicasGone, SitemapError
+from prerender.tools.crawler import Crawler
+from prerender.tools.url_sources import Sources
+from prerender.tools.warming.journal import Job, Journal
+from prerender.tools.warming.replicas import Replicas
+from prerender.tools.warming.warming import Totals, Warming
+
+_SHOWN_FAILURES = 20
+_REPORT_SECONDS = 60.0
+# The admin listener gives no response (0), or does not accept the token.
+_STOP_AFTER = (0, 401, 403)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    common.add_sources(parser)
+    common.add_via(parser, several=True)
+    common.add_concurrency(parser, default=8)
+    parser.add_argument(
+        "--rate", type=common.rate, default=0.0, metavar="N", help="maximum pages per second"
+    )
+    parser.add_argument(
+        "--max-pages",
+        type=common.whole(1),
+        default=0,
+        metavar="N",
+        help="maximum pages to request, the last changed first",
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="record finished pages, and skip those that were finished before and have not changed",
+    )
+    parser.add_argument(
+        "--max-age",
+        type=common.duration,
+        metavar="DURATION",
+        help="with --state: request pages that were finished longer ago again, for example 7d",
+    )
+    common.add_json(parser)
+    common.add_config(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Warm the cache and print a summary. Returns 1 if a page failed or a sitemap could not be read."""
+    settings = common.settings_if_any(options.config)
+    try:
+        journal = Journal(options.state, options.max_age)
+    except JournalError as error:
+        raise ConfigError([f"--state: {error}"]) from error
+    with closing(journal):
+        try:
+            totals = common.run(_warm(options, settings, journal))
+        except (KeyboardInterrupt, ReplicasGone):
+            if options.state:
+                terminal.say(f"interrupted: continue with --state {options.state}")
+            raise
+    if options.json:
+        written = terminal.write_json(_of_totals(totals))
+    else:
+        written = terminal.write(_summary(totals))
+    return FAILED if totals.failed or totals.unread or not written else 0
+
+
+async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        replicas = await _replicas(options, settings, stack)
+        sources = Sources(replicas.stream, progress)
+        warming = Warming(
+            replicas,
+            journal,
+            concurrency=options.concurrency,
+            most=options.max_pages,
+            renew=_Renewals(settings, progress)
+            if settings and _has_token(settings.admin)
+            else None,
+            told=lambda _: progress.done(),
+            found=progress.found,
+            page_of=sources.own_page,
+        )
+        reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
+        try:
+            return await warming.run(_jobs(options, sources, warming.totals, progress))
+        except asyncio.CancelledError:
+            print(_summary(warming.totals), end="", file=sys.stderr)
+            raise
+        finally:
+            reporting.cancel()
+
+
+async def _replicas(
+    options: argparse.Namespace, settings: Settings | None, stack: AsyncExitStack
+) -> Replicas:
+    timeout = settings.render.timeout + 10 if settings is not None else 60.0
+    own = common.site_headers(options.config)
+    vias = [URL(via) for via in options.via] if options.via else [None]
+    crawlers = [
+        await stack.enter_async_context(Crawler.open(via, timeout=timeout, site_headers=own))
+        for via in dict.fromkeys(vias)
+    ]
+    return Replicas(crawlers, options.concurrency, options.rate, direct=not options.via)
+
+
+async def _jobs(
+    options: argparse.Namespace, sources: Sources, totals: Totals, progress: Progress
+) -> AsyncGenerator[Job]:
+    """The pages of the sources. Raises SitemapError if there are none at all."""
+    failures: list[SitemapError] = []
+
+    def report() -> None:
+        for error in failures:
+            progress.line(f"not read: {error}")
+        totals.unread += len(failures)
+        failures.clear()
+
+    found = False
+    listed = sources.pages(options.sources, failures.append, same_hosts=not options.via)
+    async with aclosing(listed) as pages:
+        async for page in pages:
+            found = True
+            report()
+            yield Job(page.url, page.lastmod, options.follow)
+    if found:
+        report()
+    elif failures:
+        raise failures[0]
+    else:
+        raise SitemapError(f"{', '.join(options.sources)}: no pages listed")
+
+
+def _has_token(admin: Admin) -> bool:
+    return bool(admin.token or admin.token_file)
+
+
+class _Renewals:
+    """Renders outdated pages again, through the admin listener."""
+
+    def __init__(self, settings: Settings, progress: Progress) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._allowed = True
+
+    async def __call__(self, url: str) -> bool:
+        """Whether the page has a new snapshot."""
+        if not self._allowed:
+            return False
+        try:
+            client = AdminClient.of(self._settings.admin)
+            # It may have to wait for another replica before it is rendered.
+            return await asyncio.to_thread(client.render, url, 2 * self._settings.render.timeout)
+        except AdminError as error:
+            if error.answered_with not in _STOP_AFTER:
+                return False  # this page could not be rendered
+            if self._allowed:
+                self._progress.line(f"outdated snapshots are not renewed: {error}")
+            self._allowed = False
+            return False
+
+
+async def _report(totals: Totals, progress: Progress) -> None:
+    """Tell the progress now and then where there is no bar."""
+    while not progress.has_bar:
+        await asyncio.sleep(_REPORT_SECONDS)
+        progress.line(
+            f"{totals.counts.total()} of {terminal.counted(totals.found, 'page')}, "
+            f"{totals.failed} failed, {totals.skipped} skipped"
+        )
+
+
+def _of_totals(totals: Totals) -> dict[str, object]:
+    return {
+        "pages": totals.counts.total(),
+        "outcomes": dict(totals.counts),
+        "skipped": totals.skipped,
+        "left_out": totals.left_out,
+        "unread_sitemaps": totals.unread,
+        "seconds": round(totals.seconds, 3),
+        "failed": totals.failed,
+        "failures": [asdict(failure) for failure in totals.failures],
+    }
+
+
+def _summary(totals: Totals) -> str:
+    pages = totals.counts.total()
+    speed = pages / totals.seconds if totals.seconds else 0.0
+    parts = [f"{count} {name}" for name, count in totals.counts.most_common()]
+    if totals.skipped:
+        parts.append(f"{totals.skipped} skipped (finished before)")
+    if totals.left_out:
+        parts.append(f"{totals.left_out} skipped (--max-pages)")
+    if totals.unread:
+        parts.append(f"{terminal.counted(totals.unread, 'sitemap')} not read to the end")
+    took = f"{terminal.counted(pages, 'page')} in {totals.seconds:.1f} s ({speed:.1f} per second)"
+    lines = [f"{took}: {', '.join(parts)}"]
+    if totals.counts["outdated"]:
+        lines.append(
+            f"{terminal.counted(totals.counts['outdated'], 'snapshot')} older than lastmod: to render "
+            "them again, give the settings of the proxy with an [admin] token (--config)"
+        )
+    shown = totals.failures[:_SHOWN_FAILURES]
+    lines += [f"failed: {one.url}: {one.reason}" for one in shown]
+    if totals.failed > len(shown):
+        lines.append(f"and {totals.failed - len(shown)} more (--json names up to 1000)")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,111 @@
+"""Imports exported snapshots: ``POST /api/v1/import``. parameters.ImportBody says what it accepts."""
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from aiohttp import web
+from yarl import URL
+
+from prerender.admin.parameters import ImportBody, body_of
+from prerender.admin.problem_details import problem
+from prerender.http import forwarding_headers
+from prerender.http.encodings import encoded
+from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.purges import tags_of
+from prerender.snapshots.snapshot import Snapshot, etag_of
+from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
+from prerender.tools.export.archive import Archived
+from prerender.tools.export.importing import OUTCOMES, Adopted, adopt
+from prerender.urls.addresses import pretty_of
+from prerender.urls.ajax_crawling import PrettyURL
+
+MAX_BYTES = 64 * 1024**2
+_STATUSES = (200, 403, 404, 410)
+
+log = structlog.get_logger(__name__)
+
+
+class Importing:
+    """Stores imported snapshots in ``store``. auth.py authorizes requests."""
+
+    def __init__(
+        self,
+        store: Store,
+        freshness: Freshness,
+        public: URL,
+        target_of: Callable[[PrettyURL], Target],
+    ) -> None:
+        self._store = store
+        self._freshness = freshness
+        self._site = str(public.origin())
+        self._target_of = target_of
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the route."""
+        app.router.add_post("/api/v1/import", self._import)
+
+    async def _import(self, request: web.Request) -> web.Response:
+        body = bytearray()
+        async for part in request.content.iter_any():
+            body += part
+            if len(body) > MAX_BYTES:
+                return problem(413, f"the body is larger than {MAX_BYTES // 1024**2} MiB")
+        pages = await asyncio.to_thread(self._pages, body)
+        counts: Counter[Adopted] = Counter(dict.fromkeys(OUTCOMES, 0))
+        for target, snapshot, made in pages:
+            counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
+        log.info(
+            "snapshots_imported",
+            **{name.replace(" ", "_"): count for name, count in counts.items()},
+        )
+        if not self._store.state().available:
+            return problem(503, "imported into this process only: the store is unavailable")
+        return web.json_response(counts)
+
+    def _pages(self, text: bytearray) -> list[tuple[Target, Snapshot, float]]:
+        """Parse the snapshots of a request. Raises ValueError."""
+        body = body_of(text, ImportBody)
+        if body.site != self._site:
+            raise ValueError(
+                f"site: the export is of {body.site}, but this proxy serves {self._site}"
+            )
+        return [self._page(told, fresh=body.fresh) for told in body.pages]
+
+    def _page(self, told: Mapping[str, Any], *, fresh: bool) -> tuple[Target, Snapshot, float]:
+        text = told.get("body")
+        entry = Archived.read({name: value for name, value in told.items() if name != "body"})
+        if not isinstance(text, str):
+            raise ValueError(f"{entry.path}: body is missing")
+        try:
+            body = text.encode()
+            pretty = pretty_of(f"{self._site}{entry.path}")
+        except ValueError as error:
+            raise ValueError(f"{entry.path!r}: {error}") from None
+        snapshot = entry.snapshot(body)
+        if fault := _fault(snapshot):
+            raise ValueError(f"{entry.path}: {fault}")
+        snapshot = replace(snapshot, encoded=encoded(body))
+        return self._target_of(pretty), snapshot, time.time() if fresh else entry.made
+
+
+def _fault(snapshot: Snapshot) -> str:
+    """Why a snapshot cannot be imported, or ''."""
+    if snapshot.status not in _STATUSES:
+        return f"snapshots with status {snapshot.status} are not stored"
+    if forwarding_headers.kept_on_snapshot(snapshot.headers) != snapshot.headers:
+        return "it has headers that are not allowed in a snapshot"
+    if any(not re.fullmatch(r"[\x20-\xff]*", value) for _, value in snapshot.headers):
+        return "a header has invalid characters"
+    if tags_of(snapshot.tags) != snapshot.tags:
+        return "its tags are invalid"
+    strong = not snapshot.etag.startswith("W/")
+    if strong and snapshot.etag != etag_of(snapshot.status, snapshot.headers, snapshot.body):
+        return "its file does not match the ETag in the index"
+    return ""

@@ -1,0 +1,69 @@
+"""Pages with problems: present ones first."""
+
+from prerender.extensions.dashboard.kept_problems import KeptProblems
+from prerender.extensions.dashboard.recent_activity import Recent
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.target import Target
+from prerender.telemetry.records import RenderOutcome, RenderRecord
+from prerender.urls.ajax_crawling import PrettyURL
+from tests.support.renders import PUBLIC
+
+
+def record(path: str, time: float, outcome: RenderOutcome) -> RenderRecord:
+    return RenderRecord(
+        time=time,
+        seconds=1.0,
+        target=Target.of(PUBLIC, PrettyURL(path, "")),
+        outcome=outcome,
+        error="RenderTimeout" if outcome == "failed" else "",
+        reason="",
+        status=0,
+        bytes=0,
+        timings=None,
+        facts=None,
+        trace=None,
+    )
+
+
+def test_present_problems_come_before_those_that_are_over() -> None:
+    recent = Recent()
+    renders: list[tuple[float, str, RenderOutcome]] = [
+        (1.0, "/over", "failed"),
+        (2.0, "/over", "failed"),
+        (3.0, "/over", "complete"),
+        (4.0, "/now", "failed"),
+    ]
+    for time, path, outcome in renders:
+        recent.render(record(path, time, outcome))
+    failing = recent.worst(25).failing
+    assert [(page.url[-4:], page.failed, page.is_over) for page in failing] == [
+        ("/now", 1, False),
+        ("over", 2, True),
+    ]
+    assert recent.worst(1).failing[0].url.endswith("/now")
+
+
+async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> None:
+    notes = Notes(None, BoundedMemoryCache(2**20))
+    first, second = Recent(), Recent()
+    exchanges = [KeptProblems(notes, recent) for recent in (first, second)]
+    first.render(record("/a", 1.0, "failed"))
+    second.render(record("/a", 2.0, "failed"))
+    second.render(record("/b", 3.0, "failed"))
+    for _ in range(2):
+        for exchange in exchanges:
+            await exchange.exchange()
+    third = Recent()
+    await KeptProblems(notes, third).exchange()
+    for recent in (first, second, third):
+        found = {page.url[-2:]: page for page in recent.worst(25).failing}
+        assert {url: (page.renders, page.failed) for url, page in found.items()} == {
+            "/a": (2, 2),
+            "/b": (1, 1),
+        }
+        assert (found["/a"].failing_since, found["/a"].last_problem) == (2.0, 3.0)
+    third.render(record("/a", 5.0, "complete"))
+    await KeptProblems(notes, third).exchange()
+    await exchanges[0].exchange()
+    assert [page.is_over for page in first.worst(25).failing] == [False, True]
