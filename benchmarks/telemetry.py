@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from prerender.config.settings import SECRET_PARAMETERS
 from prerender.extensions.dashboard.recent_activity import Recent
-from prerender.proxy.decision import Render
+from prerender.proxy.decision import Reason, Render
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult
 from prerender.snapshots.target import Target
 from prerender.telemetry.access_log import Line
@@ -65,7 +65,7 @@ def sides() -> dict[str, Callable[[], object]]:
     recent = Recent()
     registry = CollectorRegistry()
     count = Counter("a", "a", ("decision", "reason"), registry=registry)
-    bound = count.labels("render", "an ugly URL")
+    bound = count.labels("render", "ugly_url")
     seconds = Histogram("b", "b", registry=registry)
     redaction = Redaction(SECRET_PARAMETERS)
     console, as_json = Line("console", redaction), Line("json", redaction)
@@ -86,7 +86,7 @@ def sides() -> dict[str, Callable[[], object]]:
         seconds.observe(0.0001)
 
     def by_labels() -> None:
-        count.labels("render", "an ugly URL").inc()
+        count.labels("render", "ugly_url").inc()
         seconds.observe(0.0001)
 
     def by_structlog() -> None:
@@ -98,7 +98,7 @@ def sides() -> dict[str, Callable[[], object]]:
             ms=0.1,
             bytes=20_000,
             decision="render",
-            reason="an ugly URL",
+            reason=Reason.UGLY_URL,
             source="snapshot",
             cache="hit",
             remote="203.0.113.7",

@@ -1,4 +1,4 @@
-"""Every exception that this project raises, with the HTTP status of the response.
+"""The exceptions that cross packages, with the HTTP status of the response.
 
 PrerenderError               500
 ├── ConfigError              (the process exits with status 2)
@@ -35,10 +35,16 @@ PrerenderError               500
     ├── ShuttingDown         the render could not finish before the proxy ends
     └── BrowserGone          the browser or the tab died; the render may be repeated once
         └── NeedsNewContext  only the first page of a browser context can be rendered with certainty
+
+BadMessage                   (a malformed HTTP message)
+CutShort                     (a connection ended in the middle of a message)
 """
 
+from asyncio import CancelledError
 from http import HTTPStatus
 from typing import Literal
+
+from prerender.words import Word
 
 # Verdicts of renders whose result must not be stored (rendering/verdict.py).
 Unusable = Literal["incomplete", "failed", "blank"]
@@ -46,12 +52,76 @@ Unusable = Literal["incomplete", "failed", "blank"]
 _OF_THE_REQUEST = (408, 421, 425, 429)
 
 
+class ErrorCode(Word):
+    """Errors as records, metrics and the API name them."""
+
+    INTERNAL_ERROR = "internal_error", "an internal error, which is in the log"
+    CANCELLED = "cancelled", "the client disconnected"
+    CUT_SHORT = "cut_short", "a connection ended in the middle of a message"
+    BAD_REQUEST = "bad_request", "the request is malformed or not supported"
+    ORIGIN_ERROR = "origin_error", "the site's server could not be reached"
+    ORIGIN_TIMEOUT = "origin_timeout", "the site's server did not respond in time"
+    LOOP_DETECTED = "loop_detected", "the origin leads back to this proxy"
+    CRAWLER_REFUSED = "crawler_refused", "[triggers] refuses this class of crawlers"
+    PAGE_TOO_LONG = "page_too_long", "the URL is longer than those of pages"
+    FOREIGN_PAGE = "foreign_page", "a middleware requested a page of another site"
+    MALFORMED_PAGE = "malformed_page", "a middleware requested something that is not a page"
+    TOKEN_MISSING = "token_missing", "a middleware sent no token"
+    TOKEN_WRONG = "token_wrong", "a middleware sent a wrong token"
+    NOT_RENDERABLE = "not_renderable", "the target is not an HTML page"
+    RENDER_ERROR = "render_error", "the page could not be rendered"
+    RENDER_TIMEOUT = "render_timeout", "the page was not rendered within [render] timeout"
+    PAGE_OVER_LIMIT = "page_over_limit", "the page used more resources than one render may"
+    EMPTY_PAGE = "empty_page", "the page shows nothing"
+    INCOMPLETE_PAGE = "incomplete_page", "the site's own data is missing from the page"
+    DOCUMENT_REFUSED = "document_refused", "the site responds to visitors, but not to the renderer"
+    SNAPSHOT_TOO_LARGE = "snapshot_too_large", "the page is larger than [render] max_bytes"
+    POOL_BUSY = "pool_busy", "all pages of the browser were busy"
+    SHUTTING_DOWN = "shutting_down", "the proxy was shutting down"
+    BROWSER_GONE = "browser_gone", "the browser died or did not respond"
+
+
 class PrerenderError(Exception):
-    """Base class. The message is for the log; clients get ``public``. ``event`` is its log event."""
+    """Base class. ``reason`` is for the log and operators; clients get ``public``.
+
+    ``about``: the URL or request that it concerns, which precedes the reason in the message.
+    ``event`` is its log event.
+    """
 
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     public = "Internal server error."
     event = "request_failed"
+    code = ErrorCode.INTERNAL_ERROR
+
+    def __init__(self, reason: str = "", *, about: str = "") -> None:
+        super().__init__(f"{about}: {reason}" if about else reason)
+        self.reason = reason
+
+
+class BadMessage(Exception):
+    """A malformed or unsupported message; ``status`` is that of the response."""
+
+    code = ErrorCode.BAD_REQUEST
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class CutShort(Exception):
+    """A connection ended in the middle of a message: of a request or of a response."""
+
+    code = ErrorCode.CUT_SHORT
+
+
+def code_of(error: BaseException | None) -> ErrorCode | None:
+    """The code of an error; None if there is none."""
+    if error is None:
+        return None
+    if isinstance(error, PrerenderError | BadMessage | CutShort):
+        return error.code
+    is_cancelled = isinstance(error, CancelledError)
+    return ErrorCode.CANCELLED if is_cancelled else ErrorCode.INTERNAL_ERROR
 
 
 class ConfigError(PrerenderError):
@@ -65,6 +135,7 @@ class ConfigError(PrerenderError):
 class OriginError(PrerenderError):
     """The origin refused the connection, closed it early, or did not speak HTTP."""
 
+    code = ErrorCode.ORIGIN_ERROR
     status = HTTPStatus.BAD_GATEWAY
     public = "Bad gateway: the site's origin server cannot be reached."
     event = "origin_unreachable"
@@ -73,6 +144,7 @@ class OriginError(PrerenderError):
 class OriginTimeout(OriginError):
     """The origin did not respond in time."""
 
+    code = ErrorCode.ORIGIN_TIMEOUT
     status = HTTPStatus.GATEWAY_TIMEOUT
     public = "Gateway timeout: the site's origin server did not respond in time."
 
@@ -80,12 +152,15 @@ class OriginTimeout(OriginError):
 class LoopDetected(OriginError):
     """The request has already passed through this proxy (RFC 9110 section 7.6.3)."""
 
+    code = ErrorCode.LOOP_DETECTED
     status = HTTPStatus.LOOP_DETECTED
     public = "Loop detected: the origin of this proxy leads back to the proxy."
 
 
 class BadRequest(PrerenderError):
     """A malformed or unsupported request. ``reason`` is shown to the client."""
+
+    code = ErrorCode.BAD_REQUEST
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -102,12 +177,14 @@ class Refused(PrerenderError):
 class ForeignPage(Refused):
     """A [drop_in] request for a page of another site."""
 
+    code = ErrorCode.FOREIGN_PAGE
     public = "This service renders pages of its own site only."
 
 
 class MalformedPage(Refused):
     """A [drop_in] request whose path is not the URL of a page."""
 
+    code = ErrorCode.MALFORMED_PAGE
     status = HTTPStatus.BAD_REQUEST
     public = "The requested URL is not the URL of a page."
 
@@ -115,12 +192,14 @@ class MalformedPage(Refused):
 class TokenMissing(Refused):
     """A [drop_in] request without a token."""
 
+    code = ErrorCode.TOKEN_MISSING
     public = "A token is required in the X-Prerender-Token header."
 
 
 class TokenWrong(Refused):
     """A [drop_in] request with a wrong token."""
 
+    code = ErrorCode.TOKEN_WRONG
     status = HTTPStatus.UNAUTHORIZED
     public = "The token in the X-Prerender-Token header is wrong."
 
@@ -128,12 +207,14 @@ class TokenWrong(Refused):
 class CrawlerRefused(Refused):
     """A crawler of a class that [triggers] refuses."""
 
+    code = ErrorCode.CRAWLER_REFUSED
     public = "This site is not open to crawlers like this one."
 
 
 class PageTooLong(Refused):
     """A request for the snapshot of a URL that is longer than those of pages."""
 
+    code = ErrorCode.PAGE_TOO_LONG
     status = HTTPStatus.REQUEST_URI_TOO_LONG
     public = "The URL is too long for a page."
 
@@ -143,6 +224,8 @@ class NotRenderable(PrerenderError):
 
     ``refused_with``: the status of the response if it is an error, else 0.
     """
+
+    code = ErrorCode.NOT_RENDERABLE
 
     def __init__(self, reason: str, *, refused_with: int = 0) -> None:
         super().__init__(reason)
@@ -207,6 +290,7 @@ class SitemapError(PrerenderError):
 class RenderError(PrerenderError):
     """The page could not be rendered. Never a 404: the page exists."""
 
+    code = ErrorCode.RENDER_ERROR
     status = HTTPStatus.SERVICE_UNAVAILABLE
     public = "This page could not be rendered. Try again later."
     event = "render_failed"
@@ -217,18 +301,23 @@ class RenderError(PrerenderError):
 class RenderTimeout(RenderError):
     """[render] timeout passed before the page showed anything."""
 
+    code = ErrorCode.RENDER_TIMEOUT
     detail = "cut-off"
 
 
 class PageOverLimit(RenderError):
     """The page was stopped for the resources it used. The message says which."""
 
+    code = ErrorCode.PAGE_OVER_LIMIT
+
 
 class EmptyPage(RenderError):
     """The rendered page shows nothing."""
 
-    def __init__(self, reason: str, verdict: Unusable = "blank") -> None:
-        super().__init__(reason)
+    code = ErrorCode.EMPTY_PAGE
+
+    def __init__(self, reason: str, verdict: Unusable = "blank", *, about: str = "") -> None:
+        super().__init__(reason, about=about)
         self.verdict = self.detail = verdict
 
 
@@ -238,8 +327,10 @@ class IncompletePage(RenderError):
     ``verdict``: see rendering/verdict.py.
     """
 
-    def __init__(self, reason: str, verdict: str) -> None:
-        super().__init__(reason)
+    code = ErrorCode.INCOMPLETE_PAGE
+
+    def __init__(self, reason: str, verdict: str, *, about: str = "") -> None:
+        super().__init__(reason, about=about)
         self.detail = verdict
 
 
@@ -249,25 +340,33 @@ class DocumentRefused(RenderError):
     The usual cause is a list of allowed hosts that lacks the public one.
     """
 
+    code = ErrorCode.DOCUMENT_REFUSED
     detail = "refused"
 
 
 class SnapshotTooLarge(RenderError):
     """The rendered page is larger than a snapshot may be."""
 
+    code = ErrorCode.SNAPSHOT_TOO_LARGE
+
 
 class PoolBusy(RenderError):
     """All pages are busy and the queue is full, or the render waited in it for too long."""
 
+    code = ErrorCode.POOL_BUSY
     detail = "busy"
 
 
 class ShuttingDown(RenderError):
     """The proxy is shutting down, and [server] grace is over."""
 
+    code = ErrorCode.SHUTTING_DOWN
+
 
 class BrowserGone(RenderError):
     """The browser or the tab died, or did not respond to a command."""
+
+    code = ErrorCode.BROWSER_GONE
 
 
 class NeedsNewContext(BrowserGone):

@@ -15,12 +15,13 @@ from aiohttp import web
 from prerender.admin.models import ExplainedRender, ExplainedSnapshot, Explanation
 from prerender.admin.page_urls import Site
 from prerender.admin.parameters import ExplainQuery, query_of
-from prerender.admin.reasons import in_words
+from prerender.admin.reasons import in_words, of_decision
 from prerender.browser.pool import Pool
+from prerender.errors import BadMessage
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import Render as LastRender
 from prerender.http.forwarding_headers import authority
-from prerender.http.message_head import BadMessage, parse_request
+from prerender.http.message_head import parse_request
 from prerender.proxy.decision import Refuse, Render
 from prerender.proxy.handler import Handler
 from prerender.proxy.request import Request
@@ -103,7 +104,8 @@ class Explanations:
             "request": {"method": method, "target": target, "user_agent": context.user_agent},
             "crawler": context.crawler,
             "decision": context.decision.kind,
-            "reason": context.decision.reason,
+            "reason": context.decision.reason.value,
+            "reason_text": of_decision(context.decision.reason, context.crawler),
             "answered_by": _answered_by(context, outlook),
         }
         if context.agent or context.agent_unverified:

@@ -9,12 +9,14 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from prerender.config.types import CrawlerClass
+from prerender.errors import ErrorCode
 from prerender.extensions.dashboard.bots import Why
 from prerender.extensions.dashboard.last_hour import Point
 from prerender.extensions.dashboard.snapshot_models import Id, Phases, SnapshotRow, Uri
 from prerender.snapshots.freshness import Shown
+from prerender.snapshots.snapshot import CacheResult
 from prerender.snapshots.variants import Device
-from prerender.telemetry.records import CacheWord, Kind, Source
+from prerender.telemetry.records import Kind, Source
 from prerender.tools.export.importing import Adopted
 
 MOST_TOP_PAGES = 5
@@ -212,12 +214,18 @@ class Request(TypedDict):
     """The host or URL of the keys of the agent that signed it; empty unless verified."""
     decision: Kind
     reason: str
+    reason_text: str
+    """``reason`` for people."""
     source: Source
-    cache: CacheWord
+    cache: CacheResult | Literal[""]
+    cache_text: str
+    """``cache`` for people."""
     detail: str
     status: int
     bytes: int
-    error: str
+    error: ErrorCode | Literal[""]
+    error_text: str
+    """``error`` for people."""
     trace_id: str
     origin_seconds: float | None
     """Seconds until the origin's response headers; null if this request did not contact the origin."""
@@ -373,6 +381,8 @@ class Explanation(TypedDict):
     """The class of a known crawler, or "signed" for another agent whose signature is verified."""
     decision: Kind
     reason: str
+    reason_text: str
+    """``reason`` for people; of a forwarded crawler, with the setting to change."""
     answered_by: str
     signature: NotRequired[ExplainedSignature]
     """Of requests with Signature-Agent."""

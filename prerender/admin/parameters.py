@@ -23,7 +23,8 @@ from prerender.config.types import CrawlerClass
 from prerender.config.validation import in_words
 from prerender.extensions.dashboard.list_rows import Sort, State
 from prerender.extensions.dashboard.snapshot_models import Id
-from prerender.telemetry.records import CacheWord, Kind
+from prerender.snapshots.snapshot import CacheResult
+from prerender.telemetry.records import Kind
 
 _LONGEST_SHOWN = 200
 _LONGEST_SITE = 300
@@ -107,7 +108,7 @@ class RequestsQuery(_List):
     crawler: Literal[CrawlerClass, "others", ""] = ""
     """A class of crawlers; "others": unknown clients that requested ugly URLs."""
     decision: Literal[Kind, ""] = ""
-    cache: CacheWord = ""
+    cache: CacheResult | Literal[""] = ""
     sort: Literal["time", "status", "seconds", "bytes", "target"] = "time"
     order: Order = "desc"
 

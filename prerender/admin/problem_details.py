@@ -36,7 +36,7 @@ async def as_problems(request: web.Request, handler: Handler) -> web.StreamRespo
     except StoreError as error:
         return problem(503, str(error))
     except PrerenderError as error:
-        return problem(error.status, in_words(type(error).__name__, str(error)))
+        return problem(error.status, in_words(error.code, error.reason))
     except Exception:
         log.exception("admin_request_failed", path=request.path)
         return problem(500, PrerenderError.public)

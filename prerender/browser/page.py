@@ -194,7 +194,7 @@ class Page:
         except BrowserGone:
             self.broken = True
             if self._over_limit:
-                raise PageOverLimit(f"{url}: {self._over_limit}") from None
+                raise PageOverLimit(self._over_limit, about=url) from None
             raise
         except BaseException:
             self.broken = True
@@ -276,7 +276,7 @@ class Page:
         world = await self._world(frame_id)
         status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
         if status not in PAGE_STATUSES:
-            raise RenderError(f"{url}: shows a document with status {status}")
+            raise RenderError(f"shows a document with status {status}", about=url)
         removed = (await self.read(remove)).removed if remove else ()
         return Screenshot(picture, str(text), await self.announced(), removed)
 
@@ -296,7 +296,7 @@ class Page:
                 return await self.announced()
         except TimeoutError:
             self.broken = True
-            raise RenderTimeout(f"{url}: the page does not settle") from None
+            raise RenderTimeout("the page does not settle", about=url) from None
         except BaseException:
             self.broken = True
             raise
@@ -396,7 +396,7 @@ class Page:
             f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=world
         )
         if options.max_bytes and found["more"] * _PIECE_LENGTH > options.max_bytes:
-            raise SnapshotTooLarge(f"{found['url']}: more than {options.max_bytes} bytes")
+            raise SnapshotTooLarge(f"more than {options.max_bytes} bytes", about=found["url"])
         more = [
             await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=world)
             for number in range(found["more"])

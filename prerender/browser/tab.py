@@ -77,7 +77,7 @@ class Tab:
         await self._context.clock.pause()
         answer = await self.session.call("Page.navigate", timeout, url=url)
         if error := answer.get("errorText"):
-            raise RenderError(f"{url}: {error}")
+            raise RenderError(str(error), about=url)
         frame_id: str = answer["frameId"]
         return frame_id
 

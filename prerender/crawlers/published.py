@@ -161,7 +161,7 @@ async def _text(session: ClientSession, url: URL) -> str:
             if 300 <= response.status < 400 and location:
                 target = url.join(URL(location))
                 if target.scheme != url.scheme:
-                    raise OriginError(f"{url}: redirects to {target.scheme or 'nowhere'}")
+                    raise OriginError(f"redirects to {target.scheme or 'nowhere'}", about=str(url))
                 url = target
                 continue
             if response.status != 200:

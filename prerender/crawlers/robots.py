@@ -83,7 +83,7 @@ class OptOut:
         forwarding_headers.mark(headers, self._public)
         async with self._upstream.request("GET", PATH, headers) as response:
             if response.status >= 500:
-                raise OriginError(f"{PATH}: status {response.status}")
+                raise OriginError(f"status {response.status}", about=PATH)
             if response.status != 200:
                 return ""
             parts = []

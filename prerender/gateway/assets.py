@@ -193,7 +193,7 @@ class Assets:
         except LimitReached:
             raise
         except (ClientError, OSError, TimeoutError) as error:
-            raise OriginError(f"{ask.url}: {reason_of(error)}") from error
+            raise OriginError(reason_of(error), about=ask.url) from error
         headers = end_to_end(response.headers)
         self._egress.publish(ask, headers)
         kept = caching.stored(ask.headers, headers, b"".join(parts), on, arrived)

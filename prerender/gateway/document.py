@@ -105,9 +105,9 @@ async def _fetch(
         try:
             body = await _read(response, max_bytes)
         except TimeoutError as error:
-            raise OriginTimeout(f"{target}: {reason_of(error)}") from error
+            raise OriginTimeout(reason_of(error), about=target) from error
         except (ClientError, OSError, zlib.error) as error:
-            raise OriginError(f"{target}: {reason_of(error)}") from error
+            raise OriginError(reason_of(error), about=target) from error
         if response.status == 403 and not _APPLICATION.search(body):
             raise NotRenderable("status 403", refused_with=response.status)
         if not _media_type(response):
@@ -161,7 +161,9 @@ async def _read(response: ClientResponse, max_bytes: int) -> bytes:
             part = decoder.decode(part)  # noqa: PLW2901 (through one decoder after the other)
         size += len(part)
         if size > max_bytes:
-            raise SnapshotTooLarge(f"{response.url.path}: the document is over {max_bytes} bytes")
+            raise SnapshotTooLarge(
+                f"the document is over {max_bytes} bytes", about=response.url.path
+            )
         parts.append(part)
     return b"".join(parts)
 

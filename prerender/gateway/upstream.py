@@ -174,13 +174,13 @@ async def send(
             method, url, headers=headers, data=body, allow_redirects=False
         )
     except (ServerTimeoutError, TimeoutError) as error:
-        raise OriginTimeout(f"{method} {url.host}: {reason_of(error)}") from error
+        raise OriginTimeout(reason_of(error), about=f"{method} {url.host}") from error
     except (ClientError, OSError, ValueError) as error:
-        raise OriginError(f"{method} {url.host}: {reason_of(error)}") from error
+        raise OriginError(reason_of(error), about=f"{method} {url.host}") from error
     try:
         if response.status < HTTPStatus.OK:
             # An unexpected 101: what follows would not be HTTP.
-            raise OriginError(f"{method} {url.host}: status {response.status}")
+            raise OriginError(f"status {response.status}", about=f"{method} {url.host}")
         yield response
     finally:
         # After a complete response the connection is back in the pool, and this does nothing.

@@ -7,8 +7,9 @@ Each decoder consumes the front of a buffer and leaves what belongs to the next 
 import re
 from typing import TYPE_CHECKING
 
+from prerender.errors import BadMessage, CutShort
 from prerender.http.fields import Fields
-from prerender.http.message_head import BadMessage, parse_fields
+from prerender.http.message_head import parse_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +23,6 @@ _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]{0,4000
 _NO_TRAILERS = frozenset(
     {"authorization", "content-length", "content-type", "host", "transfer-encoding", "trailer"}
 )
-
-
-class CutShort(Exception):
-    """The connection ended in the middle of a message."""
 
 
 class Sized:

@@ -18,8 +18,8 @@ _PARAMETER = re.compile(rf"; *({_KEY})(?:=({_VALUE}))?", re.ASCII)
 
 
 def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
-    """This proxy's Cache-Status. ``how``: "hit", "miss", "coalesced" or "kept"; ``ttl``: seconds."""
-    if how == "hit":
+    """This proxy's Cache-Status. ``how``: a CacheResult; ``ttl``: seconds."""
+    if how in ("hit", "stale"):
         return f"{CACHE_NAME}; hit; ttl={ttl}{f'; detail={detail}' if detail else ''}"
     parts = [CACHE_NAME, "fwd=stale" if how == "kept" else "fwd=miss"]
     details = [detail] if detail else []

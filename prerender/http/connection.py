@@ -6,8 +6,9 @@ import struct
 from math import inf
 from typing import Protocol, cast
 
-from prerender.http.body import CutShort, Decoder
-from prerender.http.message_head import MAX_HEAD_BYTES, BadMessage
+from prerender.errors import BadMessage, CutShort
+from prerender.http.body import Decoder
+from prerender.http.message_head import MAX_HEAD_BYTES
 
 # The size of reads. Reading pauses while this much is buffered.
 _READ_BYTES = 32768

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 
+from prerender.errors import BadMessage
 from prerender.http.fields import Fields, members, value_of
 from prerender.http.hop_by_hop import end_to_end_lines
 
@@ -37,14 +38,6 @@ _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
-
-
-class BadMessage(Exception):
-    """A malformed or unsupported message; ``status`` is that of the response."""
-
-    def __init__(self, reason: str, status: int = 400) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 
-from prerender.errors import BadRequest
-from prerender.http.body import Chunked, CutShort
+from prerender.errors import BadMessage, BadRequest, CutShort
+from prerender.http.body import Chunked
 from prerender.http.client_address import peer_address
 from prerender.http.connection import Connection, Sweeper, reset
 from prerender.http.fields import Fields
@@ -25,7 +25,6 @@ from prerender.http.message_head import (
     MAX_FIELDS,
     MAX_HEAD_BYTES,
     MAX_TARGET_BYTES,
-    BadMessage,
     RequestHead,
     check_request,
     escaped,

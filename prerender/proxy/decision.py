@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
-from prerender.config.types import CLASSES, CrawlerClass
+from prerender.config.types import CrawlerClass
 from prerender.crawlers.triggers import Triggers, may_be_page
 from prerender.errors import CrawlerRefused, PageTooLong, Refused
 from prerender.urls.ajax_crawling import UGLY_TOKEN, PrettyURL, ugly_to_pretty
+from prerender.words import Word
 
 # Search engines do not index URLs of more than about 2,000 characters, and each render of a longer one
 # would need a multiple of its length.
@@ -16,6 +17,32 @@ LONGEST_PAGE = 8192
 # Browsers resolve these before they send a request (WHATWG URL, section 4.4), so the snapshot would be
 # of another page than the requested one.
 _UNRESOLVED = re.compile(r"(^|/)(\.|%2e){1,2}(/|$)|\\", re.IGNORECASE)
+
+
+class Reason(Word):
+    """Why a request is rendered, forwarded or refused."""
+
+    UGLY_URL = "ugly_url", "an ugly URL"
+    CRAWLER = "crawler", "a crawler by its User-Agent"
+    SIGNED_AGENT = "signed_agent", "a signed agent"
+    PREFERS_MARKDOWN = "prefers_markdown", "a client that prefers Markdown"
+    MIDDLEWARE = "middleware", "a middleware"
+
+    ORDINARY = "ordinary", "neither an ugly URL nor a crawler"
+    METHOD = "method", "neither GET nor HEAD"
+    RENDERER = "renderer", "from a renderer"
+    UPGRADE = "upgrade", "a protocol upgrade"
+    UNRESOLVED_PATH = "unresolved_path", "a path with dot segments or a backslash"
+    EXCLUDED_PATH = "excluded_path", "an excluded path"
+    LONG_URL = "long_url", "longer than the URLs of pages"
+    EXTENSION = "extension", "not a page, by its extension"
+    CLASS_FORWARDED = "class_forwarded", "a crawler of a class that [triggers] forwards"
+    FOREIGN_HOST = "foreign_host", "a host name that is not the site's"
+    UNVERIFIED = "unverified", "an unverified crawler"
+    ROBOTS_TXT = "robots_txt", "disallowed by robots.txt"
+
+    CLASS_REFUSED = "class_refused", "a refused class of crawlers"
+    MIDDLEWARE_REFUSED = "middleware_refused", "a middleware that is not allowed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +63,15 @@ class Render:
     signed: bool = False
 
     @property
-    def reason(self) -> str:
-        """The reason, one of a small set of phrases."""
+    def reason(self) -> Reason:
+        """Why."""
         if self.drop_in:
-            return "a middleware"
+            return Reason.MIDDLEWARE
         if self.markdown:
-            return "a client that prefers Markdown"
+            return Reason.PREFERS_MARKDOWN
         if self.signed:
-            return "a signed agent"
-        return "a crawler by its User-Agent" if self.by_user_agent else "an ugly URL"
+            return Reason.SIGNED_AGENT
+        return Reason.CRAWLER if self.by_user_agent else Reason.UGLY_URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +80,7 @@ class Forward:
 
     kind: ClassVar[Literal["forward"]] = "forward"
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,34 +90,12 @@ class Refuse:
     kind: ClassVar[Literal["refuse"]] = "refuse"
 
     error: type[Refused] = CrawlerRefused
-    reason: str = "a refused class of crawlers"
+    reason: Reason = Reason.CLASS_REFUSED
 
 
 Decision = Render | Forward | Refuse
 
-_NORMAL = Forward("neither an ugly URL nor a crawler")
-_METHOD = Forward("neither GET nor HEAD")
-_MARKED = Forward("from a renderer")
-_UPGRADE = Forward("a protocol upgrade")
-_PATH = Forward("a path with dot segments or a backslash")
-_EXCLUDED = Forward("an excluded path")
-_LONG = Forward("longer than the URLs of pages")
-_NO_PAGE = Forward("not a page, by its extension")
-# The reason names the setting, to explain why a crawler gets no snapshot.
-_CLASS_FORWARDED: dict[CrawlerClass, Forward] = {
-    crawler: Forward(
-        f"a {'signed agent' if crawler == 'signed' else 'crawler'}, forwarded by [triggers] "
-        f'{crawler} = "forward"'
-    )
-    for crawler in CLASSES
-}
-# Signed agents are not among them: most drive a browser, so that nothing is wrong.
-FORWARDED_CLASSES = frozenset(
-    forward.reason for crawler, forward in _CLASS_FORWARDED.items() if crawler != "signed"
-)
-FOREIGN_HOST = Forward("a host name that is not the site's")
-UNVERIFIED = Forward("an unverified crawler")
-OPTED_OUT = Forward("disallowed by robots.txt")
+_ORDINARY = Forward(Reason.ORDINARY)
 
 
 def decide(
@@ -112,25 +117,25 @@ def decide(
     """
     ugly = UGLY_TOKEN in target
     if not ugly and not crawler and not wants_markdown and not drop_in:
-        return _NORMAL
+        return _ORDINARY
     if marked:
         # A page that requests ugly URLs of its own site would cause endless renders.
-        return _MARKED
+        return Forward(Reason.RENDERER)
     action = triggers.action(crawler)
     if action == "refuse":
         return Refuse()
     markdown = wants_markdown or action == "markdown"
     ordinary_too = drop_in or markdown or action == "render"
     if not ugly and not ordinary_too:
-        return _NORMAL if crawler is None else _CLASS_FORWARDED[crawler]
+        return _ORDINARY if crawler is None else Forward(Reason.CLASS_FORWARDED)
     if method not in ("GET", "HEAD"):
-        return _METHOD
+        return Forward(Reason.METHOD)
     if upgrade:
-        return _UPGRADE
+        return Forward(Reason.UPGRADE)
     read = _remembered if len(target) <= _LONGEST_REMEMBERED else _read
     decision = read(target, ordinary_too, markdown, drop_in)
     if isinstance(decision, Render) and not triggers.may_render(decision.pretty.path):
-        return _EXCLUDED
+        return Forward(Reason.EXCLUDED_PATH)
     if crawler == "signed" and isinstance(decision, Render) and decision.by_user_agent:
         return replace(decision, signed=True)
     return decision
@@ -142,14 +147,14 @@ def _read(target: str, ordinary_too: bool, markdown: bool, drop_in: bool) -> Dec
     ugly = pretty is not None
     if pretty is None:
         if not ordinary_too:
-            return _NORMAL
+            return _ORDINARY
         if not may_be_page(target):
-            return _NO_PAGE
+            return Forward(Reason.EXTENSION)
         pretty = PrettyURL(target, "")
     if not target.startswith("/") or _UNRESOLVED.search(pretty.path.partition("?")[0]):
-        return _PATH
+        return Forward(Reason.UNRESOLVED_PATH)
     if len(pretty.path) + len(pretty.fragment) > LONGEST_PAGE:
-        return Refuse(PageTooLong, _LONG.reason) if ugly or drop_in else _LONG
+        return Refuse(PageTooLong, Reason.LONG_URL) if ugly or drop_in else Forward(Reason.LONG_URL)
     return Render(pretty, by_user_agent=not ugly, markdown=markdown, drop_in=drop_in)
 
 

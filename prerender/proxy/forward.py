@@ -10,12 +10,19 @@ from math import inf
 
 import structlog
 
-from prerender.errors import LoopDetected, OriginError, OriginTimeout, PrerenderError
+from prerender.errors import (
+    BadMessage,
+    CutShort,
+    LoopDetected,
+    OriginError,
+    OriginTimeout,
+    PrerenderError,
+)
 from prerender.gateway.visit import HTML_TYPES
-from prerender.http.body import Chunked, CutShort, Decoder, Sized, UntilClose, chunk, last_chunk
+from prerender.http.body import Chunked, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http.fields import Fields, members
 from prerender.http.forwarding_headers import Forwarding
-from prerender.http.message_head import BadMessage, ResponseHead, parse_response
+from prerender.http.message_head import ResponseHead, parse_response
 from prerender.proxy.origin_connections import OriginConnection, OriginConnections
 from prerender.proxy.request import Request
 from prerender.proxy.responses import date_line
@@ -76,7 +83,7 @@ class Forwarder:
         """
         upgrade = is_upgrade(request)
         if self._forwarding.is_loop(request.headers):
-            raise LoopDetected(f"{request.target}: came back to this proxy")
+            raise LoopDetected("came back to this proxy", about=request.target)
         if "expect" in request.headers.names:
             _check_expectation(request)
         octets = target.encode() if target else request.octets
@@ -192,16 +199,16 @@ class Forwarder:
                 if raw is None:
                     if kept:
                         raise _Stale
-                    raise OriginError(f"{request.target}: closed without a response")
+                    raise OriginError("closed without a response", about=request.target)
                 answer = parse_response(raw, request.method)
             except TimeoutError as error:
-                raise OriginTimeout(f"{request.target}: no response in time") from error
+                raise OriginTimeout("no response in time", about=request.target) from error
             except (BadMessage, CutShort) as error:
-                raise OriginError(f"{request.target}: {error}") from error
+                raise OriginError(str(error), about=request.target) from error
             if answer.status >= 200 or (answer.status == 101 and upgrade):
                 return answer
             if answer.status == 101:
-                raise OriginError(f"{request.target}: unexpected 101 Switching Protocols")
+                raise OriginError("unexpected 101 Switching Protocols", about=request.target)
             kept = False
             if request.minor == 1:
                 request.connection.write(answer.forwarded + b"\r\n")
@@ -229,7 +236,7 @@ class Forwarder:
         try:
             first = body.decode(connection.buffer)
         except BadMessage as error:
-            raise OriginError(f"{request.target}: {error}") from error
+            raise OriginError(str(error), about=request.target) from error
         request.begin(answer.forwarded + own, chunk(first) if first and chunked else first)
         del first  # large, and a slow client may take long
         if request.congested:

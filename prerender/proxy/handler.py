@@ -12,25 +12,21 @@ from prerender.crawlers.key_directories import FETCH_SECONDS
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
 from prerender.crawlers.web_bot_auth import SignedAgents
-from prerender.errors import DocumentRefused, NotRenderable, PrerenderError, Refused
+from prerender.errors import (
+    BadMessage,
+    CutShort,
+    DocumentRefused,
+    NotRenderable,
+    PrerenderError,
+    Refused,
+)
 from prerender.extensions.markdown.snapshots import MarkdownSnapshots
 from prerender.http import forwarding_headers
-from prerender.http.body import CutShort
 from prerender.http.client_address import Clients
 from prerender.http.fields import Fields, value_of
-from prerender.http.message_head import BadMessage
 from prerender.http.negotiation import prefers_markdown
 from prerender.http.trace_context import CURRENT, TraceContext, trace_of
-from prerender.proxy.decision import (
-    FOREIGN_HOST,
-    OPTED_OUT,
-    UNVERIFIED,
-    Decision,
-    Forward,
-    Refuse,
-    Render,
-    decide,
-)
+from prerender.proxy.decision import Decision, Forward, Reason, Refuse, Render, decide
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.request import Request
@@ -162,7 +158,7 @@ class Handler:
             log.warning(
                 error.event,
                 target=request.target,
-                error=type(error).__name__,
+                error=error.code.value,
                 reason=str(error),
             )
             await request.answer(error_response(error))
@@ -221,7 +217,7 @@ class Handler:
             try:
                 drop_in = self._drop_in.take(request)
             except Refused as error:
-                return Refuse(type(error), "a middleware that is not allowed")
+                return Refuse(type(error), Reason.MIDDLEWARE_REFUSED)
         target = request.target
         token_at = target.rfind(UGLY_TOKEN)
         if token_at >= 0 and target.find("&", token_at + len(UGLY_TOKEN)) >= 0:
@@ -239,7 +235,7 @@ class Handler:
             drop_in=drop_in,
         )
         if isinstance(decision, Render) and not drop_in and request.host not in self._hosts:
-            return FOREIGN_HOST
+            return Forward(Reason.FOREIGN_HOST)
         return decision
 
     async def _look_at_signature(
@@ -268,11 +264,11 @@ class Handler:
                 and not decision.drop_in
                 and not await self._verify(request)
             ):
-                return UNVERIFIED
+                return Forward(Reason.UNVERIFIED)
         elif self._opt_out is not None:
             user_agent = request.headers.get("user-agent")
             if await self._opt_out.forbids(request.target, user_agent):
-                return OPTED_OUT
+                return Forward(Reason.ROBOTS_TXT)
         return decision
 
     async def _snapshot(self, request: Request, decision: Render, context: RequestContext) -> None:
@@ -313,7 +309,8 @@ class Handler:
         """
         status = reason.refused_with
         error = DocumentRefused(
-            f"{target.url}: the origin responds to the renderer with {status}, to clients with a page"
+            f"the origin responds to the renderer with {status}, to clients with a page",
+            about=target.url,
         )
         try:
             await self._forwarder.forward(

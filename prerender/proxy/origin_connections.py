@@ -79,7 +79,9 @@ class OriginConnections:
             async with asyncio.timeout(self._connect_timeout):
                 return await self._connect()
         except TimeoutError as error:
-            raise OriginTimeout(f"{self._host}:{self._port}: no connection in time") from error
+            raise OriginTimeout(
+                "no connection in time", about=f"{self._host}:{self._port}"
+            ) from error
         except (OSError, UnicodeError) as error:
             raise OriginError(
                 f"no connection to {self._host}:{self._port}: {reason_of(error)}"

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import EMPTY_PAYLOAD, StreamReader
 
-from prerender.http.message_head import BadMessage, RequestHead
+from prerender.errors import BadMessage
+from prerender.http.message_head import RequestHead
 from prerender.proxy.responses import WholeResponse
 
 if TYPE_CHECKING:

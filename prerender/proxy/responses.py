@@ -14,7 +14,7 @@ from prerender.http.cache_status import CACHE_NAME, cache_status
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
 from prerender.http.message_head import status_line
-from prerender.snapshots.snapshot import UNUSABLE, SnapshotResult, Timings
+from prerender.snapshots.snapshot import UNUSABLE, CacheResult, SnapshotResult, Timings
 
 if TYPE_CHECKING:
     from prerender.proxy.request import Request
@@ -92,22 +92,22 @@ def _fields_of(result: SnapshotResult) -> bytes:
     lines = _lines_of_cache(
         result.how, result.stored, math.floor(result.ttl), math.floor(result.age), result.detail
     )
-    if result.how == "hit":
+    if result.how.is_stored:
         return lines
     return lines + f"Server-Timing: {server_timing(result.timings)}\r\n".encode()
 
 
 @lru_cache(maxsize=1024)
-def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> bytes:
+def _lines_of_cache(how: CacheResult, stored: bool, ttl: int, age: int, detail: str) -> bytes:
     """Caching headers, which are equal for all hits with the same age in seconds.
 
     max-age is what is left of the TTL, without an Age field: caches by RFC 9111 (section 4.2.3) would
     subtract the age once more, and nginx does not know it. The age is a parameter of Cache-Status.
     """
     freshness = f"max-age={ttl}" if ttl > 0 else "no-cache"
-    if how != "kept" and detail in UNUSABLE:
+    if how is not CacheResult.KEPT and detail in UNUSABLE:
         freshness = "no-store"
-    shown_age = f"; age={age}" if how == "hit" else ""
+    shown_age = f"; age={age}" if how.is_stored else ""
     return (
         f"Cache-Control: {freshness}\r\n"
         f"Cache-Status: {cache_status(how, stored, ttl, detail)}{shown_age}\r\n"
@@ -116,13 +116,8 @@ def _lines_of_cache(how: str, stored: bool, ttl: int, age: int, detail: str) -> 
 
 def server_timing(timings: Timings) -> str:
     """The Server-Timing header: milliseconds of each phase (W3C Server Timing, section 3)."""
-    phases = {
-        "queue": timings.queue,
-        "document": timings.document,
-        "settle": timings.settle,
-        "serialize": timings.serialize,
-    }
-    return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in phases.items())
+    phases = timings.phases().items()
+    return ", ".join(f"{phase};dur={seconds * 1000:.1f}" for phase, seconds in phases)
 
 
 def error_response(error: PrerenderError) -> WholeResponse:

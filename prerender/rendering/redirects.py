@@ -29,7 +29,7 @@ class Redirects:
     def of_departed(self, target: Target, departed: Departed, now: float) -> Snapshot:
         """The redirect for a page that navigates to another URL. Raises RenderError."""
         if departed.url.partition("#")[0] == target.url.partition("#")[0]:
-            raise RenderError(f"{target.url}: reloads itself endlessly")
+            raise RenderError("reloads itself endlessly", about=target.url)
         return self.to(target, departed.url, now)
 
     def to(self, target: Target, url: str, now: float) -> Snapshot:

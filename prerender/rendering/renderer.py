@@ -87,7 +87,7 @@ class Renderer:
             async with asyncio.timeout(limit + _GRACE_SECONDS):
                 return await self._snapshot(target)
         except TimeoutError:
-            raise RenderTimeout(f"{target.url}: not rendered within {limit:g} s") from None
+            raise RenderTimeout(f"not rendered within {limit:g} s", about=target.url) from None
 
     async def _snapshot(self, target: Target) -> SnapshotResult:
         started = time.monotonic()
@@ -157,7 +157,7 @@ class Renderer:
                 )
         except TimeoutError:
             raise RenderTimeout(
-                f"{target.url}: your site did not respond within {limit:g} s"
+                f"your site did not respond within {limit:g} s", about=target.url
             ) from None
 
     async def _render(

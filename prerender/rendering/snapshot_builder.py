@@ -91,7 +91,7 @@ class SnapshotBuilder:
             error = (
                 RenderTimeout if rendered.partial else partial(EmptyPage, verdict=judgement.verdict)
             )
-            raise error(f"{target.url}: {judgement.reason}")
+            raise error(judgement.reason, about=target.url)
         facts = self._facts(visit, rendered, judgement)
         html = rendered.html
         if judgement.verdict == "moved" and self._when_moved == "canonical":
@@ -100,7 +100,7 @@ class SnapshotBuilder:
         html = self._publish(html)
         body = html.encode("utf-8")
         if len(body) > self._max_bytes:
-            raise SnapshotTooLarge(f"{target.url}: {len(body)} bytes")
+            raise SnapshotTooLarge(f"{len(body)} bytes", about=target.url)
         status, own = status_and_headers(target, rendered, self._public, self._hosts)
         kept = (header for header in self._kept(target, document) if header[0] not in own)
         headers = (*kept, *own.items(), *self._changes)
@@ -130,15 +130,15 @@ class SnapshotBuilder:
         """Raises RenderError unless the page shows its own document, as fetched or as reloaded from
         the origin: not an error, and not a page that the browser generated."""
         if not rendered.url.startswith(f"{self._site}/"):
-            raise RenderError(f"{target.url}: left the site for {rendered.url[:80]}")
+            raise RenderError(f"left the site for {rendered.url[:80]}", about=target.url)
         if visit.document is not None:
-            raise RenderError(f"{target.url}: the browser did not load the document")
+            raise RenderError("the browser did not load the document", about=target.url)
         if rendered.status not in PAGE_STATUSES:
-            raise RenderError(f"{target.url}: shows a document with status {rendered.status}")
+            raise RenderError(f"shows a document with status {rendered.status}", about=target.url)
         if rendered.content_type not in HTML_TYPES:
-            raise RenderError(f"{target.url}: shows a document of type {rendered.content_type}")
+            raise RenderError(f"shows a document of type {rendered.content_type}", about=target.url)
         if visit.lost_document(rendered.url):
-            raise RenderError(f"{target.url}: the document is truncated")
+            raise RenderError("the document is truncated", about=target.url)
 
     def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:
         """A strong ETag of the body, or a weak one of the body without its volatile parts."""

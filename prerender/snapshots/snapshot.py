@@ -13,6 +13,7 @@ from prerender.http.conditional import format_http_date
 from prerender.http.encodings import IDENTITY
 from prerender.http.message_head import status_line
 from prerender.snapshots.target import Target
+from prerender.words import Word
 
 Header = tuple[str, str]
 HTML = "text/html; charset=utf-8"
@@ -47,6 +48,15 @@ class Fetch(NamedTuple):
     reason: str
 
 
+class Phase(Word):
+    """A phase of a render, in their order."""
+
+    DOCUMENT = "document", "fetching the document"
+    QUEUE = "queue", "waiting for a page"
+    SETTLE = "settle", "settling"
+    SERIALIZE = "serialize", "serializing the DOM"
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds of real time of the phases of a render, and the requests of the page."""
@@ -56,6 +66,10 @@ class Timings:
     settle: float = 0.0
     serialize: float = 0.0
     fetches: tuple[Fetch, ...] = field(default=(), repr=False)
+
+    def phases(self) -> dict[Phase, float]:
+        """The seconds of each phase."""
+        return {phase: getattr(self, phase) for phase in Phase}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +219,31 @@ def etag_of(status: int, headers: tuple[Header, ...], body: bytes) -> str:
     return f'"{blake2b(content, digest_size=16).hexdigest()}"'
 
 
+class CacheResult(Word):
+    """Where a snapshot came from."""
+
+    HIT = "hit", "a fresh snapshot"
+    STALE = "stale", "an expired snapshot, while a new one is rendered"
+    MISS = "miss", "rendered for this request"
+    COALESCED = "coalesced", "rendered for another request at the same time"
+    KEPT = "kept", "the old snapshot, because the new one was worse or failed"
+    ERROR = "error", "the page could not be rendered"
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the snapshot was stored before the request."""
+        return self is CacheResult.HIT or self is CacheResult.STALE
+
+
 @dataclass(slots=True)  # not frozen: that would be a tenth of the cost of a cached answer
 class SnapshotResult:
     """A snapshot with its cache result. ``age`` and ``ttl`` (the rest of it) in seconds.
 
-    ``how``: "hit" with a negative ``ttl`` is a stale hit. "coalesced" waited for the render of another
-    request. "kept" is the old snapshot, because the new one was worse or failed; see ``detail``.
+    ``detail``: more about ``how``, for Cache-Status.
     """
 
     snapshot: Snapshot
-    how: Literal["hit", "miss", "coalesced", "kept"] = "miss"
+    how: CacheResult = CacheResult.MISS
     stored: bool = False
     age: float = 0.0
     ttl: float = 0.0

@@ -32,7 +32,7 @@ from prerender.snapshots.purges import Purge
 from prerender.snapshots.repeated_faults import RepeatedFaults
 from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.retries import Retries
-from prerender.snapshots.snapshot import UNUSABLE, Snapshot, SnapshotResult, Snapshots
+from prerender.snapshots.snapshot import UNUSABLE, CacheResult, Snapshot, SnapshotResult, Snapshots
 from prerender.snapshots.stores.store import Lease, Store
 from prerender.snapshots.target import Target
 
@@ -104,7 +104,7 @@ class CachedSnapshots:
             return None
         self._store.memory_hits += 1
         return SnapshotResult(
-            entry.snapshot, "hit", age=now - entry.stored, ttl=entry.expires - now
+            entry.snapshot, CacheResult.HIT, age=now - entry.stored, ttl=entry.expires - now
         )
 
     async def snapshot(self, target: Target) -> SnapshotResult:
@@ -119,7 +119,9 @@ class CachedSnapshots:
             if self._freshness.renewed(old, now):
                 self._refresh_soon(target)
             if shown := self._freshness.shown(old, now):
-                return self._hit(old, now, "" if shown == "fresh" else shown)
+                if shown == "fresh":
+                    return self._stored(old, now, CacheResult.HIT)
+                return self._stored(old, now, CacheResult.STALE, shown)
         return await self._shared(
             target, lambda: self._render_if_nobody_does(target, self._patience)
         )
@@ -146,7 +148,7 @@ class CachedSnapshots:
         """An result that is not stored. Raises IncompletePage unless it may be shown."""
         facts = result.snapshot.facts
         if facts.unusable and not self._serve_incomplete:
-            raise IncompletePage(f"{target.url}: {facts.why}", facts.verdict)
+            raise IncompletePage(facts.why, facts.verdict, about=target.url)
         return result
 
     async def _render_anyway(self, target: Target) -> SnapshotResult:
@@ -175,17 +177,27 @@ class CachedSnapshots:
             await asyncio.gather(self._renewal, return_exceptions=True)
         await self._renders.close()
 
-    def _hit(self, entry: Entry, now: float, detail: str = "") -> SnapshotResult:
+    def _stored(
+        self, entry: Entry, now: float, how: CacheResult, detail: str = ""
+    ) -> SnapshotResult:
         age = max(0.0, now - entry.stored)
         return SnapshotResult(
-            entry.snapshot, "hit", age=age, ttl=entry.expires - now, detail=detail
+            entry.snapshot,
+            how,
+            age=age,
+            ttl=entry.expires - now,
+            detail=detail,
         )
 
     async def _shared(
         self, target: Target, work: Callable[[], Coroutine[Any, Any, SnapshotResult]]
     ) -> SnapshotResult:
         result, joined = await self._renders.run(target.key, work)
-        return replace(result, how="coalesced") if joined and result.how == "miss" else result
+        return (
+            replace(result, how=CacheResult.COALESCED)
+            if joined and result.how is CacheResult.MISS
+            else result
+        )
 
     def refresh_ahead(self, target: Target, before: float) -> asyncio.Task[SnapshotResult] | None:
         """Render a snapshot again ``before`` seconds before it expires, in the background.
@@ -233,7 +245,7 @@ class CachedSnapshots:
             left_to_others = lease.fence is None and not patience
             entry = lease.entry
             if entry is not None and (is_fresh(due_at(entry, before), now) or left_to_others):
-                return replace(self._hit(entry, now), how="coalesced")
+                return self._stored(entry, now, CacheResult.COALESCED)
             return await self._render(target, lease)
 
     async def _render(self, target: Target, lease: Lease) -> SnapshotResult:
@@ -264,7 +276,7 @@ class CachedSnapshots:
         now = self._clock()
         old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, lease.fence or 0))
         await self._store.set(old, self._freshness.kept(self._freshness.ttl))
-        return replace(self._hit(old, now), how="kept", detail=why)
+        return self._stored(old, now, CacheResult.KEPT, why)
 
     async def _keep(self, result: SnapshotResult, target: Target, lease: Lease) -> SnapshotResult:
         """Store a new snapshot in place of the old one, if it is good enough."""

@@ -89,7 +89,9 @@ class Line:
             record.status,
             record.seconds * 1000,
             record.sent_bytes,
-            self._decision(record.kind, record.reason, record.source, record.cache, record.detail),
+            self._decision(
+                record.kind, record.reason, record.source, record.cache or "", record.detail
+            ),
             record.remote,
             self._client(record.user_agent[:_LONGEST], record.crawler),
             self._rest(record),
@@ -109,15 +111,15 @@ class Line:
         """Fields that most requests do not have."""
         text = ""
         if record.error or record.trace_id:
-            text = self._words((("error", record.error), ("trace_id", record.trace_id)))
+            text = self._words((("error", record.error or ""), ("trace_id", record.trace_id)))
         if record.agent or record.agent_unverified:
             pairs = (("agent", record.agent), ("agent_unverified", record.agent_unverified))
             text += self._words(pairs)
         if record.origin_seconds is not None:
             text += self._pair % ("origin_ms", f"{record.origin_seconds * 1000:.2f}")
         if (timings := record.timings) is not None:
-            for phase in ("queue", "document", "settle", "serialize"):
-                text += self._pair % (f"{phase}_ms", f"{getattr(timings, phase) * 1000:.2f}")
+            for phase, seconds in timings.phases().items():
+                text += self._pair % (f"{phase}_ms", f"{seconds * 1000:.2f}")
         return text
 
     def _words(self, pairs: Iterable[tuple[str, str]]) -> str:

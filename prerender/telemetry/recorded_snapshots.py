@@ -3,9 +3,9 @@
 import asyncio
 import time
 
-from prerender.errors import EmptyPage, NotRenderable, PrerenderError
+from prerender.errors import EmptyPage, NotRenderable, PrerenderError, code_of
 from prerender.http.trace_context import CURRENT, TraceContext
-from prerender.snapshots.snapshot import SnapshotResult, Snapshots
+from prerender.snapshots.snapshot import RenderVerdict, SnapshotResult, Snapshots
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
 
@@ -53,8 +53,8 @@ def _record(
         seconds=seconds,
         target=target,
         outcome=_outcome(result, failure),
-        error="" if failure is None else type(failure).__name__,
-        reason=str(failure) if isinstance(failure, PrerenderError) else "",
+        error=code_of(failure),
+        reason=failure.reason if isinstance(failure, PrerenderError) else "",
         status=0 if snapshot is None else snapshot.status,
         bytes=0 if snapshot is None else len(snapshot.body),
         timings=None if result is None else result.timings,
@@ -63,12 +63,20 @@ def _record(
     )
 
 
+def outcome_of(verdict: RenderVerdict) -> RenderOutcome:
+    """The outcome of a render with a verdict."""
+    return RenderOutcome(verdict.replace("-", "_"))
+
+
 def _outcome(result: SnapshotResult | None, failure: BaseException | None) -> RenderOutcome:
     if result is not None:
         snapshot = result.snapshot
-        return "redirect" if snapshot.status // 100 == 3 else snapshot.facts.verdict
+        if snapshot.status // 100 == 3:
+            return RenderOutcome.REDIRECT
+        return outcome_of(snapshot.facts.verdict)
     if isinstance(failure, NotRenderable):
-        return "not a page"
+        return RenderOutcome.NOT_A_PAGE
     if isinstance(failure, EmptyPage):
-        return failure.verdict
-    return "cancelled" if isinstance(failure, asyncio.CancelledError) else "failed"
+        return outcome_of(failure.verdict)
+    is_cancelled = isinstance(failure, asyncio.CancelledError)
+    return RenderOutcome.CANCELLED if is_cancelled else RenderOutcome.FAILED

@@ -12,27 +12,44 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 import structlog
 
 from prerender.config.types import CrawlerClass
-from prerender.http.message_head import BadMessage
+from prerender.errors import BadMessage, ErrorCode, code_of
 from prerender.http.trace_context import TraceContext, id_of
 from prerender.snapshots.snapshot import (
+    CacheResult,
     Facts,
-    RenderVerdict,
     SnapshotResult,
     Timings,
 )
 from prerender.snapshots.target import Target
 from prerender.telemetry.config_notices import Notices
+from prerender.words import Word
 
 # The client disconnected before the response, as in nginx.
 CLIENT_LEFT = 499
 
 Source = Literal["snapshot", "origin", "proxy"]
-CacheWord = Literal["", "hit", "stale", "miss", "coalesced", "kept", "error"]
-# A verdict (rendering/verdict.py), or the result without a snapshot.
-RenderOutcome = Literal[RenderVerdict, "redirect", "not a page", "cancelled"]
 Kind = Literal["render", "forward", "refuse"]
 R = TypeVar("R")
 log = structlog.get_logger(__name__)
+
+
+class RenderOutcome(Word):
+    """The result of a render: a verdict (rendering/verdict.py), or why there is no snapshot."""
+
+    COMPLETE = "complete", "a complete page"
+    MOVED = "moved", "a page that moved to another URL"
+    REDIRECT = "redirect", "a redirect"
+    CUT_OFF = "cut_off", "a page that was still busy at [render] timeout"
+    INCOMPLETE = "incomplete", "the site's own data is missing from the page"
+    BLANK = "blank", "the page shows nothing"
+    FAILED = "failed", "the page was not rendered"
+    NOT_A_PAGE = "not_a_page", "the origin's response is not an HTML page"
+    CANCELLED = "cancelled", "all clients disconnected before there was a page"
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether there is no snapshot that can be stored."""
+        return self in (RenderOutcome.INCOMPLETE, RenderOutcome.BLANK, RenderOutcome.FAILED)
 
 
 # Not a named tuple and not frozen: listeners read 30 attributes of a record, and CPython 3.11 reads
@@ -47,8 +64,8 @@ class RequestRecord:
     the client disconnected before.
     ``kind`` and ``reason``: the decision, each of a small set of words.
     ``source``: a snapshot, the origin, or the proxy itself (errors, refusals).
-    ``cache``: the cache result, "" without a snapshot; "error" if it failed. ``detail``: more about
-    that; ``error``: the name of the error's class.
+    ``cache``: the cache result; None unless a snapshot was requested. ``detail``: more about
+    that; ``error``: the code of the error, if there was one.
     ``snapshot_target``: of requests for snapshots.
     ``origin_seconds``: of forwarded requests, until the origin's response head.
     ``timings`` and ``facts``: of the render that the request waited for, and of the served snapshot.
@@ -64,13 +81,13 @@ class RequestRecord:
     user_agent: str
     crawler: CrawlerClass | None
     kind: Kind
-    reason: str
+    reason: Word
     source: Source
-    cache: CacheWord
+    cache: CacheResult | None
     detail: str
     status: int
     sent_bytes: int
-    error: str
+    error: ErrorCode | None
     snapshot_target: Target | None
     origin_seconds: float | None
     timings: Timings | None
@@ -99,8 +116,8 @@ class Decided(Protocol):
         """The kind of decision."""
 
     @property
-    def reason(self) -> str:
-        """The reason, one of a small set of phrases."""
+    def reason(self) -> Word:
+        """The reason."""
 
 
 class Answered(Protocol):
@@ -167,18 +184,16 @@ class RequestContext:
         target = self.target
         if target is not None and target.is_long:
             target = target.shortened()
-        cache: CacheWord = ""
+        cache: CacheResult | None = None
         source: Source = "proxy" if request.origin_seconds is None else "origin"
         timings = facts = None
         if result is not None:
             source, cache, self.detail = "snapshot", result.how, result.detail
             facts = result.snapshot.facts
-            if cache != "hit":
+            if not cache.is_stored:
                 timings = result.timings
-            elif result.detail:
-                cache = "stale"
         elif error is not None and target is not None:
-            cache = "error"
+            cache = CacheResult.ERROR
         return RequestRecord(
             time.time() - seconds,
             seconds,
@@ -194,7 +209,7 @@ class RequestContext:
             self.detail,
             request.status or (error.status if isinstance(error, BadMessage) else CLIENT_LEFT),
             request.sent_bytes,
-            "" if error is None else type(error).__name__,
+            code_of(error),
             target,
             request.origin_seconds,
             timings,
@@ -209,17 +224,16 @@ class RequestContext:
 class RenderRecord(NamedTuple):
     """A finished render, for a waiting client or in the background.
 
-    ``time``: its start in Unix seconds; ``seconds``: its duration. ``outcome``: "not a page": the
-    origin's response is not an HTML page; "cancelled": all clients disconnected before it had a page.
-    ``error`` and ``reason``: the name of the error's class and its message. ``timings`` and ``facts``
-    are None without a snapshot. ``status`` and ``bytes``: of the snapshot.
+    ``time``: its start in Unix seconds; ``seconds``: its duration. ``error`` and ``reason``: the
+    code and reason of the error, if it failed. ``timings`` and ``facts`` are None without a snapshot.
+    ``status`` and ``bytes``: of the snapshot.
     """
 
     time: float
     seconds: float
     target: Target
     outcome: RenderOutcome
-    error: str
+    error: ErrorCode | None
     reason: str
     status: int
     bytes: int

@@ -2,8 +2,9 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from prerender.errors import EmptyPage, NotRenderable, OriginError, OriginTimeout, RenderError
-from prerender.telemetry.records import RenderRecord
+from prerender.errors import ErrorCode, RenderError
+from prerender.snapshots.snapshot import Phase
+from prerender.telemetry.records import RenderOutcome, RenderRecord
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0)
 _PHASE_SECONDS = (
@@ -11,14 +12,16 @@ _PHASE_SECONDS = (
 )  # fmt: skip
 _BYTES = (1e3, 5e3, 1e4, 5e4, 1e5, 5e5, 1e6, 5e6, 2e7)
 _NONE = "none"
+_RENDER_ERRORS: list[type[RenderError]] = RenderError.__subclasses__()
 _KNOWN = {
-    **dict.fromkeys(("complete", "moved", "cut-off", "incomplete"), (_NONE,)),
-    "redirect": (_NONE,),
-    "not a page": (NotRenderable.__name__,),
-    "blank": (EmptyPage.__name__,),
-    "failed": (
+    **dict.fromkeys(set(RenderOutcome) - {RenderOutcome.CANCELLED}, (_NONE,)),
+    RenderOutcome.NOT_A_PAGE: (ErrorCode.NOT_RENDERABLE,),
+    RenderOutcome.BLANK: (ErrorCode.EMPTY_PAGE,),
+    RenderOutcome.FAILED: (
         _NONE,
-        *(kind.__name__ for kind in (*RenderError.__subclasses__(), OriginError, OriginTimeout)),
+        ErrorCode.ORIGIN_ERROR,
+        ErrorCode.ORIGIN_TIMEOUT,
+        *(kind.code for kind in _RENDER_ERRORS),
     ),
 }
 
@@ -46,15 +49,12 @@ class RenderMetrics:
         )
         phases = Histogram(
             "prerender_render_phase_seconds",
-            "Duration of each phase of a render: waiting for a page, fetching the document, settling, "
-            "and serializing the DOM.",
+            f"Duration of each phase of a render: {', '.join(phase.text for phase in Phase)}.",
             ("phase",),
             buckets=_PHASE_SECONDS,
             registry=registry,
         )
-        self._phases = {
-            phase: phases.labels(phase) for phase in ("queue", "document", "settle", "serialize")
-        }
+        self._phases = {phase: phases.labels(phase) for phase in Phase}
         self._settled = Counter(
             "prerender_settled_pages",
             "Settled pages by reason.",
@@ -73,8 +73,8 @@ class RenderMetrics:
         self._renders.labels(record.outcome, record.error or _NONE).inc()
         self._seconds.labels(record.outcome).observe(record.seconds)
         if record.timings is not None:
-            for phase, histogram in self._phases.items():
-                histogram.observe(getattr(record.timings, phase))
+            for phase, seconds in record.timings.phases().items():
+                self._phases[phase].observe(seconds)
         if record.facts is not None and record.facts.settled:
             self._settled.labels(record.facts.settled).inc()
             self._bytes.observe(record.bytes)

@@ -13,6 +13,7 @@ from itertools import accumulate
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from prerender.errors import ErrorCode
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 from prerender.telemetry.scraped_metrics import Distribution, Labels, counter, histogram
 
@@ -22,7 +23,7 @@ BUCKETS_SECONDS = (
 _CODES = frozenset({*HTTPStatus, CLIENT_LEFT})
 _SWITCHED = 101
 # Errors of the origin.
-_OF_THE_ORIGIN = frozenset({"OriginError", "OriginTimeout", "LoopDetected"})
+_OF_THE_ORIGIN = (ErrorCode.ORIGIN_ERROR, ErrorCode.ORIGIN_TIMEOUT, ErrorCode.LOOP_DETECTED)
 
 
 class _Tally:
@@ -61,7 +62,7 @@ class RequestMetrics(Collector):
     """Subscribes to the records of requests, and exposes their totals."""
 
     def __init__(self) -> None:
-        self._tallies: dict[tuple[str, str, str, str, str | None, int], _Tally] = {}
+        self._tallies: dict[tuple[str, str, str, str | None, str | None, int], _Tally] = {}
         self._origin = _Buckets()
         self._origin_errors: Counter[Labels] = Counter({(error,): 0 for error in _OF_THE_ORIGIN})
 

@@ -21,9 +21,9 @@ from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
 from prerender.extensions.dashboard.crawlers import OTHERS
-from prerender.proxy.decision import UNVERIFIED
+from prerender.proxy.decision import Reason
 from prerender.snapshots.parsed_html import parse, texts_of
-from prerender.snapshots.snapshot import HTML, Snapshot
+from prerender.snapshots.snapshot import HTML, CacheResult, Snapshot
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 from prerender.tools.page_metadata import read
@@ -49,12 +49,15 @@ _BATCH = 64
 _MOST_CELLS = 10_000
 _MOST_PAGES = 20_000
 _MOST_STORED = 64
-_UNVERIFIED = UNVERIFIED.reason
 _NO_VISIT: tuple[Outcome, ...] = ("file", "left")
 _NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
-_OF_CACHE: dict[str, Outcome] = {
-    "hit": "fresh", "stale": "stale", "kept": "stale", "miss": "rendered", "coalesced": "rendered",
-}  # fmt: skip
+_OF_CACHE: dict[CacheResult | None, Outcome] = {
+    CacheResult.HIT: "fresh",
+    CacheResult.STALE: "stale",
+    CacheResult.KEPT: "stale",
+    CacheResult.MISS: "rendered",
+    CacheResult.COALESCED: "rendered",
+}
 
 log = structlog.get_logger(__name__)
 
@@ -212,7 +215,7 @@ class Visits:
             said = (record.user_agent, record.crawler, record.agent)
             if (name := names.get(said)) is None:
                 name = names[said] = self._names.of(record)
-            if record.reason == _UNVERIFIED:
+            if record.reason is Reason.UNVERIFIED:
                 name, kind = f"{name} (unverified)", ""
             section, path = self._path(record.target if target is None else target.path)
             outcome = _outcome(record)

@@ -54,23 +54,23 @@ async def explain(proxy: Proxy, asked: dict[str, str], expected: int = 200) -> d
         return told
 
 
-NEITHER = ("forward", "neither an ugly URL nor a crawler", None, "the origin", None)
+NEITHER = ("forward", "ordinary", None, "the origin", None)
 BY_SETTING = (
     "forward",
-    'a crawler, forwarded by [triggers] social = "forward"',
+    "class_forwarded",
     "social",
     "the origin",
     None,
 )
-METHOD = ("forward", "neither GET nor HEAD", None, "the origin", None)
-EXCLUDED = ("forward", "an excluded path", None, "the origin", None)
-OPTED_OUT = ("forward", "disallowed by robots.txt", None, "the origin", None)
-REFUSED = ("refuse", "a refused class of crawlers", "ai_training", "the proxy: 403", None)
-CRAWLER = ("render", "a crawler by its User-Agent", "search", "a new render", "/")
+METHOD = ("forward", "method", None, "the origin", None)
+EXCLUDED = ("forward", "excluded_path", None, "the origin", None)
+OPTED_OUT = ("forward", "robots_txt", None, "the origin", None)
+REFUSED = ("refuse", "class_refused", "ai_training", "the proxy: 403", None)
+CRAWLER = ("render", "crawler", "search", "a new render", "/")
 
 
 def ugly(page: str) -> tuple[str | None, ...]:
-    return ("render", "an ugly URL", None, "a new render", page)
+    return ("render", "ugly_url", None, "a new render", page)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_variants_and_markdown(start_origin: StartOrigin, start_proxy: Sta
     assert phone["page"]["key"] != other["page"]["key"]
     assert phone["page"]["markdown"] is False
     told = await explain(proxy, {"url": "/", "user_agent": "ChatGPT-User/1.0"})
-    assert told["reason"] == "a client that prefers Markdown"
+    assert told["reason_text"] == "a client that prefers Markdown"
     assert told["page"]["markdown"] is True
 
 

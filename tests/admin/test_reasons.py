@@ -3,26 +3,27 @@
 import pytest
 
 from prerender.admin.reasons import in_words
+from prerender.errors import ErrorCode
 
 
 @pytest.mark.parametrize(
     ("error", "reason", "expected"),
     [
-        ("", "the page moved", "the page moved"),
+        (None, "the page moved", "the page moved"),
         (
-            "RenderTimeout",
-            "https://example.com/#!/a:b: your site did not respond within 20 s",
+            ErrorCode.RENDER_TIMEOUT,
+            "your site did not respond within 20 s",
             "Your site did not respond within 20 s",
         ),
-        ("BrowserGone", "the browser died", "The browser died"),
+        (ErrorCode.BROWSER_GONE, "the browser died", "The browser died"),
         (
-            "OriginError",
-            "/a?b=1: connection refused",
+            ErrorCode.ORIGIN_ERROR,
+            "connection refused",
             "No response from your site: connection refused",
         ),
-        ("OriginTimeout", "GET localhost: timeout", "No response from your site: timeout"),
-        ("KeyError", "", "An internal error, which is in the log"),
+        (ErrorCode.ORIGIN_TIMEOUT, "timeout", "No response from your site: timeout"),
+        (ErrorCode.INTERNAL_ERROR, "", "An internal error, which is in the log"),
     ],
 )
-def test_reasons_are_in_words(error: str, reason: str, expected: str) -> None:
+def test_reasons_are_in_words(error: ErrorCode | None, reason: str, expected: str) -> None:
     assert in_words(error, reason) == expected

@@ -9,6 +9,7 @@ import pytest
 from yarl import URL
 
 from prerender.errors import ConfigError
+from prerender.proxy.decision import Reason
 from prerender.telemetry.records import RequestRecord
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages, settings_for
 from tests.support.renders import until
@@ -95,7 +96,7 @@ async def test_signed_agents_are_forwarded_and_named(
     status, shown, record = await agent.visit(agent.headers())
     assert (status, shown, record.crawler) == (200, "page", "signed")
     assert (record.agent, record.agent_unverified) == (agent.name, "")
-    assert record.reason == 'a signed agent, forwarded by [triggers] signed = "forward"'
+    assert (record.reason, record.crawler) == (Reason.CLASS_FORWARDED, "signed")
     # A name in the User-Agent takes precedence.
     status, _, record = await agent.visit(agent.headers(), "Googlebot/2.1")
     assert (status, record.crawler, record.agent) == (403, "search", agent.name)
@@ -155,7 +156,7 @@ async def test_snapshots_for_signed_agents(
     agent = await _start(start_origin, start_proxy, directory, {"signed": "render"})
     await agent.known()
     status, shown, record = await agent.visit(agent.headers())
-    assert (status, shown, record.reason) == (200, "snapshot", "a signed agent")
+    assert (status, shown, record.reason) == (200, "snapshot", Reason.SIGNED_AGENT)
     assert (await agent.visit({}))[1] == "page"
     # Neither cache in front may give one to the other, which has the same User-Agent.
     for headers in (agent.headers(), {}):

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prerender.http.body import Chunked, CutShort, Sized, UntilClose, chunk, last_chunk
+from prerender.errors import BadMessage, CutShort
+from prerender.http.body import Chunked, Sized, UntilClose, chunk, last_chunk
 from prerender.http.fields import members
-from prerender.http.message_head import BadMessage, parse_fields, parse_request, parse_response
+from prerender.http.message_head import parse_fields, parse_request, parse_response
 
 TOKEN = st.text("!#$%&'*+-.^_`|~09azAZ", min_size=1, max_size=9).map(str.encode)
 VALUE = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]), max_size=30).map(

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from prerender.errors import BadMessage
 from prerender.http.body import Chunked, Sized
 from prerender.http.connection import Sweeper
-from prerender.http.message_head import BadMessage, parse_request
+from prerender.http.message_head import parse_request
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.request import Request
 from prerender.proxy.responses import whole

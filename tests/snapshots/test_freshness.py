@@ -10,9 +10,10 @@ import pytest
 from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderError, RenderError
 from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.http.cache_status import cache_status
+from prerender.proxy.decision import Reason
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.purges import Purge
-from prerender.snapshots.snapshot import Facts, SnapshotResult
+from prerender.snapshots.snapshot import CacheResult, Facts, SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
@@ -33,8 +34,9 @@ def asked_for(page: Target) -> RequestRecord:
     """The record of a request for the snapshot of a page."""
     return RequestRecord(
         time=0.0, seconds=0.0, method="GET", target=page.path, remote="", user_agent="", crawler=None,
-        kind="render", reason="", source="snapshot", cache="hit", detail="", status=200, sent_bytes=0,
-        error="", snapshot_target=page, origin_seconds=None, timings=None, facts=None, trace=None,
+        kind="render", reason=Reason.UGLY_URL, source="snapshot", cache=CacheResult.HIT, detail="",
+        status=200, sent_bytes=0, error=None, snapshot_target=page, origin_seconds=None, timings=None,
+        facts=None, trace=None,
     )  # fmt: skip
 
 

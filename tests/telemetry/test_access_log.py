@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from prerender.config.settings import SECRET_PARAMETERS
 from prerender.http.trace_context import TraceContext
-from prerender.snapshots.snapshot import Facts, Timings
+from prerender.proxy.decision import Reason
+from prerender.snapshots.snapshot import CacheResult, Facts, Timings
 from prerender.snapshots.target import Target
 from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.records import RequestRecord
@@ -30,13 +31,13 @@ RECORD = RequestRecord(
     user_agent="Googlebot/2.1",
     crawler="search",
     kind="render",
-    reason="an ugly URL",
+    reason=Reason.UGLY_URL,
     source="snapshot",
-    cache="miss",
+    cache=CacheResult.MISS,
     detail="",
     status=200,
     sent_bytes=1234,
-    error="",
+    error=None,
     snapshot_target=Target.of(PUBLIC, PrettyURL("/a", "b")),
     origin_seconds=None,
     timings=Timings(0.001, 0.002, 0.003, 0.004),
@@ -69,7 +70,7 @@ def test_json() -> None:
         "ms": 12.35,
         "bytes": 1234,
         "decision": "render",
-        "reason": "an ugly URL",
+        "reason": "ugly_url",
         "source": "snapshot",
         "cache": "miss",
         "remote": "203.0.113.7",
@@ -88,7 +89,7 @@ def test_console() -> None:
         RECORD,
         kind="forward",
         source="origin",
-        cache="",
+        cache=None,
         timings=None,
         origin_seconds=0.5,
         trace=None,
@@ -96,7 +97,7 @@ def test_console() -> None:
     assert CONSOLE(forwarded) == (
         "2023-11-14T22:13:20.262345Z [info     ] request                        method=GET "
         'target="/a?_escaped_fragment_=b" status=200 ms=12.35 bytes=1234 decision="forward" '
-        'reason="an ugly URL" source="origin" remote="203.0.113.7" user_agent="Googlebot/2.1" '
+        'reason="ugly_url" source="origin" remote="203.0.113.7" user_agent="Googlebot/2.1" '
         'crawler="search" origin_ms=500.00\n'
     )
 

@@ -67,7 +67,7 @@ async def test_requests_and_renders(start_origin: StartOrigin, start_proxy: Star
     found = await until(proxy, "prerender_requests_total", 10)
 
     requests = "prerender_requests_total"
-    assert found.value(requests, decision="render", reason="an ugly URL") == 8
+    assert found.value(requests, decision="render", reason="ugly_url") == 8
     assert found.value(requests, crawler="search", code="200", source="snapshot") == 3
     assert found.value(requests, decision="render", source="origin", code="500") == 1
     assert found.value(requests, decision="forward") == 2
@@ -84,7 +84,7 @@ async def test_requests_and_renders(start_origin: StartOrigin, start_proxy: Star
     assert found.value("prerender_origin_response_seconds_count") == 3
 
     assert found.value("prerender_renders_total", outcome="complete", error="none") == 2
-    assert found.value("prerender_renders_total", outcome="not a page") == 1
+    assert found.value("prerender_renders_total", outcome="not_a_page") == 1
     assert found.value("prerender_render_duration_seconds_count", outcome="complete") == 2
     for phase in ("queue", "document", "settle", "serialize"):
         assert found.value("prerender_render_phase_seconds_count", phase=phase) == 2
@@ -150,9 +150,9 @@ async def test_what_goes_wrong(start_proxy: StartProxy) -> None:
     assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     writer.close()
     found = await until(proxy, "prerender_requests_total", 2)
-    assert found.value("prerender_origin_errors_total", error="OriginError") == 1
+    assert found.value("prerender_origin_errors_total", error="origin_error") == 1
     assert found.value("prerender_snapshot_requests_total", result="error") == 1
-    assert found.value("prerender_renders_total", outcome="failed", error="BrowserGone") == 1
+    assert found.value("prerender_renders_total", outcome="failed", error="browser_gone") == 1
     assert found.value("prerender_bad_requests_total", code="400") == 1
     assert found.value("prerender_ready") == 0
     assert found.value("prerender_browser_replacements_total", cause="not started") >= 1

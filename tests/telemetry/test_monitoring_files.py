@@ -14,8 +14,9 @@ import pytest
 import yaml
 from prometheus_client import Metric
 
-from prerender.errors import OriginError, RenderError
-from prerender.telemetry.records import CacheWord, RenderOutcome, Source
+from prerender.errors import ErrorCode
+from prerender.snapshots.snapshot import CacheResult
+from prerender.telemetry.records import RenderOutcome, Source
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support.commands import ROOT
 from tests.telemetry.test_metrics import Samples, samples, until
@@ -29,14 +30,10 @@ ITS_OWN = {"up"}
 ITS_LABELS = {"job", "instance", "le"}
 VARIABLES = {"$__rate_interval": "5m", "$job": "prerender", "$instance": "a"}
 VALUES = {
-    "outcome": {*get_args(RenderOutcome)},
-    "result": {*get_args(CacheWord)},
+    "outcome": {*RenderOutcome},
+    "result": {*CacheResult},
     "source": {*get_args(Source)},
-    "error": {
-        kind.__name__
-        for base in (OriginError, RenderError)
-        for kind in (base, *base.__subclasses__())
-    },
+    "error": {*ErrorCode},
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 from prerender.crawlers.known import built_in
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
+from prerender.proxy.decision import Reason
 from prerender.telemetry.records import RequestRecord
 from prerender.visits import figures
 from prerender.visits.figures import FACTS, OTHER, Cell, Key, Page, power_of
@@ -167,7 +168,7 @@ class Away(MemoryVisits):
 def asked(number: int, time: float) -> RequestRecord:
     return RequestRecord(
         time, 0.01, "GET", f"/items/{number}", "192.0.2.1", "Googlebot/2.1", "search", "forward",
-        "a reason", "origin", "", "", 200, 100, "", None, 0.005, None, None, None,
+        Reason.ORDINARY, "origin", None, "", 200, 100, None, None, 0.005, None, None, None,
     )  # fmt: skip
 
 

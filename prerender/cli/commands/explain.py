@@ -46,7 +46,7 @@ def _text(told: dict[str, Any]) -> str:
     rows: list[tuple[str, str]] = [
         ("request", f"{request['method']} {request['target']}"),
         ("client", _client(told)),
-        ("decision", f"{told['decision']}: {told['reason']}"),
+        ("decision", f"{told['decision']}: {told['reason_text']}"),
         ("response", told["answered_by"]),
     ]
     if signature := told.get("signature"):

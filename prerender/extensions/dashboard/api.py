@@ -278,7 +278,7 @@ def _matches(record: RequestRecord, query: RequestsQuery) -> bool:
         and query.status in (0, record.status, record.status // 100)
         and query.crawler in ("", record.crawler or OTHERS)
         and query.decision in ("", record.kind)
-        and query.cache in ("", record.cache)
+        and query.cache in ("", record.cache or "")
     )
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from prerender.admin import models
 from prerender.admin.models import MOST_TOP_PAGES
-from prerender.admin.reasons import in_words
+from prerender.admin.reasons import in_words, of_decision
 from prerender.browser.pool import Pool
 from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import snapshot_models
@@ -174,13 +174,16 @@ def of_request(record: RequestRecord) -> models.Request:
         "crawler": record.crawler or "",
         "agent": record.agent,
         "decision": record.kind,
-        "reason": record.reason,
+        "reason": record.reason.value,
+        "reason_text": of_decision(record.reason, record.crawler),
         "source": record.source,
-        "cache": record.cache,
+        "cache": record.cache or "",
+        "cache_text": record.cache.text if record.cache else "",
         "detail": record.detail[:_LONGEST_TEXT],
         "status": record.status,
         "bytes": record.sent_bytes,
-        "error": record.error,
+        "error": record.error or "",
+        "error_text": record.error.text if record.error else "",
         "trace_id": record.trace_id,
         "origin_seconds": record.origin_seconds,
         "phases": _phases(record.timings) if record.timings else None,
@@ -273,12 +276,8 @@ def of_render(render: Render) -> snapshot_models.Render:
 
 
 def _phases(timings: Timings) -> snapshot_models.Phases:
-    return {
-        "queue": round(timings.queue, 4),
-        "document": round(timings.document, 4),
-        "settle": round(timings.settle, 4),
-        "serialize": round(timings.serialize, 4),
-    }
+    phases = {phase.value: round(seconds, 4) for phase, seconds in timings.phases().items()}
+    return cast("snapshot_models.Phases", phases)
 
 
 def of_history(history: History) -> list[snapshot_models.Version]:

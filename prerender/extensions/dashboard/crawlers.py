@@ -15,7 +15,7 @@ from prerender.config.types import CrawlerClass
 from prerender.crawlers.known import Crawler, built_in
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
-from prerender.proxy.decision import FORWARDED_CLASSES, UNVERIFIED
+from prerender.proxy.decision import Reason
 from prerender.telemetry.records import RequestRecord
 
 # Unknown clients that requested ugly URLs.
@@ -31,8 +31,6 @@ _LONGEST_URL = 300
 _BASE = 1.2
 _LOG_BASE = math.log(_BASE)
 _SHORTEST_SECONDS = 1e-5
-
-_UNVERIFIED = UNVERIFIED.reason
 
 # Each request counts as one of them.
 Outcome = Literal["snapshots", "forwarded", "refused", "errors"]
@@ -65,9 +63,14 @@ class Tally:
         """Count requests, in their order."""
         self.crawler, self.last = records[-1].crawler or "", records[-1].time
         for record in records:
-            if record.reason == _UNVERIFIED:
+            if record.reason is Reason.UNVERIFIED:
                 self.unverified += 1
-            elif record.reason in FORWARDED_CLASSES and may_be_page(record.target):
+            elif (
+                record.reason is Reason.CLASS_FORWARDED
+                # Most signed agents drive a browser, so that nothing is wrong.
+                and record.crawler != "signed"
+                and may_be_page(record.target)
+            ):
                 self.without_snapshot += 1
         self.got.update(map(got, records))
         self.durations.update(map(_power, records))

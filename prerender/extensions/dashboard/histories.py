@@ -20,7 +20,7 @@ from prerender.extensions.dashboard.history import History, Render, decode, enco
 from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
-from prerender.telemetry.records import RenderRecord
+from prerender.telemetry.records import RenderOutcome, RenderRecord
 
 _MOST_WAITING = 64
 KEPT_SECONDS = 30 * 86400.0
@@ -53,7 +53,7 @@ class Histories:
 
     def __call__(self, record: RenderRecord) -> None:
         """Record a finished render."""
-        if record.outcome != "cancelled":
+        if record.outcome is not RenderOutcome.CANCELLED:
             self._add(record)
 
     def stored(self, target: Target, snapshot: Snapshot) -> None:
@@ -106,7 +106,7 @@ class Histories:
         render = Render(
             change.time + change.seconds,
             change.seconds,
-            change.error,
+            change.error or "",
             change.reason,
             change.status,
             change.timings or Timings(),

@@ -5,6 +5,7 @@ hits.
 """
 
 import json
+import re
 import zlib
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from prerender.snapshots.snapshot import Facts, Snapshot, Timings
 # Redis compares the first twelve bytes, format and fence. The last written history wins.
 _MAGIC = b"PRH2" + bytes(8)
 _LONGEST_TEXT = 65536
+_CAPITAL = re.compile("(?<!^)([A-Z])")
 _MOST_BYTES = 262144
 _MOST_UNPACKED_BYTES = 16 * 1024**2
 
@@ -37,8 +39,8 @@ class Version:
 class Render:
     """The last render of a page, whether its snapshot was stored or not.
 
-    ``time``: its end in Unix seconds; ``seconds``: its duration. ``error`` and ``reason``: the name
-    of the error's class and its message; "" if there is a snapshot.
+    ``time``: its end in Unix seconds; ``seconds``: its duration. ``error`` and ``reason``: the
+    error's code and reason; "" if there is a snapshot.
     """
 
     time: float
@@ -48,6 +50,11 @@ class Render:
     status: int = 0
     timings: Timings = field(default_factory=Timings)
     facts: Facts = field(default_factory=Facts)
+
+    def __post_init__(self) -> None:
+        """Convert the class names that versions up to 0.2 have stored."""
+        if self.error[:1].isupper():
+            object.__setattr__(self, "error", _CAPITAL.sub(r"_\1", self.error).lower())
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ _EARLY_SECONDS = 0.05
 # time of snapshots), renders by outcome, and the total seconds of their phases.
 Counted = Literal[
     "hit", "stale", "miss", "coalesced", "kept", "error", "forward", "refuse", "errors", "seconds",
-    "complete", "moved", "cut-off", "incomplete", "blank", "redirect",
-    "not a page", "failed", "cancelled",
+    "complete", "moved", "cut_off", "incomplete", "blank", "redirect",
+    "not_a_page", "failed", "cancelled",
     "queue", "document", "settle", "serialize",
 ]  # fmt: skip
 COUNTED: tuple[Counted, ...] = get_args(Counted)
@@ -53,10 +53,8 @@ class Figures:
         now = self._current()
         now[record.outcome] += 1
         if (timings := record.timings) is not None:
-            now["queue"] += timings.queue
-            now["document"] += timings.document
-            now["settle"] += timings.settle
-            now["serialize"] += timings.serialize
+            for phase, seconds in timings.phases().items():
+                now[phase] += seconds
 
     def points(self) -> list[Point]:
         """The steps of the last hour, oldest first, without empty ones."""

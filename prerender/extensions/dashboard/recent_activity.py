@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from cachetools import LRUCache
 
 from prerender.admin.reasons import in_words
-from prerender.errors import DocumentRefused
-from prerender.snapshots.snapshot import UNUSABLE
+from prerender.errors import ErrorCode
 from prerender.snapshots.target import Target
-from prerender.telemetry.records import RenderRecord, RequestRecord
+from prerender.telemetry.records import RenderOutcome, RenderRecord, RequestRecord
 
 _MOST_REQUESTS = 3000
 _MOST_PAGES = 2000
@@ -93,7 +92,7 @@ class Recent:
         """Record a request of a crawler. Called for every request; takes well under a microsecond."""
         if record.kind == "forward" and record.crawler is None:
             return
-        if record.error == DocumentRefused.__name__ and record.snapshot_target is not None:
+        if record.error is ErrorCode.DOCUMENT_REFUSED and record.snapshot_target is not None:
             self._refused(record.snapshot_target, record)
         self._count += 1
         if record.timings is not None or len(record.target) + len(record.user_agent) > 500:
@@ -113,18 +112,18 @@ class Recent:
 
     def render(self, record: RenderRecord) -> None:
         """Count a render of a page."""
-        if record.outcome in ("cancelled", "not a page"):
+        if record.outcome in (RenderOutcome.CANCELLED, RenderOutcome.NOT_A_PAGE):
             return
         page = self._page(record.target)
         page.renders += 1
         page.seconds += record.seconds
         page.slowest_seconds = max(page.slowest_seconds, record.seconds)
         page.last = record.time + record.seconds
-        if record.outcome in UNUSABLE:
+        if record.outcome.is_unusable:
             page.fail(page.last, _reason(record))
             return
         page.failing_since = 0.0
-        page.cut_off += record.outcome == "cut-off"
+        page.cut_off += record.outcome is RenderOutcome.CUT_OFF
         if reason := _reason(record):
             page.note(page.last, reason)
 
@@ -184,7 +183,7 @@ def _most(pages: list[PageRenders], count: str, most: int) -> list[PageRenders]:
 
 def _reason(record: RenderRecord) -> str:
     """What went wrong in a render, or ''."""
-    if record.facts is None and record.outcome in UNUSABLE:
+    if record.facts is None and record.outcome.is_unusable:
         return in_words(record.error, record.reason)
     facts = record.facts
     if facts is None:

@@ -135,6 +135,8 @@ class Viewer:
                                 remove=remove,
                             )
             except TimeoutError:
-                raise RenderTimeout(f"{target.url}: no screenshot within the time limit") from None
+                raise RenderTimeout(
+                    "no screenshot within the time limit", about=target.url
+                ) from None
             await self.cache.set(name, look, _KEPT_SECONDS)
             return look

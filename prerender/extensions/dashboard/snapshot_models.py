@@ -146,7 +146,7 @@ class Render(TypedDict):
     """Unix time in seconds of its end."""
     seconds: float
     error: str
-    """The name of the error; empty if there is a snapshot."""
+    """The code of the error; empty if there is a snapshot."""
     reason: str
     status: int
     verdict: RenderVerdict

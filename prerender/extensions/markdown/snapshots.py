@@ -11,7 +11,7 @@ from prerender.http.encodings import encoded
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.request_coalescing import Coalesced
-from prerender.snapshots.snapshot import Snapshot, SnapshotResult, etag_of
+from prerender.snapshots.snapshot import CacheResult, Snapshot, SnapshotResult, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
@@ -55,7 +55,7 @@ class MarkdownSnapshots:
         if entry is not None:
             return replace(result, snapshot=entry.snapshot)
         # If the HTML must not be stored, the Markdown must not be either.
-        keep = result.stored or result.how in ("hit", "kept")
+        keep = result.stored or result.how.is_stored or result.how is CacheResult.KEPT
         try:
             snapshot, _ = await self._conversions.run(
                 key, lambda: self._convert(target, html, key if keep else "")

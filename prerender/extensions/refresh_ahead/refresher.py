@@ -18,7 +18,7 @@ import structlog
 from prerender.errors import PrerenderError
 from prerender.snapshots import steady_clock
 from prerender.snapshots.freshness import due_at
-from prerender.snapshots.snapshot import SnapshotResult
+from prerender.snapshots.snapshot import CacheResult, SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
@@ -206,4 +206,6 @@ class Refresher:
             log.error("refresh_failed", url=target.url, reason=repr(error), exc_info=error)
             return "failed"
         how = refresh.result().how
-        return "failed" if how == "kept" else "elsewhere" if how == "coalesced" else "refreshed"
+        if how is CacheResult.KEPT:
+            return "failed"
+        return "elsewhere" if how is CacheResult.COALESCED else "refreshed"

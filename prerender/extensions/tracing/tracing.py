@@ -22,7 +22,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from prerender import __version__
 from prerender.http.trace_context import TraceContext, new_trace
-from prerender.telemetry.records import RenderRecord, RequestRecord
+from prerender.telemetry.records import RenderOutcome, RenderRecord, RequestRecord
 from prerender.telemetry.redaction import Redaction
 
 _SERVICE = "prerender"
@@ -65,13 +65,13 @@ class Tracing:
             "client.address": record.remote,
             "user_agent.original": record.user_agent,
             "prerender.proxy.decision": record.kind,
-            "prerender.reason": record.reason,
+            "prerender.reason": record.reason.value,
             "prerender.source": record.source,
         }
         optional = {
             "url.query": self._redaction(f"?{query}")[1:],
-            "error.type": record.error,
-            "prerender.cache": record.cache,
+            "error.type": record.error or "",
+            "prerender.cache": record.cache or "",
             "prerender.crawler": record.crawler or "",
             "prerender.detail": record.detail,
         }
@@ -86,21 +86,20 @@ class Tracing:
             return
         attributes: dict[str, str | int | float | bool] = {
             "url.full": self._redaction(record.target.url),
-            "prerender.outcome": record.outcome,
+            "prerender.outcome": record.outcome.value,
         }
         if record.error:
             attributes["error.type"] = record.error
         if record.facts is not None:
             attributes["prerender.settled"] = record.facts.settled
             attributes["prerender.virtual_seconds"] = record.facts.virtual_seconds
-        failed = record.outcome == "failed"
+        failed = record.outcome is RenderOutcome.FAILED
         self._send("render", trace, record.time, record.seconds, attributes, failed=failed)
         if (timings := record.timings) is None:
             return
         began = record.time
         # The phases are consecutive.
-        for phase in ("document", "queue", "settle", "serialize"):
-            seconds = getattr(timings, phase)
+        for phase, seconds in timings.phases().items():
             self._send(phase, trace.child(), began, seconds, {})
             began += seconds
 

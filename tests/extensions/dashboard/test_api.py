@@ -367,7 +367,7 @@ async def test_a_render_that_fails_is_told(
     kept = await api.post("/render", {"url": "/"})
     assert kept["detail"] == "failed"
     page = await api.until(f"/snapshots/{key}", lambda found: found["render"]["error"])
-    assert page["render"]["error"] == "EmptyPage"
+    assert page["render"]["error"] == "empty_page"
     assert page["snapshot"]["title"] == "First"
     worst = await api.get("/problems")
     assert [item["failed"] for item in worst["failing"]] == [1]

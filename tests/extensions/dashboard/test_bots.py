@@ -15,7 +15,7 @@ from tests.extensions.dashboard.test_crawlers import RECORD
 
 BROWSER = f"{WINDOWS} Chrome/91.0.4472.124 Safari/537.36"
 VISIT = replace(
-    RECORD, crawler=None, kind="forward", source="origin", cache="", accept_language=False
+    RECORD, crawler=None, kind="forward", source="origin", cache=None, accept_language=False
 )
 
 

@@ -15,7 +15,8 @@ from prerender.extensions.dashboard.crawlers import (
     Crawlers,
     Tally,
 )
-from prerender.proxy.decision import UNVERIFIED, decide
+from prerender.proxy.decision import Reason, decide
+from prerender.snapshots.snapshot import CacheResult
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import RequestRecord
 from prerender.urls.ajax_crawling import PrettyURL
@@ -31,13 +32,13 @@ RECORD = RequestRecord(
     user_agent=GOOGLEBOT,
     crawler="search",
     kind="render",
-    reason="an ugly URL",
+    reason=Reason.UGLY_URL,
     source="snapshot",
-    cache="hit",
+    cache=CacheResult.HIT,
     detail="",
     status=200,
     sent_bytes=1,
-    error="",
+    error=None,
     snapshot_target=Target.of(PUBLIC, PrettyURL("/a", "")),
     origin_seconds=None,
     timings=None,
@@ -58,7 +59,7 @@ def test_what_each_crawler_got() -> None:
     for changed in (
         {},
         {"status": 404},
-        {"source": "origin", "kind": "forward", "reason": UNVERIFIED.reason},
+        {"source": "origin", "kind": "forward", "reason": Reason.UNVERIFIED},
         {"source": "proxy", "status": 503},
         {"source": "proxy", "kind": "refuse", "status": 403, "user_agent": "GPTBot/1.2"},
         {"user_agent": "examplebot", "crawler": "social"},

@@ -1,5 +1,6 @@
 """Pages with problems: present ones first."""
 
+from prerender.errors import ErrorCode
 from prerender.extensions.dashboard.kept_problems import KeptProblems
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -16,7 +17,7 @@ def record(path: str, time: float, outcome: RenderOutcome) -> RenderRecord:
         seconds=1.0,
         target=Target.of(PUBLIC, PrettyURL(path, "")),
         outcome=outcome,
-        error="RenderTimeout" if outcome == "failed" else "",
+        error=ErrorCode.RENDER_TIMEOUT if outcome is RenderOutcome.FAILED else None,
         reason="",
         status=0,
         bytes=0,
@@ -29,10 +30,10 @@ def record(path: str, time: float, outcome: RenderOutcome) -> RenderRecord:
 def test_present_problems_come_before_those_that_are_over() -> None:
     recent = Recent()
     renders: list[tuple[float, str, RenderOutcome]] = [
-        (1.0, "/over", "failed"),
-        (2.0, "/over", "failed"),
-        (3.0, "/over", "complete"),
-        (4.0, "/now", "failed"),
+        (1.0, "/over", RenderOutcome.FAILED),
+        (2.0, "/over", RenderOutcome.FAILED),
+        (3.0, "/over", RenderOutcome.COMPLETE),
+        (4.0, "/now", RenderOutcome.FAILED),
     ]
     for time, path, outcome in renders:
         recent.render(record(path, time, outcome))
@@ -48,9 +49,9 @@ async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> Non
     notes = Notes(None, BoundedMemoryCache(2**20))
     first, second = Recent(), Recent()
     exchanges = [KeptProblems(notes, recent) for recent in (first, second)]
-    first.render(record("/a", 1.0, "failed"))
-    second.render(record("/a", 2.0, "failed"))
-    second.render(record("/b", 3.0, "failed"))
+    first.render(record("/a", 1.0, RenderOutcome.FAILED))
+    second.render(record("/a", 2.0, RenderOutcome.FAILED))
+    second.render(record("/b", 3.0, RenderOutcome.FAILED))
     for _ in range(2):
         for exchange in exchanges:
             await exchange.exchange()
@@ -63,7 +64,7 @@ async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> Non
             "/b": (1, 1),
         }
         assert (found["/a"].failing_since, found["/a"].last_problem) == (2.0, 3.0)
-    third.render(record("/a", 5.0, "complete"))
+    third.render(record("/a", 5.0, RenderOutcome.COMPLETE))
     await KeptProblems(notes, third).exchange()
     await exchanges[0].exchange()
     assert [page.is_over for page in first.worst(25).failing] == [False, True]

@@ -2,7 +2,6 @@
 
 import * as api from "./api.js";
 import { card, h, nothing, pill, replace } from "./dom.js";
-import { reason as words } from "./words.js";
 
 const PERSON = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 const ASKING = [
@@ -33,7 +32,7 @@ function table(told) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Decisions" },
     h("table", { class: "list" },
       h("thead", {}, h("tr", {}, ["Client", "Response", "Reason", "Source"].map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, told.map(([who, { decision, reason, answered_by }]) => h("tr", {},
+      h("tbody", {}, told.map(([who, { decision, reason_text, answered_by }]) => h("tr", {},
         h("th", { scope: "row" }, who), h("td", {}, pill(...(DECISIONS[decision] || [decision]))),
-        h("td", { class: "reason", "data-label": "Reason" }, words(reason)), h("td", { "data-label": "Source" }, answered_by))))));
+        h("td", { class: "reason", "data-label": "Reason" }, reason_text), h("td", { "data-label": "Source" }, answered_by))))));
 }

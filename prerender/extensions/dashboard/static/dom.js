@@ -106,19 +106,15 @@ export function variantPills({ device, language, format }) {
 }
 
 const CACHES = {
-  hit: ["Hit", "good", "A fresh snapshot"],
-  stale: ["Stale hit", "info", "An expired snapshot, while a new one is rendered"],
-  miss: ["Rendered", "accent", "Rendered for this request"],
-  coalesced: ["Shared render", "accent", "Rendered for another request at the same time"],
-  kept: ["Old snapshot kept", "warn", "The new snapshot was worse, or the render failed"],
-  error: ["Failed", "bad", "The page could not be rendered"],
+  hit: ["Hit", "good"], stale: ["Stale hit", "info"], miss: ["Rendered", "accent"], coalesced: ["Shared render", "accent"],
+  kept: ["Old snapshot kept", "warn"], error: ["Failed", "bad"],
 };
 
 /** The result of a request. */
 export function answerPill(item) {
-  if (item.cache) return pill(CACHES[item.cache][0], CACHES[item.cache][1], item.detail || CACHES[item.cache][2]);
-  if (item.decision === "refuse") return pill("Refused", "warn", item.reason);
-  return pill("Forwarded", "plain", item.detail || item.reason);
+  if (item.cache) return pill(...CACHES[item.cache], item.detail || item.cache_text);
+  if (item.decision === "refuse") return pill("Refused", "warn", item.reason_text);
+  return pill("Forwarded", "plain", item.detail || item.reason_text);
 }
 
 /** A card with a heading. */

@@ -18,7 +18,7 @@ const PHASES = [
   ["serialize", "Serialize"],
 ];
 const OUTCOMES = [
-  ["complete", "Complete"], ["moved", "Moved"], ["cut-off", "Cut off"], ["redirect", "Redirects"],
+  ["complete", "Complete"], ["moved", "Moved"], ["cut_off", "Cut off"], ["redirect", "Redirects"],
   ["incomplete", "Incomplete"], ["failed", "Failed"], ["blank", "Blank"],
 ];
 const UNUSABLE = ["incomplete", "failed", "blank"];
@@ -82,14 +82,14 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   const renders = OUTCOMES.reduce((total, [name]) => total + sum(name), 0);
   const phases = PHASES.reduce((total, [name]) => total + sum(name), 0);
   const failures = UNUSABLE.reduce((total, name) => total + sum(name), 0);
-  const made = sum("complete") + sum("moved") + sum("cut-off");
+  const made = sum("complete") + sum("moved") + sum("cut_off");
   const per = (minute, top, bottom) => (bottom(minute) ? top(minute) / bottom(minute) : null);
   const asked = (minute) => ANSWERS.reduce((total, [name]) => total + (minute[name] || 0), 0);
-  const rendered = (minute) => (minute.complete || 0) + (minute.moved || 0) + (minute["cut-off"] || 0);
+  const rendered = (minute) => (minute.complete || 0) + (minute.moved || 0) + (minute.cut_off || 0);
   const taken = (minute) => PHASES.reduce((total, [name]) => total + (minute[name] || 0), 0);
   return [
     ...summary.notices.map(notice),
-    verdict(summary, worst, missed, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut-off") }),
+    verdict(summary, worst, missed, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut_off") }),
     passedOver(asking, missed),
     h("div", { class: "tiles" },
       tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} served from the cache`,
@@ -101,9 +101,9 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
         hour.map((minute) => per(minute, (m) => m.seconds || 0, asked))),
       tile("Renders", count(renders), made ? `${duration(phases / made)} each` : "none in the last hour",
         hour.map(rendered)),
-      tile("Failed or cut off", count(failures + sum("cut-off")),
-        `${count(sum("incomplete"))} incomplete, ${count(sum("failed"))} failed, ${count(sum("blank"))} blank, ${count(sum("cut-off"))} cut off`,
-        hour.map((minute) => [...UNUSABLE, "cut-off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
+      tile("Failed or cut off", count(failures + sum("cut_off")),
+        `${count(sum("incomplete"))} incomplete, ${count(sum("failed"))} failed, ${count(sum("blank"))} blank, ${count(sum("cut_off"))} cut off`,
+        hour.map((minute) => [...UNUSABLE, "cut_off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
       tile("Server errors", count(sum("errors")), "5xx responses, including the origin’s",
         hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
     ...came,

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { answerPill, bytes, duration, facts, h, moment, pill, statusPill, variantPills } from "./dom.js";
 import { list, STATUSES } from "./tables.js";
-import { CLASSES, failure, pageOf, path, reason, requesterName } from "./words.js";
+import { CLASSES, pageOf, path, requesterName } from "./words.js";
 
 const CRAWLERS = [["", "Any crawler"], ...Object.entries(CLASSES), ["others", "Unknown clients"]];
 const PHASES = [["queue", "queue"], ["document", "document"], ["settle", "settle"], ["serialize", "serialize"]];
@@ -52,9 +52,9 @@ export async function requests(root, here, signal) {
 /** All details of a request. */
 function details(item) {
   return facts([
-    ["Decision", `${DECISION_NAMES[item.decision]}: ${reason(item.reason)}`],
+    ["Decision", `${DECISION_NAMES[item.decision]}: ${item.reason_text}`],
     item.detail ? ["Detail", item.detail] : null,
-    item.error ? ["Error", failure(item.error)] : null,
+    item.error ? ["Error", item.error_text] : null,
     ["Request", h("code", {}, `${item.method} ${item.target}`)],
     ["Client", h("code", {}, item.remote)],
     ["User-Agent", item.user_agent ? h("code", {}, item.user_agent) : "none"],
@@ -69,7 +69,7 @@ function target(item) {
   const text = item.url ? path(item.url) : item.target;
   return item.target.startsWith("/")
     ? [h("a", { href: pageOf(item), title: item.target }, text), " ", variantPills(item)]
-    : h("span", { title: item.reason }, text);
+    : h("span", { title: item.reason_text }, text);
 }
 
 function crawler(item) {

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { answerPill, card, duration, h, moment, nothing, pill, replace, statusPill } from "./dom.js";
-import { CLASSES, failure, reason, requesterName } from "./words.js";
+import { CLASSES, requesterName } from "./words.js";
 
 const MOST = 20;
 
@@ -24,7 +24,7 @@ function table(items) {
       h("tbody", {}, items.map((item) => h("tr", {},
         h("th", { scope: "row" }, requesterName(item), " ", item.crawler ? pill(CLASSES[item.crawler], "plain") : null),
         h("td", {}, answerPill(item)), h("td", {}, statusPill(item.status)),
-        h("td", { class: "reason", "data-label": "Reason" }, item.error ? failure(item.error) : reason(item.reason)),
+        h("td", { class: "reason", "data-label": "Reason" }, item.error_text || item.reason_text),
         h("td", { class: "number", "data-label": "Time" }, duration(item.seconds)),
         h("td", { class: "number", "data-label": "When" }, moment(item.time)))))));
 }

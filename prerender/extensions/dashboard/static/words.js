@@ -11,42 +11,6 @@ export const CLASSES = {
 export const PRESETS = ["search", "crawlers", "ai", "all"];
 export const WANTED = PRESETS.slice(0, 3);
 
-// The smallest preset that serves a class.
-const PRESET_OF = {
-  search: "search", social: "search", ai_search: "crawlers", ai_user: "crawlers", ai_training: "ai", seo_tool: "all",
-  archive: "all", feed: "all",
-};
-
-const FORWARDED = /^a crawler, forwarded by \[triggers\] (\w+)/;
-
-/** The reason of a decision; for a crawler that is forwarded, with the setting to change. */
-export function reason(text) {
-  const name = text.match(FORWARDED)?.[1];
-  if (!name) return text;
-  const preset = PRESET_OF[name] ? `, or PRERENDER_TRIGGERS_PRESET=${PRESET_OF[name]}` : "";
-  return `a known crawler (${CLASSES[name]}), but [triggers] forwards this class. To serve it snapshots, set `
-    + `PRERENDER_TRIGGERS_${name.toUpperCase()}=render${preset}`;
-}
-
-const ERRORS = {
-  RenderTimeout: "the page was not rendered within [render] timeout",
-  PageOverLimit: "the page used more resources than one render may",
-  EmptyPage: "the page shows nothing",
-  IncompletePage: "the site’s own data is missing from the page",
-  DocumentRefused: "the site responds to visitors, but not to the renderer",
-  SnapshotTooLarge: "the page is larger than [render] max_bytes",
-  PoolBusy: "all pages of the browser were busy",
-  ShuttingDown: "the proxy was shutting down",
-  BrowserGone: "the browser died or did not respond",
-  OriginError: "the site’s server could not be reached",
-  OriginTimeout: "the site’s server did not respond in time",
-  LoopDetected: "the origin leads back to this proxy",
-  CrawlerRefused: "[triggers] refuses this class of crawlers",
-};
-
-/** What an error of a request means. */
-export const failure = (name) => ERRORS[name] || `the request failed (${name})`;
-
 /** The name of the crawler of a request: of a signed agent, the host of its keys. */
 export const requesterName = (item) => (item.crawler === "signed" ? item.agent : crawlerName(item.user_agent));
 
