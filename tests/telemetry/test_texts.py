@@ -37,7 +37,7 @@ async def behaviour(start_origin: StartOrigin, start_proxy: StartProxy) -> list[
         start_origin,
         {
             "/": "<title>a</title><p>Content</p>",
-            "/blank": "<div id=app></div><script>throw new Error()</script>",
+            "/blank": "<script>document.documentElement.remove()</script>",
             "/gone": web.Response(status=500),
             "/image": web.Response(body=b"x", content_type="image/png"),
             "/robots.txt": "User-agent: *\nDisallow: /*_escaped_fragment_=no\n",
