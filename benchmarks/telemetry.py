@@ -20,11 +20,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from prerender.config.settings import SECRET_PARAMETERS
 from prerender.extensions.dashboard.recent_activity import Recent
+from prerender.http.message_head import parse_request
+from prerender.proxy.decider import Considered
 from prerender.proxy.decision import Reason, Render
-from prerender.snapshots.snapshot import Snapshot, SnapshotResult
+from prerender.proxy.outcome import Outcome, record_of
+from prerender.snapshots.snapshot import CacheResult, Snapshot, SnapshotResult
 from prerender.snapshots.target import Target
 from prerender.telemetry.access_log import Line
-from prerender.telemetry.records import RequestContext, RequestRecord
+from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.request_metrics import RequestMetrics
 from prerender.urls.ajax_crawling import PrettyURL
@@ -34,28 +37,17 @@ USER_AGENT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot
 TARGET = "/products?_escaped_fragment_=/7"
 
 
-def make_record() -> RequestRecord:
-    """Create the record of a cache hit, as for each request."""
-    context = RequestContext(
-        time.perf_counter(), "203.0.113.7", USER_AGENT, "search", trace=None, decision=DECISION
-    )
-    context.target, context.result = PAGE, ANSWER
-    return context.record(REQUEST)
-
-
 DECISION = Render(PrettyURL("/products", "/7"))
 PAGE = Target("/products", "https://www.example.com/products#!/7", "/products#!/7", "0" * 32)
-ANSWER = SnapshotResult(Snapshot(200, (), b"", '"a"', 0), "hit")
-REQUEST = cast(
-    "Any",
-    SimpleNamespace(
-        method="GET",
-        target=TARGET,
-        status=200,
-        sent_bytes=20_000,
-        origin_seconds=None,
-    ),
-)
+RESULT = SnapshotResult(Snapshot(200, (), b"", '"a"', 0), CacheResult.HIT)
+REQUEST = parse_request(f"GET {TARGET} HTTP/1.1\r\nHost: www.example.com".encode())
+SENT = cast("Any", SimpleNamespace(status=200, sent_bytes=20_000))
+
+
+def make_record() -> RequestRecord:
+    """Create the record of a cache hit, as for each request."""
+    considered = Considered(REQUEST, DECISION, USER_AGENT, "search", "203.0.113.7")
+    return record_of(Outcome(considered, PAGE, RESULT), SENT, None, time.perf_counter())
 
 
 def sides() -> dict[str, Callable[[], object]]:

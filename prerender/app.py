@@ -47,6 +47,7 @@ from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
 from prerender.http.server_log import server_log
 from prerender.proxy.client_connection import Limits
+from prerender.proxy.decider import Clientele, Decider, Pages
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.handler import BeginSpan, Handler
@@ -153,22 +154,24 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         )
         sweeper = stack.enter_context(Sweeper())
         target_of = partial(Target.of, settings.public_url, tracking=tracking)
-        handler = Handler(
-            target_of,
+        agents = await stack.enter_async_context(signed_agents(settings))
+        decider = Decider(
             triggers,
-            OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
+            Pages(target_of, _site_hosts(settings), tracking, _vary(settings)),
+            Clientele(
+                Clients(settings.server.trusted_proxies),
+                verified.verify,
+                agents,
+                OptOut(upstream, settings.public_url) if settings.triggers.robots_opt_out else None,
+            ),
+            _drop_in(settings),
+        )
+        handler = Handler(
+            decider,
             snapshots,
+            markdown,
             _forwarder(settings, sweeper, triggers),
-            vary=_vary(settings),
-            records=telemetry.requests,
-            clients=Clients(settings.server.trusted_proxies),
-            markdown=markdown,
-            hosts=_site_hosts(settings),
-            notices=telemetry.notices,
-            tracking=tracking,
-            drop_in=_drop_in(settings),
-            verify=verified.verify,
-            agents=await stack.enter_async_context(signed_agents(settings)),
+            telemetry=telemetry,
             begin_span=_tracing(settings, telemetry, stack),
         )
         public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
@@ -192,7 +195,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         for part in (
             Purging(store.purges, store.lists, site),
             Importing(store, freshness, settings.public_url, target_of),
-            Explanations(site, handler, snapshots, pool, histories),
+            Explanations(site, decider, snapshots, pool, histories),
             ReportApi(visits, site, store, upstream),
         ):
             part.add_to(admin_app)
@@ -218,8 +221,8 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             "data_hosts": gateway.data_hosts,
             "repeated_faults": snapshots.repeated_faults,
             "popularity": popularity,
-            "signed_agents": handler.agents,
-            "keys_of_agents": handler.agents and handler.agents.directories,
+            "signed_agents": agents,
+            "keys_of_agents": agents and agents.directories,
             "histories_to_write": histories,
             "notices": telemetry.notices,
             "visits_to_write": visits,

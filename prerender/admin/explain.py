@@ -5,9 +5,7 @@ parameters.ExplainQuery says what it accepts.
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from aiohttp import web
@@ -17,46 +15,36 @@ from prerender.admin.page_urls import Site
 from prerender.admin.parameters import ExplainQuery, query_of
 from prerender.admin.reasons import in_words, of_decision
 from prerender.browser.pool import Pool
+from prerender.crawlers.key_directories import FETCH_SECONDS
 from prerender.errors import BadMessage
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import Render as LastRender
+from prerender.http.client_address import Peer
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import parse_request
+from prerender.proxy.decider import Considered, Decider
 from prerender.proxy.decision import Refuse, Render
-from prerender.proxy.handler import Handler
-from prerender.proxy.request import Request
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.page_changes import changes_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots, Outlook
-from prerender.telemetry.records import RequestContext
+from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import pretty_to_ugly
-
-if TYPE_CHECKING:
-    from prerender.proxy.client_connection import ClientConnection
-
-
-@dataclass(frozen=True, slots=True)
-class _Nobody:
-    """Stands in for a client's connection."""
-
-    remote: str
-    trusted: bool = False
 
 
 class Explanations:
-    """Explains the decisions of ``handler`` and ``snapshots`` for ``site``."""
+    """Explains the decisions of ``decider`` and ``snapshots`` for ``site``."""
 
     def __init__(
         self,
         site: Site,
-        handler: Handler,
+        decider: Decider,
         snapshots: CachedSnapshots,
         pool: Pool,
         histories: Histories,
     ) -> None:
         self._site = site
         self._histories = histories
-        self._handler = handler
+        self._decider = decider
         self._snapshots = snapshots
         self._pool = pool
 
@@ -86,40 +74,49 @@ class Explanations:
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("invalid request: line break in a header")
         try:
-            head = parse_request("\r\n".join(lines).encode("latin-1", "replace"))
+            request = parse_request("\r\n".join(lines).encode("latin-1", "replace"), Peer(remote))
         except BadMessage as error:
             raise ValueError(f"invalid request: {error}") from None
-        nobody = cast("ClientConnection", _Nobody(remote))
-        context = await self._handler.considered(Request(head, nobody))
-        outlook = await self._snapshots.outlook(context.target) if context.target else None
-        told = self._told(method, target, context, outlook)
-        if context.target and (history := await self._histories.of(context.target.key)):
+        considered = self._decider.consider(request)
+        considered = await self._decider.check(considered, FETCH_SECONDS, remember=False)
+        page = outlook = None
+        if isinstance(considered.decision, Render):
+            page = self._decider.target_of(considered.request, considered.decision)
+            outlook = await self._snapshots.outlook(page)
+        told = self._told(method, target, considered, page, outlook)
+        if page and (history := await self._histories.of(page.key)):
             told["last_render"] = _last(history.render) if history.render else None
         return web.json_response(told)
 
     def _told(
-        self, method: str, target: str, context: RequestContext, outlook: Outlook | None
+        self,
+        method: str,
+        target: str,
+        considered: Considered,
+        page: Target | None,
+        outlook: Outlook | None,
     ) -> Explanation:
         told: Explanation = {
-            "request": {"method": method, "target": target, "user_agent": context.user_agent},
-            "crawler": context.crawler,
-            "decision": context.decision.kind,
-            "reason": context.decision.reason.value,
-            "reason_text": of_decision(context.decision.reason, context.crawler),
-            "answered_by": _answered_by(context, outlook),
+            "request": {"method": method, "target": target, "user_agent": considered.user_agent},
+            "crawler": considered.crawler,
+            "decision": considered.decision.kind,
+            "reason": considered.decision.reason.value,
+            "reason_text": of_decision(considered.decision.reason, considered.crawler),
+            "answered_by": _answered_by(considered, outlook),
         }
-        if context.agent or context.agent_unverified:
+        if considered.agent or considered.agent_unverified:
             told["signature"] = {
-                "verified": bool(context.agent),
-                "agent": context.agent,
-                "reason": context.agent_unverified,
+                "verified": bool(considered.agent),
+                "agent": considered.agent,
+                "reason": considered.agent_unverified,
             }
-        if context.target is not None and outlook is not None:
+        if page is not None and outlook is not None:
             told["page"] = {
-                "url": context.target.url,
-                "key": context.target.key,
-                "variant": str(context.target.variant),
-                "markdown": isinstance(context.decision, Render) and context.decision.markdown,
+                "url": page.url,
+                "key": page.key,
+                "variant": str(page.variant),
+                "markdown": isinstance(considered.decision, Render)
+                and considered.decision.markdown,
             }
             told["freshness"] = {
                 "ttl_seconds": outlook.ttl,
@@ -135,9 +132,9 @@ class Explanations:
         return told
 
 
-def _answered_by(context: RequestContext, outlook: Outlook | None) -> str:
-    if isinstance(context.decision, Refuse):
-        return f"the proxy: {context.decision.error.status}"
+def _answered_by(considered: Considered, outlook: Outlook | None) -> str:
+    if isinstance(considered.decision, Refuse):
+        return f"the proxy: {considered.decision.error.status}"
     if outlook is None:
         return "the origin"
     if outlook.shown is not None:

@@ -54,10 +54,21 @@ log = structlog.get_logger(__name__)
 class Request(Protocol):
     """A request of a client."""
 
-    method: str
-    target: str
-    host: str
-    headers: Fields
+    @property
+    def method(self) -> str:
+        """Its method."""
+
+    @property
+    def target(self) -> str:
+        """Its request target."""
+
+    @property
+    def host(self) -> str:
+        """The requested authority."""
+
+    @property
+    def headers(self) -> Fields:
+        """Its headers."""
 
 
 @dataclass(frozen=True, slots=True)

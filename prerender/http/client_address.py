@@ -1,6 +1,7 @@
 """Which proxies are trusted, and the client's address behind them. Pure."""
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol
@@ -15,6 +16,17 @@ _FORWARDED = "forwarded"
 _REMEMBERED = 1024
 _LONGEST_REMEMBERED = 1024
 _WITH_PORT = re.compile(r"\[([^\]]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The sender of a request: its address, and whether it is one of [server] trusted_proxies."""
+
+    remote: str = ""
+    trusted: bool = False
+
+
+NOBODY = Peer()
 
 
 class Received(Protocol):
@@ -80,11 +92,11 @@ class Clients:
         return str(client_address(remote, Fields(lines), self._trusted) or remote)
 
 
-def peer_address(text: str, trusted: tuple[Network, ...]) -> tuple[str, bool]:
-    """The canonical form of a peer's IP address, and whether the peer is a trusted proxy."""
+def peer_of(text: str, trusted: tuple[Network, ...]) -> Peer:
+    """The peer with an IP address, in its canonical form."""
     address = _address(text)
     assert address is not None, text
-    return str(address), is_trusted(address, trusted)
+    return Peer(str(address), is_trusted(address, trusted))
 
 
 def is_trusted(address: Address, trusted: tuple[Network, ...]) -> bool:

@@ -7,11 +7,13 @@ the origin. ``parse_response`` parses responses of the origin. Header lines keep
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from http import HTTPStatus
+from typing import Any, Self
 
 from prerender.errors import BadMessage
+from prerender.http.client_address import NOBODY, Peer
 from prerender.http.fields import Fields, members, value_of
 from prerender.http.hop_by_hop import end_to_end_lines
 
@@ -40,24 +42,39 @@ _STATUS_LINES = {
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
 
 
-@dataclass(slots=True)
-class RequestHead:
-    """A request head. ``octets``: the target in origin form or ``*``; ``target``: the same with octets
-    above 0x7F escaped, as by browsers; ``host``: as in a Host header.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request without its body. ``octets``: the target in origin form or ``*``; ``target``: the same
+    with octets above 0x7F escaped, as by browsers; ``host``: as in a Host header.
 
     ``body_bytes``: the length of the body, None if it is chunked; ``minor``: the x of HTTP/1.x.
-    ``line``: the request line without this x.
+    ``line``: the request line without this x. ``peer``: its sender.
     """
 
     method: str
     octets: bytes
     target: str
     minor: int
-    fields: Fields
+    headers: Fields
     host: str
     body_bytes: int | None
     keep_alive: bool
     line: bytes
+    peer: Peer = NOBODY
+
+    @property
+    def remote(self) -> str:
+        """The address of the client, or of the proxy in front."""
+        return self.peer.remote
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its forwarding headers are trusted."""
+        return self.peer.trusted
+
+    def with_target(self, target: str, **changes: Any) -> Self:
+        """The same request with another target."""
+        return replace(self, target=target, octets=target.encode(), **changes)
 
 
 # The parsed request line (method, octets, target, host, minor version, line), and the parsed headers.
@@ -80,7 +97,7 @@ class ResponseHead:
     keep_alive: bool
 
 
-def parse_request(head: bytes) -> RequestHead:
+def parse_request(head: bytes, peer: Peer = NOBODY) -> Request:
     """Parse a request head without the empty line at its end. Raises BadMessage."""
     first, *lines = head.split(b"\r\n")
     try:
@@ -91,7 +108,7 @@ def parse_request(head: bytes) -> RequestHead:
     if match is None:
         raise BadMessage("the version is not HTTP/1.1")
     line = _request_line(method, target, int(match[1]), int(match[2]))
-    return _request(line, _block(_field_lines(lines), line[4]))
+    return _request(line, _block(_field_lines(lines), line[4]), peer)
 
 
 def check_request(
@@ -100,15 +117,17 @@ def check_request(
     version: tuple[int, int],
     fields: tuple[tuple[bytes, bytes], ...],
     size: int,
-) -> RequestHead:
+    *,
+    peer: Peer,
+) -> Request:
     """Check a request head of ``size`` bytes that aiohttp has parsed. Raises BadMessage.
 
     ``target``: UTF-8 with surrogates for other octets; ``fields``: names and values.
     """
     if size > _LONGEST_REMEMBERED_HEAD:
-        return _request(_line_of(method, target, version), _block_of(fields, version[1]))
+        return _request(_line_of(method, target, version), _block_of(fields, version[1]), peer)
     line = _remembered_line_of(method, target, version)
-    return _request(line, _remembered_block_of(fields, version[1]))
+    return _request(line, _remembered_block_of(fields, version[1]), peer)
 
 
 def parse_response(head: bytes, method: str) -> ResponseHead:
@@ -162,12 +181,12 @@ def parse_fields(block: bytes) -> Fields:
     return Fields(_field_lines(block.split(b"\r\n")))
 
 
-def _request(line: _Line, block: _Block) -> RequestHead:
+def _request(line: _Line, block: _Block, peer: Peer) -> Request:
     method, octets, target, authority, minor, raw = line
     fields, host, body_bytes, keep_alive = block
     if authority is not None:
         host = authority  # takes precedence over Host (RFC 9112 section 3.2.2)
-    return RequestHead(method, octets, target, minor, fields, host, body_bytes, keep_alive, raw)
+    return Request(method, octets, target, minor, fields, host, body_bytes, keep_alive, raw, peer)
 
 
 def _block(lines: list[tuple[str, bytes]], minor: int) -> _Block:

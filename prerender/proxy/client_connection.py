@@ -8,7 +8,7 @@ HTTP for WebSockets. tests/proxy/test_aiohttp_contracts.py tests every behaviour
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -18,26 +18,25 @@ from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 
 from prerender.errors import BadMessage, BadRequest, CutShort
 from prerender.http.body import Chunked
-from prerender.http.client_address import peer_address
+from prerender.http.client_address import NOBODY, peer_of
 from prerender.http.connection import Connection, Sweeper, reset
 from prerender.http.fields import Fields
 from prerender.http.message_head import (
     MAX_FIELDS,
     MAX_HEAD_BYTES,
     MAX_TARGET_BYTES,
-    RequestHead,
+    Request,
     check_request,
     escaped,
     parse_request,
 )
 from prerender.http.portions import Portions
-from prerender.proxy.request import Request
+from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import error_response
+from prerender.urls.hosts import Network
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
-
-    from prerender.urls.hosts import Network
 
 _HEAD_END = b"\r\n\r\n"
 # How long a half-closed client gets for its response. It may also have disconnected.
@@ -64,7 +63,10 @@ class Limits:
     body: float
     write: float
     idle: float
-    trusted: tuple["Network", ...] = ()
+    trusted: tuple[Network, ...] = ()
+
+
+Handler = Callable[[Request, ClientStream], Awaitable[None]]
 
 
 class Front(Protocol):
@@ -74,7 +76,7 @@ class Front(Protocol):
     refused: Counter[int]
 
     @property
-    def handler(self) -> Callable[[Request], Awaitable[None]]:
+    def handler(self) -> Handler:
         """The request handler."""
 
     @property
@@ -134,16 +136,15 @@ class ClientConnection(web.RequestHandler):
             max_field_size=MAX_TARGET_BYTES,
             max_headers=MAX_FIELDS,
         )
-        self.remote = ""
-        self.trusted = False
+        self.peer = NOBODY
         self.busy = False
-        self.on_drain: Callable[[], None] | None = None
+        self._on_drain: Callable[[], None] | None = None
         self._front = front
         self._sweeper = sweeper
         self._wire: asyncio.Transport | None = None
         self._writer: AbstractStreamWriter | None = None
         self._answered = 0
-        self._current: Request | None = None
+        self._current: ClientStream | None = None
         self._due = sweeper.loop.time() + self.limits.head
         # Received bytes from the current request on, without processed parts of its body, and what is
         # left of its body: a length, or chunks.
@@ -165,7 +166,7 @@ class ClientConnection(web.RequestHandler):
         self._wire.set_write_buffer_limits(high=_UNSENT_BYTES)
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
-            self.remote, self.trusted = peer_address(str(name[0]), self.limits.trusted)
+            self.peer = peer_of(str(name[0]), self.limits.trusted)
         self._sweeper.connections.add(self)
         super().connection_made(transport)
 
@@ -211,30 +212,35 @@ class ClientConnection(web.RequestHandler):
         self.busy, self._due, self._writer = True, inf, message.writer
         try:
             end = self._raw.find(_HEAD_END)
-            head = check_request(
-                message.method, message.raw_path, message.version, message.raw_headers, end
+            request = check_request(
+                message.method,
+                message.raw_path,
+                message.version,
+                message.raw_headers,
+                end,
+                peer=self.peer,
             )
             if self._is_escaped:
-                head = self._as_received(head, end)
-            request = self._current = Request(head, self, message.content)
-            self._answered += 1
-            if "upgrade" in head.fields.names and not _is_websocket(head.fields):
+                request = self._as_received(request, end)
+            if "upgrade" in request.headers.names and not _is_websocket(request.headers):
                 # aiohttp 3.14 drops the rest of the packet after such a request, and parses the next
                 # packet as a new request (docs/aiohttp.md).
-                request.keep_alive = False
-            if end < 0 or not self._raw.startswith(head.line):
+                request = replace(request, keep_alive=False)
+            stream = self._current = ClientStream(request, self, message.content)
+            self._answered += 1
+            if end < 0 or not self._raw.startswith(request.line):
                 raise BadMessage("the request line is not METHOD TARGET VERSION")
             del self._raw[: end + len(_HEAD_END)]
-            if head.body_bytes != 0:
-                self._begin_body(head)
-            await self._front.handler(request)
+            if request.body_bytes != 0:
+                self._begin_body(request)
+            await self._front.handler(request, stream)
         except BadMessage as error:
             return self._refused(error)
         except CutShort as error:
-            log.debug("client_lost", remote=self.remote, reason=repr(error))
+            log.debug("client_lost", remote=self.peer.remote, reason=repr(error))
             self.abort()
             return _Last(self._linger)
-        if not request.keep_alive:
+        if not stream.keep_alive:
             return _Last(self._linger)
         self._await_request()
         return _WRITTEN
@@ -250,6 +256,11 @@ class ClientConnection(web.RequestHandler):
         return self._refused(self._fault(exc))
 
     # Called by the rest of the project.
+
+    @property
+    def body_timeout(self) -> float:
+        """Seconds to wait for the next piece of a request body."""
+        return self.limits.body
 
     @property
     def draining(self) -> bool:
@@ -299,16 +310,20 @@ class ClientConnection(web.RequestHandler):
 
     def drain_now(self) -> None:
         """Finish the current request and close."""
-        if self.on_drain is not None:
-            self.on_drain()
+        if self._on_drain is not None:
+            self._on_drain()
         elif not self._answered:
             # It was just opened, so a request is probably on its way.
             self._loop.call_later(_FIRST_SECONDS, self._close_if_idle)
         else:
             self._close_if_idle()
 
-    def take_over(self) -> Connection:
-        """Leave HTTP: hand the transport to another protocol, with the data after the request."""
+    def take_over(self, on_drain: Callable[[], None]) -> Connection:
+        """Leave HTTP: hand the transport to another protocol, with the data after the request.
+
+        ``on_drain`` is called when the server shuts down.
+        """
+        self._on_drain = on_drain
         assert self._wire is not None
         self._wire.pause_reading()
         early = _EarlyBytes()
@@ -355,11 +370,11 @@ class ClientConnection(web.RequestHandler):
         self._is_escaped = True
         return escaped(head[:length]) + head[length:]
 
-    def _as_received(self, head: RequestHead, end: int) -> RequestHead:
+    def _as_received(self, request: Request, end: int) -> Request:
         """The head with its target as the client sent it. Raises BadMessage."""
         self._is_escaped = False
-        received = parse_request(bytes(self._raw[: max(0, end)]))
-        if (received.method, received.target) != (head.method, head.target):
+        received = parse_request(bytes(self._raw[: max(0, end)]), self.peer)
+        if (received.method, received.target) != (request.method, request.target):
             raise BadMessage("the request target is ambiguous")
         return received
 
@@ -378,9 +393,9 @@ class ClientConnection(web.RequestHandler):
             self._reading_held = True
             self.transport.pause_reading()
 
-    def _begin_body(self, head: RequestHead) -> None:
-        self._left_bytes = head.body_bytes or 0
-        self._chunks = Chunked() if head.body_bytes is None else None
+    def _begin_body(self, request: Request) -> None:
+        self._left_bytes = request.body_bytes or 0
+        self._chunks = Chunked() if request.body_bytes is None else None
         if self._raw:
             self._skip_body()
 
@@ -420,7 +435,7 @@ class ClientConnection(web.RequestHandler):
 
     def _refused(self, error: BadMessage) -> Written:
         """Respond to a bad request and end the connection."""
-        log.debug("bad_request", remote=self.remote, reason=str(error))
+        log.debug("bad_request", remote=self.peer.remote, reason=str(error))
         self._deaf = True
         self._due = inf
         if self._refusing is not None:
@@ -441,7 +456,7 @@ class ClientConnection(web.RequestHandler):
             await refusal.write_eof()
             self.force_close()
 
-        self._refusing = self._loop.create_task(close(), name=f"refusal {self.remote}")
+        self._refusing = self._loop.create_task(close(), name=f"refusal {self.peer.remote}")
 
     async def _linger(self) -> None:
         """Let the client read the response: closing with unread input would discard it."""

@@ -13,6 +13,7 @@ them:
 
 import hmac
 import re
+from dataclasses import replace
 from urllib.parse import unquote_to_bytes
 
 from yarl import URL
@@ -20,7 +21,7 @@ from yarl import URL
 from prerender.errors import ForeignPage, MalformedPage, TokenMissing, TokenWrong
 from prerender.http.fields import Fields
 from prerender.http.forwarding_headers import MARK, authority
-from prerender.proxy.request import Request
+from prerender.http.message_head import Request
 from prerender.urls.addresses import parts_of
 from prerender.urls.ajax_crawling import pretty_to_ugly
 from prerender.urls.hosts import Hosts, normalized
@@ -74,11 +75,11 @@ class DropIn:
         self._hosts = hosts
         self._token = token.encode()
 
-    def take(self, request: Request) -> bool:
-        """Rewrite a request in one of the forms. Returns whether it was in one.
+    def read(self, request: Request) -> tuple[Request, bool]:
+        """A request as the crawler sent it, and whether it was in one of the forms.
 
-        The request is marked as a renderer's, in case the middleware is in the site itself. Raises
-        Refused.
+        The token is removed. Requests in one of the forms are marked as a renderer's, in case the
+        middleware is in the site itself. Raises Refused.
         """
         tokens = request.headers.values(TOKEN)
         url = page_url(request.target) if request.method in ("GET", "HEAD") else None
@@ -87,16 +88,15 @@ class DropIn:
             lines = [line for line in request.headers.lines if line[0] != TOKEN]
             if url is not None:
                 lines.append((MARK.lower(), f"{MARK}: 1".encode()))
-            request.headers = Fields(lines)
+            request = replace(request, headers=Fields(lines))
         if url is None:
-            return False
+            return request, False
         if self._token and not tokens:
             raise TokenMissing
         if self._token and not hmac.compare_digest(tokens[0], self._token):
             raise TokenWrong
-        request.retarget(self._target(url))
-        request.host = authority(self._public)
-        return True
+        changed = request.with_target(self._target(url), host=authority(self._public))
+        return changed, True
 
     def _target(self, url: str) -> str:
         try:

@@ -16,15 +16,15 @@ from prerender.errors import (
     LoopDetected,
     OriginError,
     OriginTimeout,
-    PrerenderError,
 )
 from prerender.gateway.visit import HTML_TYPES
 from prerender.http.body import Chunked, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http.fields import Fields, members
 from prerender.http.forwarding_headers import Forwarding
-from prerender.http.message_head import ResponseHead, parse_response
+from prerender.http.message_head import Request, ResponseHead, parse_response
+from prerender.http.trace_context import TraceContext
+from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.origin_connections import OriginConnection, OriginConnections
-from prerender.proxy.request import Request
 from prerender.proxy.responses import date_line
 from prerender.proxy.websocket_tunnel import is_upgrade, tunnel
 
@@ -50,7 +50,8 @@ class _UploadFailed(Exception):
 
 
 class Forwarder:
-    """Forwards to the origin. ``timeout``: seconds to the response head, and between reads of a body.
+    """Sends requests to the origin. ``timeout``: seconds to the response head, and between reads of a
+    body.
 
     ``pages_vary``: the Vary line of pages that crawlers get as snapshots, for caches in front.
     """
@@ -68,62 +69,53 @@ class Forwarder:
         self._timeout = timeout
         self._pages_vary = pages_vary
 
-    async def forward(
-        self,
-        request: Request,
-        target: str | None = None,
-        *,
-        page_error: PrerenderError | None = None,
-    ) -> None:
-        """Forward ``request``, with its own request target or another one.
+    async def send(
+        self, request: Request, client: ClientStream, trace: TraceContext | None = None
+    ) -> "OriginResponse":
+        """Send a request with its body, and wait for the response, which must be relayed or closed.
 
-        ``page_error`` is raised instead of sending an HTML page (2xx). Raises OriginError and
-        OriginTimeout before anything of a response has been sent, BadMessage for a malformed request
-        body, and CutShort if the client's connection must be aborted.
+        ``trace``: replaces the client's, if it is the proxy's own. Interim responses are passed on.
+        Raises OriginError and OriginTimeout, BadMessage for a malformed request body, and CutShort if
+        the client's connection must be aborted.
         """
         upgrade = is_upgrade(request)
         if self._forwarding.is_loop(request.headers):
             raise LoopDetected("came back to this proxy", about=request.target)
         if "expect" in request.headers.names:
             _check_expectation(request)
-        octets = target.encode() if target else request.octets
-        head = self._request_head(request, octets, upgrade=upgrade)
+        head = self._request_head(request, trace, upgrade=upgrade)
         # The origin may be closing an idle connection just now. So only requests that may be repeated
         # reuse one (RFC 9110 section 9.2.2); others could be lost or processed twice.
-        if request.method in _IDEMPOTENT and request.body_read and not upgrade:
-            kept = self._connections.kept()
-            if kept is not None:
+        if request.method in _IDEMPOTENT and client.body_read and not upgrade:
+            reused = self._connections.kept()
+            if reused is not None:
                 try:
-                    await self._exchange(
-                        request, head, kept, upgrade=False, kept=True, page_error=page_error
-                    )
-                    return
+                    return await self._exchange(request, client, head, reused, reused=True)
                 except _Stale:
                     log.debug("idle_connection_closed", target=request.target)
         connection = await self._connections.connect()
-        await self._exchange(
-            request, head, connection, upgrade=upgrade, kept=False, page_error=page_error
-        )
+        return await self._exchange(request, client, head, connection, upgrade=upgrade)
 
-    def _request_head(self, request: Request, target: bytes, *, upgrade: bool) -> bytes:
+    def _request_head(
+        self, request: Request, trace: TraceContext | None, *, upgrade: bool
+    ) -> bytes:
+        is_traced = trace is not None and trace.own
         lines = self._forwarding.request_lines(
             request.headers,
             host=request.host,
             remote=request.remote,
             trusted=request.trusted,
             minor=request.minor,
-            traced=bool(request.traceparent),
+            traced=is_traced,
         )
-        own = b""
-        if request.traceparent:
-            own = b"traceparent: %b\r\n" % request.traceparent
-        if request.chunked:
+        own = b"traceparent: %b\r\n" % str(trace).encode() if is_traced else b""
+        if request.body_bytes is None:
             own += b"Transfer-Encoding: chunked\r\n"
         if upgrade:
             own += _UPGRADE
         return b"%b %b HTTP/1.1\r\n%b%b\r\n" % (
             request.method.encode(),
-            target,
+            request.octets,
             lines,
             own,
         )
@@ -131,48 +123,47 @@ class Forwarder:
     async def _exchange(
         self,
         request: Request,
+        client: ClientStream,
         head: bytes,
         connection: OriginConnection,
         *,
-        upgrade: bool,
-        kept: bool,
-        page_error: PrerenderError | None,
-    ) -> None:
-        complete = False
+        upgrade: bool = False,
+        reused: bool = False,
+    ) -> "OriginResponse":
         upload = None
-        asked = time.perf_counter()
+        began = time.perf_counter()
         connection.write(head)
-        if not request.body_read:
+        if not client.body_read:
             # Concurrently: the response may come before the end of the body.
-            upload = asyncio.create_task(self._upload(request, connection), name="upload")
+            upload = asyncio.create_task(
+                self._upload(client, connection, chunked=request.body_bytes is None), name="upload"
+            )
         try:
-            answer = await self._answer_head(request, connection, upgrade=upgrade, kept=kept)
-            if page_error is not None and _is_page(answer):
-                raise page_error
-            request.status = answer.status
-            request.origin_seconds = time.perf_counter() - asked
-            if answer.status == 101:
-                await self._switch(request, connection, answer)
-            else:
-                await self._answer(request, connection, answer)
-            complete = True
-        except _UploadFailed as error:
-            raise error.reason from None
-        finally:
-            if upload is not None:
-                upload.cancel()
-                await asyncio.wait([upload])
-            if not complete:
-                connection.abort()
-            elif answer.keep_alive and answer.status != 101 and request.body_read:
-                self._connections.keep(connection)
-            else:
-                connection.close(0)
+            response = await self._response_head(
+                request, client, connection, upgrade=upgrade, reused=reused
+            )
+        except BaseException as error:
+            await _end(upload)
+            connection.abort()
+            if isinstance(error, _UploadFailed):
+                raise error.reason from None
+            raise
+        return OriginResponse(
+            request,
+            response,
+            seconds=time.perf_counter() - began,
+            connection=connection,
+            connections=self._connections,
+            upload=upload,
+            timeout=self._timeout,
+            pages_vary=self._pages_vary,
+        )
 
-    async def _upload(self, request: Request, connection: OriginConnection) -> None:
-        chunked = request.chunked
+    async def _upload(
+        self, client: ClientStream, connection: OriginConnection, *, chunked: bool
+    ) -> None:
         try:
-            while piece := await request.receive():
+            while piece := await client.receive():
                 connection.write(chunk(piece) if chunked else piece)
                 if connection.congested:
                     await connection.drain(self._timeout)
@@ -186,97 +177,171 @@ class Forwarder:
         except ConnectionError:
             pass  # a response that the origin sent before can still be read
 
-    async def _answer_head(
-        self, request: Request, connection: OriginConnection, *, upgrade: bool, kept: bool
+    async def _response_head(
+        self,
+        request: Request,
+        client: ClientStream,
+        connection: OriginConnection,
+        *,
+        upgrade: bool,
+        reused: bool,
     ) -> ResponseHead:
         """The head of the final response. Interim responses are passed on."""
         while True:
             now = asyncio.get_running_loop().time()
             try:
                 raw = await connection.receive_head(
-                    now + self._timeout if request.body_read else inf
+                    now + self._timeout if client.body_read else inf
                 )
                 if raw is None:
-                    if kept:
+                    if reused:
                         raise _Stale
                     raise OriginError("closed without a response", about=request.target)
-                answer = parse_response(raw, request.method)
+                head = parse_response(raw, request.method)
             except TimeoutError as error:
                 raise OriginTimeout("no response in time", about=request.target) from error
             except (BadMessage, CutShort) as error:
                 raise OriginError(str(error), about=request.target) from error
-            if answer.status >= 200 or (answer.status == 101 and upgrade):
-                return answer
-            if answer.status == 101:
+            if head.status >= 200 or (head.status == 101 and upgrade):
+                return head
+            if head.status == 101:
                 raise OriginError("unexpected 101 Switching Protocols", about=request.target)
-            kept = False
-            if request.minor == 1:
-                request.connection.write(answer.forwarded + b"\r\n")
+            reused = False
+            client.inform(head.forwarded)
 
-    async def _answer(
-        self, request: Request, connection: OriginConnection, answer: ResponseHead
+
+class OriginResponse:
+    """A response of the origin, before its body. ``seconds``: until its head."""
+
+    __slots__ = (
+        "_connection",
+        "_connections",
+        "_head",
+        "_pages_vary",
+        "_request",
+        "_timeout",
+        "_upload",
+        "seconds",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        head: ResponseHead,
+        *,
+        seconds: float,
+        connection: OriginConnection,
+        connections: OriginConnections,
+        upload: asyncio.Task[None] | None,
+        timeout: float,
+        pages_vary: bytes,
     ) -> None:
+        self.seconds = seconds
+        self._request = request
+        self._head = head
+        self._connection = connection
+        self._connections = connections
+        self._upload = upload
+        self._timeout = timeout
+        self._pages_vary = pages_vary
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is an HTML page (2xx)."""
+        head = self._head
+        media_type = head.fields.get("content-type", "").partition(";")[0].strip().lower()
+        return 200 <= head.status < 300 and media_type in HTML_TYPES
+
+    async def close(self) -> None:
+        """Give it up."""
+        await _end(self._upload)
+        self._connection.abort()
+
+    async def relay(self, client: ClientStream) -> None:
+        """Stream it to the client.
+
+        Raises OriginError before anything has been sent, BadMessage for a malformed request body, and
+        CutShort if the client's connection must be aborted.
+        """
+        head, connection = self._head, self._connection
+        is_complete = False
+        try:
+            if head.status == 101:
+                await tunnel(client, connection, 101, head.forwarded + _UPGRADE)
+            else:
+                await self._stream(client)
+            is_complete = True
+        except _UploadFailed as error:
+            raise error.reason from None
+        finally:
+            await _end(self._upload)
+            if not is_complete:
+                connection.abort()
+            elif head.keep_alive and head.status != 101 and client.body_read:
+                self._connections.keep(connection)
+            else:
+                connection.close(0)
+
+    async def _stream(self, client: ClientStream) -> None:
+        head, connection = self._head, self._connection
         body: Decoder
         own = b""
-        chunked = False
-        if answer.body_bytes is not None:
-            body = Sized(answer.body_bytes)
+        is_chunked = is_last = False
+        if head.body_bytes is not None:
+            body = Sized(head.body_bytes)
         else:
-            body = Chunked() if answer.chunked else UntilClose()
-            chunked = request.minor == 1
-            if chunked:
+            body = Chunked() if head.chunked else UntilClose()
+            is_chunked = self._request.minor == 1
+            is_last = not is_chunked
+            if is_chunked:
                 own = b"Transfer-Encoding: chunked\r\n"
-            else:
-                request.keep_alive = False
-        if "date" not in answer.fields.names:
+        if "date" not in head.fields.names:
             own += date_line()  # RFC 9110 section 6.6.1
-        if self._pages_vary and answer.fields.get("content-type").startswith("text/html"):
+        if self._pages_vary and head.fields.get("content-type").startswith("text/html"):
             own += self._pages_vary
         # Send body bytes that came with the head together with it.
         try:
             first = body.decode(connection.buffer)
         except BadMessage as error:
-            raise OriginError(str(error), about=request.target) from error
-        request.begin(answer.forwarded + own, chunk(first) if first and chunked else first)
+            raise OriginError(str(error), about=self._request.target) from error
+        client.begin(
+            head.status,
+            head.forwarded + own,
+            chunk(first) if first and is_chunked else first,
+            last=is_last,
+        )
         del first  # large, and a slow client may take long
-        if request.congested:
-            await _keep_pace(request, connection)
-        while not body.done and (piece := await self._piece(request, connection, body)):
-            request.write(chunk(piece) if chunked else piece)
-            if request.congested:
-                await _keep_pace(request, connection)
-        if chunked:
-            request.write(last_chunk(_trailers(request, body)))
-        if request.congested:
-            await request.drain()
+        if client.congested:
+            await _keep_pace(client, connection)
+        while not body.done and (piece := await self._piece(body)):
+            client.write(chunk(piece) if is_chunked else piece)
+            if client.congested:
+                await _keep_pace(client, connection)
+        if is_chunked:
+            client.write(last_chunk(_trailers(self._request, body)))
+        if client.congested:
+            await client.drain()
 
-    async def _piece(self, request: Request, connection: OriginConnection, body: Decoder) -> bytes:
+    async def _piece(self, body: Decoder) -> bytes:
         try:
-            return await connection.receive_body(body, self._timeout)
+            return await self._connection.receive_body(body, self._timeout)
         except (BadMessage, CutShort, TimeoutError) as error:
             reason = str(error) or f"nothing received for {self._timeout:g} s"
-            log.warning("transfer_aborted", target=request.target, reason=reason)
+            log.warning("transfer_aborted", target=self._request.target, reason=reason)
             # Anything else would make the body look complete, or put a second response into it.
             raise CutShort("the origin died in the middle of its response") from error
 
-    async def _switch(
-        self, request: Request, connection: OriginConnection, answer: ResponseHead
-    ) -> None:
-        request.started = True
-        request.keep_alive = False
-        request.connection.write(answer.forwarded + _UPGRADE + b"\r\n")
-        await tunnel(request, connection)
+
+async def _end(upload: asyncio.Task[None] | None) -> None:
+    if upload is not None:
+        upload.cancel()
+        await asyncio.wait([upload])
 
 
-def _is_page(answer: ResponseHead) -> bool:
-    media_type = answer.fields.get("content-type", "").partition(";")[0].strip().lower()
-    return 200 <= answer.status < 300 and media_type in HTML_TYPES
-
-
-async def _keep_pace(request: Request, connection: OriginConnection) -> None:
+async def _keep_pace(client: ClientStream, connection: OriginConnection) -> None:
     """Read from the origin only as fast as the client reads: there may be many slow clients."""
     connection.hold()
-    await request.drain()
+    await client.drain()
 
 
 def _check_expectation(request: Request) -> None:

@@ -6,18 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from prerender.errors import OriginError, PrerenderError, RenderError
 from prerender.http import conditional
 from prerender.http.cache_status import CACHE_NAME, cache_status
 from prerender.http.conditional import Outcome, format_http_date
 from prerender.http.encodings import accepted
-from prerender.http.message_head import status_line
+from prerender.http.message_head import Request, status_line
 from prerender.snapshots.snapshot import UNUSABLE, CacheResult, SnapshotResult, Timings
-
-if TYPE_CHECKING:
-    from prerender.proxy.request import Request
 
 # The conditional headers of RFC 9110 section 13.1 that apply to snapshots.
 _CONDITIONS = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
@@ -60,9 +56,7 @@ def vary_line(names: Iterable[str]) -> bytes:
     return f"Vary: {fields}\r\n".encode() if fields else b""
 
 
-def snapshot_response(
-    request: "Request", result: SnapshotResult, vary: bytes = b""
-) -> WholeResponse:
+def snapshot_response(request: Request, result: SnapshotResult, vary: bytes = b"") -> WholeResponse:
     """The response to a GET or HEAD for a snapshot: the snapshot, or a 304 or 412.
 
     ``vary``: a line of vary_line().

@@ -10,9 +10,8 @@ from typing import cast
 from aiohttp import web
 
 from prerender.http.connection import Sweeper
-from prerender.proxy.client_connection import FairConnection, Limits
+from prerender.proxy.client_connection import FairConnection, Handler, Limits
 from prerender.proxy.listening import Listening
-from prerender.proxy.request import Request
 
 _LAST_SECONDS = 2.0
 # To send the responses to requests that were given up.
@@ -20,8 +19,6 @@ _GIVEN_UP_SECONDS = 1.0
 # After this many clients, memory is released once half of them have disconnected.
 _CROWD = 100
 _QUIET_SECONDS = 2.0
-
-Handler = Callable[[Request], Awaitable[None]]
 
 
 class Server(web.Server):

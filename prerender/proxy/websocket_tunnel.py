@@ -11,7 +11,8 @@ from math import inf
 
 from prerender.http.connection import Connection
 from prerender.http.fields import members
-from prerender.proxy.request import Request
+from prerender.http.message_head import Request
+from prerender.proxy.client_stream import ClientStream
 
 _GOING_AWAY = (1001).to_bytes(2, "big")
 _CLOSE_SECONDS = 2.0
@@ -24,7 +25,7 @@ def is_upgrade(request: Request) -> bool:
         "upgrade" in request.headers.names
         and request.method == "GET"
         and request.minor == 1
-        and request.body_read
+        and request.body_bytes == 0
         and request.headers.get("upgrade").lower() == "websocket"
         and "upgrade" in members(request.headers.get("connection"))
     )
@@ -109,10 +110,17 @@ class _Direction:
             self._sink.write(self._goodbye)
 
 
-async def tunnel(request: Request, origin: Connection) -> None:
-    """Copy bytes in both directions until one side ends, then close the other."""
-    http = request.connection
-    client = http.take_over()
+async def tunnel(stream: ClientStream, origin: Connection, status: int, head: bytes) -> None:
+    """Send the response ``head`` with this status, then copy bytes in both directions until one side
+    ends, and close the other."""
+    directions: tuple[_Direction, ...] = ()
+
+    def going_away() -> None:
+        for direction in directions:
+            direction.leave()
+        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, client.close, _CLOSE_SECONDS)
+
+    client = stream.switch(status, head, going_away)
     for side in (client, origin):
         side.notice_death()
     directions = (
@@ -123,15 +131,8 @@ async def tunnel(request: Request, origin: Connection) -> None:
         asyncio.create_task(directions[0].run(), name="websocket to origin"),
         asyncio.create_task(directions[1].run(), name="websocket to client"),
     ]
-
-    def going_away() -> None:
-        for direction in directions:
-            direction.leave()
-        asyncio.get_running_loop().call_later(_CLOSE_SECONDS, client.close, _CLOSE_SECONDS)
-
-    http.on_drain = going_away
     try:
-        if http.draining:
+        if stream.draining:
             going_away()
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -4,20 +4,18 @@ Listeners are called in turn on the event loop, after the response was sent; the
 not block, and must not modify the record, which others keep.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import structlog
 
 from prerender.config.types import CrawlerClass
-from prerender.errors import BadMessage, ErrorCode, code_of
+from prerender.errors import ErrorCode
 from prerender.http.trace_context import TraceContext, id_of
 from prerender.snapshots.snapshot import (
     CacheResult,
     Facts,
-    SnapshotResult,
     Timings,
 )
 from prerender.snapshots.target import Target
@@ -106,119 +104,6 @@ class RequestRecord:
 # Records are kept in lists that are bounded by number, and clients choose these texts.
 LONGEST_TARGET = 2048
 LONGEST_USER_AGENT = 1024
-
-
-class Decided(Protocol):
-    """A decision about a request."""
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of decision."""
-
-    @property
-    def reason(self) -> Word:
-        """The reason."""
-
-
-class Answered(Protocol):
-    """A request whose response was sent or aborted."""
-
-    @property
-    def method(self) -> str:
-        """Its method."""
-
-    @property
-    def target(self) -> str:
-        """Its request target."""
-
-    @property
-    def status(self) -> int:
-        """The status of its response; 0 if there is none."""
-
-    @property
-    def sent_bytes(self) -> int:
-        """The sent bytes of the response, head and body."""
-
-    @property
-    def origin_seconds(self) -> float | None:
-        """The time until the origin's response head; None unless the request was forwarded."""
-
-
-class RequestContext:
-    """Collects facts about a request while it is handled, for its record."""
-
-    __slots__ = (
-        "accept_language", "agent", "agent_unverified", "began", "crawler", "decision", "detail",
-        "error", "remote", "result", "target", "trace", "user_agent",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        began: float,
-        remote: str,
-        user_agent: str,
-        crawler: CrawlerClass | None,
-        *,
-        trace: TraceContext | None,
-        decision: Decided,
-        accept_language: bool = True,
-    ) -> None:
-        self.began = began
-        self.remote = remote
-        self.user_agent = user_agent
-        self.crawler = crawler
-        self.trace = trace
-        self.decision = decision
-        self.accept_language = accept_language
-        self.target: Target | None = None
-        self.result: SnapshotResult | None = None
-        self.detail = ""
-        self.error: BaseException | None = None
-        self.agent = self.agent_unverified = ""
-
-    def record(self, request: Answered) -> RequestRecord:
-        """The record of a request, at its end."""
-        seconds = time.perf_counter() - self.began
-        trace = self.trace
-        decision, result, error = self.decision, self.result, self.error
-        target = self.target
-        if target is not None and target.is_long:
-            target = target.shortened()
-        cache: CacheResult | None = None
-        source: Source = "proxy" if request.origin_seconds is None else "origin"
-        timings = facts = None
-        if result is not None:
-            source, cache, self.detail = "snapshot", result.how, result.detail
-            facts = result.snapshot.facts
-            if not cache.is_stored:
-                timings = result.timings
-        elif error is not None and target is not None:
-            cache = CacheResult.ERROR
-        return RequestRecord(
-            time.time() - seconds,
-            seconds,
-            request.method,
-            request.target[:LONGEST_TARGET],
-            self.remote,
-            self.user_agent,
-            self.crawler,
-            decision.kind,
-            decision.reason,
-            source,
-            cache,
-            self.detail,
-            request.status or (error.status if isinstance(error, BadMessage) else CLIENT_LEFT),
-            request.sent_bytes,
-            code_of(error),
-            target,
-            request.origin_seconds,
-            timings,
-            facts,
-            trace,
-            self.agent,
-            self.agent_unverified,
-            self.accept_language,
-        )
 
 
 class RenderRecord(NamedTuple):

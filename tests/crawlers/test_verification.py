@@ -281,7 +281,7 @@ async def test_ranges_beside_domains(server: NameServer, tmp_path: Path) -> None
 def test_who_asks(remote: str, fields: str, client: str | None) -> None:
     head = "\r\n".join(["GET / HTTP/1.1", "Host: a", *([fields] if fields else [])])
     trusted = (ip_network("127.0.0.0/8"), ip_network("10.0.0.0/8"))
-    found = client_address(remote, parse_request(head.encode()).fields, trusted)
+    found = client_address(remote, parse_request(head.encode()).headers, trusted)
     assert found == (ip_address(client) if client else None)
 
 

@@ -22,11 +22,11 @@ def test_a_head_keeps_its_lines(lines: list[bytes], method: str) -> None:
     lines = [line for line in lines if line.partition(b":")[0].lower() not in SPECIAL]
     head = parse_request(b"\r\n".join([f"{method} /a? HTTP/1.1".encode(), *lines, b"Host: a"]))
     assert (head.method, head.target, head.host) == (method, "/a?", "a")
-    assert [line for _, line in head.fields.lines] == [*lines, b"Host: a"]
-    for name, line in head.fields.lines:
+    assert [line for _, line in head.headers.lines] == [*lines, b"Host: a"]
+    for name, line in head.headers.lines:
         value = line.partition(b":")[2].strip(b" \t").decode("latin-1")
-        assert value in head.fields.getall(name.upper())
-        assert name in head.fields
+        assert value in head.headers.getall(name.upper())
+        assert name in head.headers
 
 
 @given(st.binary(max_size=200))
@@ -55,7 +55,7 @@ def test_one_wrong_octet_never_changes_the_framing(
         head = parse_request(good[:where] + bytes([octet]) + good[where + 1 :])
     except BadMessage:
         return
-    (length,) = head.fields.getall("content-length") or ["0"]
+    (length,) = head.headers.getall("content-length") or ["0"]
     assert head.body_bytes == int(length)
     assert length.isascii()
     assert length.isdigit()

@@ -14,8 +14,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.test_utils import RawTestServer
 
 from prerender.http.connection import Sweeper
+from prerender.http.message_head import Request
 from prerender.proxy.client_connection import ClientConnection, Limits, Written
-from prerender.proxy.request import Request
+from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.server import Server
 from tests.support import raw
 
@@ -87,7 +88,7 @@ def test_one_series_is_allowed() -> None:
 
 
 async def test_no_name_of_ours_is_one_of_theirs() -> None:
-    async def handler(_: Request) -> None:
+    async def handler(_: Request, __: ClientStream) -> None:
         """Receives no request."""
 
     with Sweeper() as sweeper:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from prerender.http.client_address import peer_address
+from prerender.http.client_address import Peer, peer_of
 from prerender.http.fields import Fields
 from prerender.http.forwarding_headers import Forwarding
 from prerender.http.message_head import parse_fields
@@ -627,7 +627,7 @@ def test_an_ipv6_client_is_quoted() -> None:
 )
 def test_addresses_of_clients(address: str, expected: tuple[str, bool]) -> None:
     default = settings_for("http://a").server.trusted_proxies
-    assert peer_address(address, default) == expected
+    assert peer_of(address, default) == Peer(*expected)
 
 
 async def test_trusted_proxies(start_forwarding: StartForwarding) -> None:

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from prerender.http.connection import Sweeper
+from prerender.http.message_head import Request
 from prerender.proxy.client_connection import Limits
-from prerender.proxy.request import Request
+from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.support import raw
@@ -24,10 +25,10 @@ class Site:
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, _: Request, client: ClientStream) -> None:
         self.asked.set()
         await self.go_on.wait()
-        await request.answer(whole(200, b"X: y\r\n", b"ok"))
+        await client.answer(whole(200, b"X: y\r\n", b"ok"))
 
 
 @asynccontextmanager

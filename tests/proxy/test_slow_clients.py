@@ -13,8 +13,9 @@ import pytest
 from aiohttp import ClientSession
 
 from prerender.http.connection import Sweeper
+from prerender.http.message_head import Request
 from prerender.proxy.client_connection import Limits
-from prerender.proxy.request import Request
+from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
@@ -181,8 +182,8 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
     """A snapshot is in memory once, not once for each client that reads it."""
     body = bytes(20_000_000)
 
-    async def handler(request: Request) -> None:
-        await request.answer(whole(200, b"X: y\r\n", body))
+    async def handler(_: Request, client: ClientStream) -> None:
+        await client.answer(whole(200, b"X: y\r\n", body))
 
     with Sweeper() as sweeper:
         server = Server(handler, Limits(head=5, body=5, write=1, idle=5), sweeper)

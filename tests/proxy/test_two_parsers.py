@@ -16,9 +16,9 @@ import pytest
 from prerender.errors import BadMessage
 from prerender.http.body import Chunked, Sized
 from prerender.http.connection import Sweeper
-from prerender.http.message_head import parse_request
+from prerender.http.message_head import Request, parse_request
 from prerender.proxy.client_connection import Limits
-from prerender.proxy.request import Request
+from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
@@ -94,12 +94,12 @@ class Site:
     def __init__(self) -> None:
         self.asked: list[Read] = []
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: Request, client: ClientStream) -> None:
         body = b""
-        while piece := await request.receive():
+        while piece := await client.receive():
             body += piece
         self.asked.append((request.method, request.target, body))
-        await request.answer(whole(200, b"X: y\r\n", b"ok"))
+        await client.answer(whole(200, b"X: y\r\n", b"ok"))
 
 
 def mutated(chance: random.Random) -> bytes:

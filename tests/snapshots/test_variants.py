@@ -31,7 +31,7 @@ DESK = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)
 class _Lines:
     def __init__(self, fields: Mapping[str, str]) -> None:
         lines = "".join(f"\r\n{name}: {value}" for name, value in fields.items())
-        self._fields = parse_request(f"GET / HTTP/1.1\r\nHost: a{lines}".encode("latin-1")).fields
+        self._fields = parse_request(f"GET / HTTP/1.1\r\nHost: a{lines}".encode("latin-1")).headers
 
     def get(self, name: str) -> str:
         return self._fields.get(name)

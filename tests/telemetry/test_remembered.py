@@ -70,7 +70,7 @@ async def test_each_list_of_a_proxy_is_measured(
         if sample.name == "prerender_remembered_bytes"
     }
     assert {"recent_requests", "popularity", "hanging_requests", "screenshots"} < names
-    assert {"http.message_head", "proxy.decision", "proxy.handler", "telemetry.access_log"} < names
+    assert {"http.message_head", "proxy.decision", "proxy.decider", "telemetry.access_log"} < names
     assert {"http.client_address", "http.forwarding_headers", "crawlers.user_agents"} < names
 
 

@@ -22,9 +22,10 @@ from yarl import URL
 
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
-from prerender.proxy.request import Request
+from prerender.http.message_head import Request
+from prerender.proxy.client_connection import Handler
+from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
-from prerender.proxy.server import Handler
 from prerender.snapshots.target import Target
 
 MOST_AT_ONCE = 10_000
@@ -210,10 +211,10 @@ class KeyFile:
         self._body = key.encode()
         self._handler = handler
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: Request, client: ClientStream) -> None:
         """Handle a request."""
         if request.target != self._target or request.method not in ("GET", "HEAD"):
-            await self._handler(request)
+            await self._handler(request, client)
             return
         fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: max-age=3600\r\n"
-        await request.answer(whole(200, fields, self._body))
+        await client.answer(whole(200, fields, self._body))
