@@ -113,12 +113,6 @@ class Forwarding:
 
 
 def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
-    size = len(host) + sum(len(value) for values in said for value in values)
-    read = _remembered_about if size <= _LONGEST_REMEMBERED else _about_lines
-    return read(said, host, remote)
-
-
-def _about_lines(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
     """The forwarding headers, in the form that the proxy in front uses, or in both forms.
 
     ``said``: the values from that proxy, in the order of ``_REMADE``.
@@ -138,10 +132,6 @@ def _about_lines(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) ->
         element = f"for={node}" + (f';host="{host}"' if host else "") + ";proto=http"
         lines.append(f"Forwarded: {', '.join([*forwarded, element])}")
     return [line.encode("latin-1") for line in lines]
-
-
-_LONGEST_REMEMBERED = 1024
-_remembered_about = lru_cache(maxsize=1024)(_about_lines)
 
 
 def is_marked(headers: Fields) -> bool:

@@ -124,10 +124,9 @@ def check_request(
 
     ``target``: UTF-8 with surrogates for other octets; ``fields``: names and values.
     """
-    if size > _LONGEST_REMEMBERED_HEAD:
-        return _request(_line_of(method, target, version), _block_of(fields, version[1]), peer)
-    line = _remembered_line_of(method, target, version)
-    return _request(line, _remembered_block_of(fields, version[1]), peer)
+    line = _request_line(method.encode(), target.encode("utf-8", "surrogateescape"), *version)
+    block_of = _block_of if size > _LONGEST_REMEMBERED_HEAD else _remembered_block_of
+    return _request(line, block_of(fields, version[1]), peer)
 
 
 def parse_response(head: bytes, method: str) -> ResponseHead:
@@ -219,10 +218,6 @@ def _shared_block_of(fields: Iterable[tuple[bytes, bytes]], minor: int) -> _Bloc
     return block
 
 
-def _line_of(method: str, target: str, version: tuple[int, int]) -> _Line:
-    return _request_line(method.encode(), target.encode("utf-8", "surrogateescape"), *version)
-
-
 def _request_line(method: bytes, target: bytes, major: int, minor: int) -> _Line:
     """The method, target in origin form, host if it has one, minor version, and the line without it."""
     line = b"%b %b HTTP/1." % (method, target)
@@ -252,10 +247,7 @@ def _method(method: bytes) -> str:
 def _field_lines(lines: list[bytes]) -> list[tuple[str, bytes]]:
     if len(lines) > MAX_FIELDS:
         raise BadMessage("there are too many headers", 431)
-    return [
-        _remembered_line(line) if len(line) <= _LONGEST_REMEMBERED else _field_line(line)
-        for line in lines
-    ]
+    return [_field_line(line) for line in lines]
 
 
 def _field_line(line: bytes) -> tuple[str, bytes]:
@@ -274,15 +266,13 @@ def _field(name: bytes, value: bytes) -> tuple[str, bytes]:
     return _field_line(b"%b: %b" % (name, value) if value else name + b":")
 
 
-# Clients send the same headers with every request and request the same pages, so most lines are cached.
+# Clients repeat most headers, and crawlers all of them.
 _LONGEST_REMEMBERED = 256
 _LONGEST_REMEMBERED_HEAD = 1024
-_remembered_line = lru_cache(maxsize=4096)(_field_line)
 _remembered_field = lru_cache(maxsize=4096)(_field)
 _remembered_block_of = lru_cache(maxsize=1024)(_shared_block_of)
 # A hot file has the same head as long as its Date is that of the same second.
 _remembered_response = lru_cache(maxsize=256)(_response)
-_remembered_line_of = lru_cache(maxsize=1024)(_line_of)
 
 
 def _only(fields: Fields, name: str) -> bytes | None:
@@ -298,11 +288,6 @@ def _only(fields: Fields, name: str) -> bytes | None:
 def _host(value: bytes) -> str:
     if len(value) > MAX_HOST_BYTES:
         raise BadMessage("the Host header is too long")
-    return _valid_host(value)
-
-
-@lru_cache(maxsize=256)
-def _valid_host(value: bytes) -> str:
     if not _HOST.fullmatch(value):
         raise BadMessage("the Host header is not a valid host")
     return value.decode("ascii")
