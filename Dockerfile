@@ -12,8 +12,8 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends binutils python3-pip python3-venv
 WORKDIR /src
 # What the package depends on changes less often than the package: a layer of its own, here and below.
-# Exactly what requirements.lock names is installed, traces among it: nothing can be added later. A
-# third of the wheels' size are symbols for debuggers.
+# Install exactly requirements.lock (with tracing); the image has no pip. A third of the wheels' size are
+# symbols for debuggers.
 COPY requirements.lock ./
 RUN python3 -m venv --without-pip /opt/prerender \
     && pip --python /opt/prerender install --no-cache-dir --require-hashes --requirement requirements.lock \

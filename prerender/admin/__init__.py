@@ -1,1 +1,1 @@
-"""What only the people who operate the proxy see, on a listener of its own."""
+"""The admin listener."""

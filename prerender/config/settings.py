@@ -417,7 +417,9 @@ class Cache(_Section):
     def _in_front_of_an_object_store(cls, hot_url: str, info: ValidationInfo) -> str:
         scheme = info.data.get("url", "").partition(":")[0]
         if hot_url and "url" in info.data and scheme not in OBJECT_STORES:
-            raise ValueError("it counts only if url is an object store, such as s3://bucket/prefix")
+            raise ValueError(
+                "has no effect unless url is an object store, such as s3://bucket/prefix"
+            )
         return hot_url
 
     @field_validator("languages")
@@ -427,7 +429,7 @@ class Cache(_Section):
         if by_language and not languages:
             raise ValueError('give the languages, since vary has "language"')
         if languages and not by_language and "vary" in info.data:
-            raise ValueError('they count only if vary has "language"')
+            raise ValueError('has no effect unless vary contains "language"')
         return languages
 
 

@@ -54,7 +54,7 @@ def networks_of(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
         prefixes = []
     if not prefixes:
         raise ValueError(
-            'is not a list of address ranges: {"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}, '
+            'expected a list of address ranges: {"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}, '
             "or a network on each line"
         )
     if len(prefixes) > _MOST_NETWORKS:

@@ -247,8 +247,11 @@ class Gateway:
             exchange.reason += f": add {where} to [network] allow if pages need it"
         if not visit.flooded:
             # A limit that is too low for the site makes snapshots incomplete.
-            write = log.warning if exchange.limited or exchange.refused else log.info
-            write("request of a page refused", url=exchange.url, reason=exchange.reason)
+            fields = {"url": exchange.url, "reason": exchange.reason}
+            if exchange.limited or exchange.refused:
+                log.warning("page_request_refused", **fields)
+            else:
+                log.info("page_request_refused", **fields)
         return _refusal()
 
     async def _answer(

@@ -190,7 +190,7 @@ class ClientConnection(web.RequestHandler):
             return None
         if self._current is not None:
             self._current.fail_body(BadMessage("the body is incomplete"))
-        self._loop.call_later(_HALF_CLOSED_SECONDS, self.abort)
+        self._sweeper.loop.call_later(_HALF_CLOSED_SECONDS, self.abort)
         return True
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -314,7 +314,7 @@ class ClientConnection(web.RequestHandler):
             self._on_drain()
         elif not self._answered:
             # It was just opened, so a request is probably on its way.
-            self._loop.call_later(_FIRST_SECONDS, self._close_if_idle)
+            self._sweeper.loop.call_later(_FIRST_SECONDS, self._close_if_idle)
         else:
             self._close_if_idle()
 
@@ -346,7 +346,7 @@ class ClientConnection(web.RequestHandler):
                 data = data.lstrip(b"\r\n")
                 if not data:
                     return
-            self._due = self._loop.time() + self.limits.head
+            self._due = self._sweeper.loop.time() + self.limits.head
         received = len(self._raw)
         self._raw += data
         end = self._raw.find(_HEAD_END, max(0, received - len(_HEAD_END) + 1))
@@ -428,7 +428,7 @@ class ClientConnection(web.RequestHandler):
             self._raw = self._raw.lstrip(b"\r\n")
             self.busy = _HEAD_END in self._raw
             seconds = self.limits.head if self._raw else seconds
-        self._due = self._loop.time() + seconds
+        self._due = self._sweeper.loop.time() + seconds
         if self._reading_held and len(self._raw) <= _AHEAD_BYTES and self.transport is not None:
             self._reading_held = False
             self.transport.resume_reading()
@@ -456,7 +456,7 @@ class ClientConnection(web.RequestHandler):
             await refusal.write_eof()
             self.force_close()
 
-        self._refusing = self._loop.create_task(close(), name=f"refusal {self.peer.remote}")
+        self._refusing = self._sweeper.loop.create_task(close(), name=f"refusal {self.peer.remote}")
 
     async def _linger(self) -> None:
         """Let the client read the response: closing with unread input would discard it."""

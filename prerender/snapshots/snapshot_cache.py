@@ -145,7 +145,7 @@ class CachedSnapshots:
         return replace(result, detail="" if verdict == "complete" else verdict)
 
     def _shown_once(self, target: Target, result: SnapshotResult) -> SnapshotResult:
-        """An result that is not stored. Raises IncompletePage unless it may be shown."""
+        """A result that is served but not stored. Raises IncompletePage unless it may be shown."""
         facts = result.snapshot.facts
         if facts.unusable and not self._serve_incomplete:
             raise IncompletePage(facts.why, facts.verdict, about=target.url)

@@ -100,7 +100,7 @@ class StateMetrics(Collector):
 
     def _of_rendering(self) -> Iterable[Metric]:
         yield GaugeMetricFamily(
-            "prerender_ready", "1 if a page of the browser can be had.", value=self._pool.ready
+            "prerender_ready", "1 if the browser can render.", value=self._pool.ready
         )
         yield from pool_metrics(self._pool.state)
         yield CounterMetricFamily(

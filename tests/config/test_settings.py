@@ -273,7 +273,7 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
             "[cache] languages",
             "['en']",
             "['en']",
-            'they count only if vary has "language"',
+            'has no effect unless vary contains "language"',
         ),
         (
             "[triggers] ranges",

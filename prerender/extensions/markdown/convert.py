@@ -99,7 +99,7 @@ def markdown_of(html: bytes, url: str) -> bytes:
     try:
         converted = html_to_markdown.convert(text, options).content or ""
     except Exception as error:  # of several kinds, including bugs of the library
-        raise ValueError(f"no Markdown can be made of {url}: {error!r}") from error
+        raise ValueError(f"cannot convert {url} to Markdown: {error!r}") from error
     converted = converted.translate(_TO_ESCAPES)
     return f"{front}\n{converted.strip()}\n".encode("utf-8", "replace")
 

@@ -36,7 +36,7 @@ class MarkdownWorker:
             raise ValueError("it took too long") from error
         except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
             # uvloop raises RuntimeError for a closed pipe.
-            raise ValueError(f"the process that makes it died: {error!r}") from error
+            raise ValueError(f"the converter process died: {error!r}") from error
         if not done:
             raise ValueError(text.decode())
         return text

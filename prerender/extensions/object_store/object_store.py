@@ -186,14 +186,14 @@ class ObjectCache(BackingCache):
                 return before
             if await self._bucket.write(name, data, self._known.get(name)):
                 return data
-        raise StoreError(f"others write the object {kind} all the time")
+        raise StoreError(f"{kind}: conditional write failed {_TRIES} times")
 
     def _small(self, kind: str) -> str:
         return _name(f"{self.namespace}{kind}")
 
 
 def _name(key: str) -> str:
-    """What an object is called. Keys are digests (Target.key), behind the name of the site."""
+    """The object name of a cache key: a digest (Target.key), behind the name of the site."""
     return _OTHER_THAN_IN_NAMES.sub("_", key)
 
 

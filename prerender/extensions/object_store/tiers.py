@@ -100,7 +100,7 @@ class TieredCache(BackingCache):
                 found.update(zip(missing, cold, strict=True))
                 await self._warm(dict(zip(missing, cold, strict=True)), began)
             elif isinstance(hot, Failed):
-                raise StoreGone("neither Redis nor the object store answers")
+                raise StoreGone("neither Redis nor the object store responds")
             else:
                 # Redis may have lost them.
                 found.update(dict.fromkeys(missing, UNREAD))
@@ -181,7 +181,7 @@ class TieredCache(BackingCache):
         cold = await self._ask(self._cold, "set", lambda: self._objects._set(key, value, ttl))
         if isinstance(cold, Failed):
             if isinstance(hot, Failed):
-                raise StoreGone("neither Redis nor the object store takes it")
+                raise StoreGone("Redis and the object store both failed to store it")
             return True
         if not cold:
             # Another replica with a later fence was sooner, and Redis did not know of it.
@@ -285,7 +285,7 @@ class TieredCache(BackingCache):
     @staticmethod
     def _told(result: T | Failed | None) -> T:
         if isinstance(result, Failed) or result is None:
-            raise StoreGone("neither Redis nor the object store answers")
+            raise StoreGone("neither Redis nor the object store responds")
         return result
 
     @staticmethod

@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class Popular(Protocol):
-    """Which pages are requested how often."""
+    """Request counts by page."""
 
     def most_first(self, least: int) -> list[Target]:
         """The targets with at least this count, most requested first."""

@@ -55,7 +55,7 @@ local lines = {}
 for i = 2, #found[2], 2 do lines[#lines + 1] = found[2][i] end
 return {found[1], table.concat(lines, '\\n')}
 """
-# Something without an end, or with a late one, is no lease of anybody.
+# A key without a TTL, or with a longer one, is not a lease.
 ACQUIRE: Final = f"""{_NOW}
 local left = redis.call('PTTL', KEYS[1])
 if left >= 0 and left <= tonumber(ARGV[1]) then return false end

@@ -341,7 +341,7 @@ def configured(**cache: str) -> Settings:
 
 
 def test_a_redis_in_front_of_something_else() -> None:
-    with pytest.raises(ConfigError, match="it counts only if url is an object store"):
+    with pytest.raises(ConfigError, match="has no effect unless url is an object store"):
         configured(hot_url="redis://h")
     with pytest.raises(ConfigError, match="give a Redis, as for url"):
         configured(url="s3://bucket", hot_url="file:///a")
