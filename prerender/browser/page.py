@@ -31,6 +31,7 @@ from prerender.browser.page_results import (
     SerializeOptions,
 )
 from prerender.browser.settling.decision import SHOWN_MS
+from prerender.browser.settling.reasons import SettleReason
 from prerender.browser.settling.settler import Settled, Settler
 from prerender.browser.tab import Tab
 from prerender.errors import (
@@ -189,7 +190,7 @@ class Page:
                 return Departed(departure.result(), settled)
         except TimeoutError:
             partial = True
-            settled = settler.cut_off("cut off")
+            settled = settler.cut_off(SettleReason.CUT_OFF)
             frame_id = await self._stop()
         except BrowserGone:
             self.broken = True
@@ -342,7 +343,7 @@ class Page:
             either: set[asyncio.Future[Any]] = {settling, self._departure}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if self._departure.done():
-                return settler.cut_off("departed")
+                return settler.cut_off(SettleReason.DEPARTED)
             return settling.result()
         finally:
             settling.cancel()

@@ -137,7 +137,7 @@ class Renderer:
             bytes=len(snapshot.body),
             verdict=snapshot.facts.verdict,
             **({"reason": why} if (why := snapshot.facts.why) else {}),
-            settled=rendered.settled.reason,
+            settled=rendered.settled.reason.value,
             virtual_ms=round(rendered.settled.virtual_seconds * 1000),
             real_ms=round((time.monotonic() - started) * 1000),
         )

@@ -170,7 +170,7 @@ class SnapshotBuilder:
             why=judgement.reason,
             lasting=judgement.lasting and not rendered.loading,
             soft_404=lacks_its_subject(visit.exchanges) and not rendered.status_codes,
-            settled=settled.reason,
+            settled=settled.reason.value,
             virtual_seconds=settled.virtual_seconds,
             real_seconds=settled.real_seconds,
             text_length=rendered.text_length,

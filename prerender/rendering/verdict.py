@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from lxml import etree
 
 from prerender.browser.page_results import Rendered
+from prerender.browser.settling.reasons import SettleReason
 from prerender.gateway.needed_requests import DATA
 from prerender.gateway.resource_kind import HTML_MODULE
 from prerender.gateway.visit import Document, Exchange, Visit
@@ -75,8 +76,8 @@ def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) 
 def _verdict(
     document: Document, visit: Visit, rendered: Rendered, faults: Sequence[Fault], *, moved: bool
 ) -> tuple[RenderVerdict, str]:
-    said_ready = rendered.settled.reason == "prerenderReady"
-    if not said_ready and (reason := _lacking(visit.exchanges, rendered)):
+    is_ready = rendered.settled.reason is SettleReason.PRERENDER_READY
+    if not is_ready and (reason := _lacking(visit.exchanges, rendered)):
         return "incomplete", reason
     if reason := _failure(faults, rendered.errors):
         return "failed", reason

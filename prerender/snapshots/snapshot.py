@@ -72,14 +72,19 @@ class Timings:
         return {phase: getattr(self, phase) for phase in Phase}
 
 
+def settle_value(stored: str) -> str:
+    """The value of why a page settled. Versions up to 0.2 stored it in words."""
+    return "prerender_ready" if stored == "prerenderReady" else stored.replace(" ", "_")
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Facts about a render, and its verdict.
 
     ``why``: the reason of ``verdict``; ``lasting``: the failure is permanent;
     ``soft_404``: data of the page was not found, but its status is 200. ``settled``: why it counted as
-    settled, after ``virtual_seconds`` and ``real_seconds``. ``text_length``: characters. The lists of
-    requests have URLs.
+    settled (SettleReason), after ``virtual_seconds`` and ``real_seconds``. ``text_length``:
+    characters. The lists of requests have URLs.
     """
 
     verdict: RenderVerdict = "complete"
@@ -94,6 +99,10 @@ class Facts:
     blocked_requests: tuple[str, ...] = ()
     unanswered_requests: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Convert what versions up to 0.2 have stored."""
+        object.__setattr__(self, "settled", settle_value(self.settled))
 
     def described(self) -> dict[str, Any]:
         """The facts by name, as people read them."""

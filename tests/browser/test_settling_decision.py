@@ -29,6 +29,7 @@ from prerender.browser.settling.decision import (
 from prerender.browser.settling.lazy_content import Show
 from prerender.browser.settling.observation import Observation
 from prerender.browser.settling.patience import Loops, Turns
+from prerender.browser.settling.reasons import SettleReason
 from tests.support.settling_traces import observation, pages, read, replayed
 
 HEIGHT = 1024
@@ -45,6 +46,7 @@ QUIET: dict[str, Any] = {
     "answered": 1,
 }
 CONFIRMED = Slice(decision.CONFIRMING_SLICE_MS)
+QUIET_END = Done(SettleReason.NOTHING_PENDING)
 LITTLE = 0.001
 TURN = patience.SHORTEST_PAUSE_SECONDS + patience.MOST_BEYOND_PAUSE_SECONDS
 
@@ -81,7 +83,7 @@ def test_recorded_pages_show_each_kind_of_step() -> None:
     steps = [step for page in pages() for _, step in read(page)]
     assert {step[0] for step in steps} == {"Slice", "Frame", "Wait", "Show", "Done"}
     reasons = {step[1] for step in steps if step[0] == "Done"}
-    assert reasons == {"nothing pending", "budget", "no probe", "prerenderReady", "only loops"}
+    assert reasons == {"nothing_pending", "budget", "no_probe", "prerender_ready", "only_loops"}
 
 
 # ---- Slices
@@ -102,7 +104,7 @@ def test_the_first_slice_is_extended_if_the_document_arrived_late(
     extended, step = decide(progress, seen(elapsed=elapsed))
     assert step == Slice(expected)
     # Once, and outside the budget.
-    assert next_step(extended, elapsed=elapsed) in (CONFIRMED, Done("nothing pending"))
+    assert next_step(extended, elapsed=elapsed) in (CONFIRMED, QUIET_END)
     assert extended.budget.left == 9900 - (25 if step == CONFIRMED else 0)
 
 
@@ -347,7 +349,7 @@ def test_endless_requests_are_not_taken_for_queued_ones(changing: str) -> None:
 
 
 def test_work_beside_prerender_ready_is_not_waited_for() -> None:
-    assert confirmed(ready=True, working=1) == Done("prerenderReady")
+    assert confirmed(ready=True, working=1) == Done(SettleReason.PRERENDER_READY)
 
 
 @pytest.mark.parametrize(
@@ -399,20 +401,20 @@ def test_an_event_makes_the_pause_short_again(event: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "budget", "expected"),
     [
-        ({}, Budget(1.0), "nothing pending"),
+        ({}, Budget(1.0), "nothing_pending"),
         ({}, Budget(0.0), "budget"),
-        ({"ready": True}, Budget(0.0), "prerenderReady"),
-        ({"ready": True, "complete": False, "timers": [5.0]}, Budget(9.0), "prerenderReady"),
+        ({"ready": True}, Budget(0.0), "prerender_ready"),
+        ({"ready": True, "complete": False, "timers": [5.0]}, Budget(9.0), "prerender_ready"),
         ({"ready": False}, Budget(9.0), ""),
         ({"complete": False}, Budget(9.0), ""),
         ({"ready": False, "complete": False}, Budget(0.0), "budget"),
         ({"timers": [9.0]}, Budget(9.0), ""),
-        ({"timers": [9.0 + LITTLE]}, Budget(9.0), "nothing pending"),
+        ({"timers": [9.0 + LITTLE]}, Budget(9.0), "nothing_pending"),
         ({"foreign": 1}, Budget(9.0, decision.UNKNOWN_MS - 1), ""),
-        ({"foreign": 1}, Budget(9.0, decision.UNKNOWN_MS), "nothing pending"),
+        ({"foreign": 1}, Budget(9.0, decision.UNKNOWN_MS), "nothing_pending"),
         ({"probe": False}, Budget(9.0, decision.UNKNOWN_MS - 1), ""),
-        ({"probe": False}, Budget(9.0, decision.UNKNOWN_MS), "no probe"),
-        ({"probe": False}, Budget(0.0, 500.0), "no probe"),
+        ({"probe": False}, Budget(9.0, decision.UNKNOWN_MS), "no_probe"),
+        ({"probe": False}, Budget(0.0, 500.0), "no_probe"),
         ({"intervals": 1}, Budget(9.0), ""),
         ({"frames": 1}, Budget(9.0), ""),
     ],
@@ -423,33 +425,35 @@ def test_a_page_has_settled_when(changes: dict[str, Any], budget: Budget, expect
         assert next_step(progress, **changes) == Slice(9)
         return
     _, step = decide(replace(progress, confirming=seen(**changes)), seen(**changes))
-    assert step == Done(expected)
+    assert step == Done(SettleReason(expected))
 
 
 @pytest.mark.parametrize(
     ("mutations", "most_seconds", "reason"),
     [
-        (0, patience.IDLE_LOOP_SECONDS, "only loops without effect"),
-        (1, patience.BUSY_LOOP_SECONDS, "only loops"),
+        (0, patience.IDLE_LOOP_SECONDS, "only_loops_without_effect"),
+        (1, patience.BUSY_LOOP_SECONDS, "only_loops"),
     ],
 )
 def test_loops_may_use_this_much_cpu_time(mutations: int, most_seconds: float, reason: str) -> None:
     progress, _ = decide(running(), seen(intervals=1))
     loops = {"intervals": 1, "mutations": mutations}
     assert next_step(progress, **loops, cpu_seconds=most_seconds - LITTLE) == Slice(400)
-    assert confirmed(progress, **loops, cpu_seconds=most_seconds + LITTLE) == Done(reason)
+    assert confirmed(progress, **loops, cpu_seconds=most_seconds + LITTLE) == Done(
+        SettleReason(reason)
+    )
 
 
 def test_cpu_time_before_the_loops_are_alone_does_not_count() -> None:
     page = seen(intervals=1).page
     assert page
-    assert Loops().after(page, 50.0)[1] == ""
+    assert Loops().after(page, 50.0)[1] is None
 
 
 def test_a_page_has_settled_only_if_a_short_slice_confirms_it() -> None:
     progress, step = decide(running(), seen())
     assert step == CONFIRMED
-    assert next_step(progress) == Done("nothing pending")
+    assert next_step(progress) == QUIET_END
     assert next_step(progress, complete=False) == Slice(2 * decision.FIRST_SLICE_MS)
 
 
@@ -458,16 +462,16 @@ def test_a_page_has_settled_only_if_a_short_slice_confirms_it() -> None:
     [
         ({"requests": 2}, Slice(decision.FIRST_SLICE_MS)),
         ({"activity": 1}, Slice(decision.FIRST_SLICE_MS)),
-        ({"answered": 2}, Done("nothing pending")),
+        ({"answered": 2}, QUIET_END),
         (
             {"requests": 2, "seconds": patience.WORK_AT_MOST_SECONDS - LITTLE},
             Slice(decision.FIRST_SLICE_MS),
         ),
         (
             {"requests": 2, "seconds": patience.WORK_AT_MOST_SECONDS + LITTLE},
-            Done("nothing pending"),
+            QUIET_END,
         ),
-        ({"requests": 2, "ready": True}, Done("prerenderReady")),
+        ({"requests": 2, "ready": True}, Done(SettleReason.PRERENDER_READY)),
     ],
 )
 def test_a_sequence_of_requests_goes_on(changes: dict[str, Any], expected: Step) -> None:
@@ -505,8 +509,8 @@ OVER = Slice(decision.FIRST_SLICE_MS)
             [HIGHEST + 1, None], [MEASURE, Show("shown()", HIGHEST), OVER], id="higher than allowed"
         ),
         pytest.param([HEIGHT, True, None], [MEASURE, FIND, TOUR, OVER], id="scrolls within"),
-        pytest.param([HEIGHT, False], [MEASURE, FIND, Done("nothing pending")], id="not displayed"),
-        pytest.param([None, None], [MEASURE, FIND, Done("nothing pending")], id="fails"),
+        pytest.param([HEIGHT, False], [MEASURE, FIND, QUIET_END], id="not displayed"),
+        pytest.param([None, None], [MEASURE, FIND, QUIET_END], id="fails"),
         pytest.param(["9999", "x", {}], [MEASURE, FIND, TOUR, OVER], id="answers anything"),
     ],
 )
@@ -533,11 +537,11 @@ def test_attempts_to_show_content_are_limited() -> None:
         progress, step = decide(progress, seen(unseen=1))
         assert step == MEASURE
         progress = replace(progress, confirming=seen(), stage=Stage.WORK)
-    assert next_step(progress, unseen=1) == Done("nothing pending")
+    assert next_step(progress, unseen=1) == QUIET_END
 
 
 def test_a_page_that_says_when_it_is_ready_is_not_scrolled() -> None:
-    assert confirmed(unseen=1, ready=True) == Done("prerenderReady")
+    assert confirmed(unseen=1, ready=True) == Done(SettleReason.PRERENDER_READY)
 
 
 def test_lazy_content_has_its_own_time() -> None:

@@ -380,7 +380,7 @@ async def test_render_in_other_forms(start_origin: StartOrigin, tmp_path: Path) 
     bare = origin.url.removeprefix("http://")
     told = json.loads((await run("render", bare, "--json")).out)
     assert (told["url"], told["status"], told["title"]) == (f"{origin.url}/", 200, "Lamps")
-    assert (told["settled"], told["verdict"]) == ("nothing pending", "complete")
+    assert (told["settled"], told["verdict"]) == ("nothing_pending", "complete")
     assert "of steel" in told["html"]
     assert told["requests"][0]["url"] == f"{origin.url}/"
     assert told["phases"]["settle"] > 0

@@ -88,7 +88,7 @@ async def test_requests_and_renders(start_origin: StartOrigin, start_proxy: Star
     assert found.value("prerender_render_duration_seconds_count", outcome="complete") == 2
     for phase in ("queue", "document", "settle", "serialize"):
         assert found.value("prerender_render_phase_seconds_count", phase=phase) == 2
-    assert found.value("prerender_settled_pages_total", reason="nothing pending") == 2
+    assert found.value("prerender_settled_pages_total", reason="nothing_pending") == 2
     assert found.value("prerender_snapshot_bytes_count") == 2
     assert found.value("prerender_store_lookups_total", layer="memory", result="hit") >= 2
     assert found.value("prerender_store_memory_entries") == 2

@@ -90,7 +90,7 @@ def test_the_text_of_a_page() -> None:
 FETCH = Fetch("GET", URL, "script", "cached", 200, 10, 0.1, 0.2, "")
 RENDER = Render(
     1.5, 0.5, "render_timeout", "why", 200, Timings(0.1, 0.2, 0.3, 0.4, (FETCH,)),
-    Facts("cut-off", settled="cut off", errors=("x",), failed_requests=(URL,)),
+    Facts("cut-off", settled="cut_off", errors=("x",), failed_requests=(URL,)),
 )  # fmt: skip
 VERSION = Version(1.0, 200, '"x"', 10, "title", "text \u00e4 \udcff")
 

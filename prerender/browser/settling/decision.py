@@ -10,8 +10,8 @@ from prerender.browser.probe import State
 from prerender.browser.settling.lazy_content import Show, Showing
 from prerender.browser.settling.observation import Observation
 from prerender.browser.settling.patience import Loops, Turns, Work
+from prerender.browser.settling.reasons import SettleReason
 
-NOTHING_PENDING = "nothing pending"
 FIRST_SLICE_MS = 100.0
 # Chromium advances the clock by 10 ms for each response, before the page gets it.
 CONFIRMING_SLICE_MS = 25.0
@@ -56,7 +56,7 @@ class Wait:
 class Done:
     """The page has settled."""
 
-    reason: str
+    reason: SettleReason
 
 
 Step = Slice | Frame | Wait | Show | Done
@@ -127,7 +127,7 @@ class Progress:
     work: Work = field(default_factory=Work)
     loops: Loops = field(default_factory=Loops)
     confirming: Observation | None = None
-    reason: str = ""
+    reason: SettleReason | None = None
 
 
 Decision = tuple[Progress, Step]
@@ -170,6 +170,7 @@ def after_show(progress: Progress, answer: object) -> Decision:
     if isinstance(step, Show):
         return progress, step
     if not step:
+        assert progress.reason is not None
         return progress, Done(progress.reason)
     return _slice(progress, replace(progress.slices, last=FIRST_SLICE_MS))
 
@@ -204,11 +205,11 @@ def _confirm(progress: Progress, seen: Observation) -> Decision:
 def _judge(progress: Progress, seen: Observation) -> Decision:
     """End, or go on with the next slice."""
     progress, reason = _finished(progress, seen)
-    if not reason:
+    if reason is None:
         return _slice(progress, progress.slices.after(seen, progress.budget.left))
     if progress.confirming is None:
         return _confirm(progress, seen)
-    if reason == NOTHING_PENDING and _goes_on(progress, seen):
+    if reason is SettleReason.NOTHING_PENDING and _goes_on(progress, seen):
         return _slice(progress, progress.slices)
     page = seen.page
     if page and page.unseen and not page.ready and progress.showing.may_begin:
@@ -224,29 +225,29 @@ def _goes_on(progress: Progress, seen: Observation) -> bool:
     return not progress.work.is_in_vain(seen.seconds - progress.turns.lost_seconds)
 
 
-def _show(progress: Progress, reason: str) -> Decision:
+def _show(progress: Progress, reason: SettleReason) -> Decision:
     showing, step = progress.showing.begin()
     budget = replace(progress.budget, left=max(progress.budget.left, SHOWN_MS))
     return replace(progress, showing=showing, budget=budget, reason=reason), step
 
 
-def _finished(progress: Progress, seen: Observation) -> tuple[Progress, str]:
-    """Why no more content is expected, or '' while some is."""
+def _finished(progress: Progress, seen: Observation) -> tuple[Progress, SettleReason | None]:
+    """Why no more content is expected; None while some is."""
     page, budget = seen.page, progress.budget
     if page is None:
         is_over = budget.granted >= UNKNOWN_MS or budget.left <= 0
-        return progress, "no probe" if is_over else ""
+        return progress, SettleReason.NO_PROBE if is_over else None
     if page.ready is True:
-        return progress, "prerenderReady"
+        return progress, SettleReason.PRERENDER_READY
     if budget.left <= 0:
-        return progress, "budget"
+        return progress, SettleReason.BUDGET
     if page.ready is False or not page.complete:
-        return progress, ""
+        return progress, None
     if any(due <= budget.left for due in page.timers):
-        return progress, ""
+        return progress, None
     if page.foreign and budget.granted < UNKNOWN_MS:
-        return progress, ""
+        return progress, None
     if not page.intervals and not page.frames:
-        return progress, NOTHING_PENDING
+        return progress, SettleReason.NOTHING_PENDING
     loops, reason = progress.loops.after(page, seen.cpu_seconds)
     return replace(progress, loops=loops), reason

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from prerender.browser.probe import State
 from prerender.browser.settling.observation import Observation
+from prerender.browser.settling.reasons import SettleReason
 
 # While real work is pending, virtual time follows real time, in turns. The pause in a turn is short
 # after an event, because more may follow; each one without an event is followed by a longer one.
@@ -170,11 +171,11 @@ class Loops:
     alone_since: float = math.inf
     mutations: Unchanged = Unchanged()
 
-    def after(self, page: State, cpu_seconds: float) -> "tuple[Loops, str]":
-        """The loops, and why they are not waited for any more, or ''."""
+    def after(self, page: State, cpu_seconds: float) -> "tuple[Loops, SettleReason | None]":
+        """The loops, and why they are not waited for any more, if so."""
         mutations = self.mutations.at(cpu_seconds, page.mutations)
         if cpu_seconds - mutations.since > IDLE_LOOP_SECONDS:
-            return replace(self, mutations=mutations), "only loops without effect"
+            return replace(self, mutations=mutations), SettleReason.IDLE_LOOPS
         since = min(self.alone_since, cpu_seconds)
-        reason = "only loops" if cpu_seconds - since > BUSY_LOOP_SECONDS else ""
-        return Loops(since, mutations), reason
+        is_over = cpu_seconds - since > BUSY_LOOP_SECONDS
+        return Loops(since, mutations), SettleReason.LOOPS if is_over else None

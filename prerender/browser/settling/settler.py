@@ -22,6 +22,7 @@ from prerender.browser.settling.decision import (
 )
 from prerender.browser.settling.lazy_content import Show
 from prerender.browser.settling.observation import Network, Observation
+from prerender.browser.settling.reasons import SettleReason
 from prerender.gateway.visit import Visit
 
 # How long a slice may take before its cause is investigated.
@@ -36,7 +37,7 @@ _MOST_DELIVERIES = 200
 class Settled:
     """Why a page counts as settled, and what it took."""
 
-    reason: str
+    reason: SettleReason
     virtual_seconds: float
     real_seconds: float
 
@@ -102,7 +103,7 @@ class Settler:
                 self._progress, self._step = decide(self._progress, seen)
         return self._settled(self._step.reason)
 
-    def cut_off(self, reason: str) -> Settled:
+    def cut_off(self, reason: SettleReason) -> Settled:
         """The result for a page that was cut off."""
         return self._settled(reason)
 
@@ -209,7 +210,7 @@ class Settler:
             delivered=delivered,
         )
 
-    def _settled(self, reason: str) -> Settled:
+    def _settled(self, reason: SettleReason) -> Settled:
         return Settled(
             reason,
             virtual_seconds=round(self._progress.budget.granted / 1000, 3),

@@ -9,6 +9,7 @@ from prerender.admin import models
 from prerender.admin.models import MOST_TOP_PAGES
 from prerender.admin.reasons import in_words, of_decision
 from prerender.browser.pool import Pool
+from prerender.browser.settling.reasons import SettleReason
 from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import snapshot_models
 from prerender.extensions.dashboard.bots import Bot
@@ -19,7 +20,7 @@ from prerender.extensions.dashboard.recent_activity import PageRenders
 from prerender.extensions.dashboard.snapshot_models import ID_LENGTH
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.snapshot import Facts, Timings
+from prerender.snapshots.snapshot import Facts, Timings, settle_value
 from prerender.snapshots.stores.store import StoreState
 from prerender.telemetry.config_notices import Notice
 from prerender.telemetry.records import RequestRecord
@@ -153,7 +154,7 @@ def of_row(row: Row, site: str, now: float) -> snapshot_models.SnapshotRow:
         "expires": row.expires,
         "size": row.size,
         "seconds": row.seconds,
-        "settled": row.settled,
+        "settled": settle_value(row.settled),
         "problems": row.problems,
     }
 
@@ -268,6 +269,7 @@ def of_render(render: Render) -> snapshot_models.Render:
         "verdict": render.facts.verdict,
         "why": render.facts.why,
         "settled": render.facts.settled,
+        "settled_text": SettleReason.text_of(render.facts.settled),
         "virtual_seconds": render.facts.virtual_seconds,
         "phases": _phases(timings),
         "errors": [text[:500] for text in render.facts.errors[:50]],

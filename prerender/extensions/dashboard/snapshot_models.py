@@ -154,6 +154,8 @@ class Render(TypedDict):
     why: str
     """The first reason for the verdict."""
     settled: str
+    settled_text: str
+    """``settled`` for people."""
     virtual_seconds: float
     phases: Phases
     errors: list[str]

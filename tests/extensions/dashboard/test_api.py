@@ -170,7 +170,7 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     assert fetched[f"{SITE}/"]["kind"] == "document"
     assert fetched[f"{SITE}/api/items/3"]["verdict"] == "allowed"
     assert fetched[f"{SITE}/api/items/3"]["status"] == 200
-    assert page["render"]["settled"] == "nothing pending"
+    assert page["render"]["settled"] == "nothing_pending"
 
     assert b"<h1>Arc Desk Lamp</h1>" in await api.get(f"/snapshots/{key}/html")
     assert b"Arc Desk Lamp" in await api.get(f"/snapshots/{key}/text")

@@ -12,16 +12,6 @@ import { path } from "./words.js";
 const PHASES = [
   ["queue", "Queue"], ["document", "Document"], ["settle", "Settle"], ["serialize", "Serialize"],
 ];
-const SETTLED = {
-  "nothing pending": "nothing was pending: no request, timer or other work",
-  prerenderReady: "the page set window.prerenderReady",
-  budget: "the virtual time for timers was exhausted ([render] budget)",
-  "cut off": "the time limit was reached ([render] timeout)",
-  departed: "the page navigated to another document",
-  "only loops": "only endless intervals or animations were left",
-  "only loops without effect": "only intervals or animations without effect were left",
-  "no probe": "the page could not be observed, so it got a fixed time",
-};
 
 export async function page(root, here, signal) {
   let id = here.rest[0] || "";
@@ -139,7 +129,7 @@ function rendered(render, snapshot) {
       render.error ? null : ["Verdict", pill(render.verdict, render.verdict === "complete" ? "good" : "bad"), " ", render.why],
       render.error
         ? ["Failed", render.reason]
-        : ["Settled because", SETTLED[render.settled] || render.settled || "the page has no scripts"],
+        : ["Settled because", render.settled_text || "the page has no scripts"],
       render.error ? null : ["Virtual time", `${duration(render.virtual_seconds)} in ${duration(render.phases.settle)} of real time`],
     ]),
     PHASES.some(([name]) => render.phases[name]) ? phases(render, most) : null,
