@@ -8,18 +8,16 @@ page.
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from prerender.browser.chromium import Chromium
+from prerender.browser.cpu_priority import PageProcess
 from prerender.browser.devtools import Session
 from prerender.browser.emulation import DESKTOP
 from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import RenderError
-
-if TYPE_CHECKING:
-    from prerender.browser.cpu_priority import PageProcess
 
 BLANK = "about:blank"
 # A tab opened with this URL does not navigate, so its first page is the first of its history, unlike
@@ -106,6 +104,12 @@ class Context:
         self._targets.pop(target_id, None)
         return session, target_id
 
+    def find_process(self, others: set[int]) -> None:
+        """Find its process: the only page of the browser that is not among the ``others``."""
+        with suppress(OSError, ValueError):
+            (pid,) = self._browser.page_processes() - others
+            self.process = PageProcess(pid)
+
     async def clear(self) -> None:
         """Clear the state that outlives a tab. Raises RenderError if that is impossible."""
         await self.check_fit()
@@ -117,10 +121,10 @@ class Context:
             await self.collect_garbage()
 
     async def check_fit(self) -> None:
-        """Raise RenderError if something of the last page may go on."""
-        if unfit := self._unfit or next(iter(self._targets.values()), ""):
+        """Raise RenderError if something of the previous page may still run."""
+        if kind := self._unfit or next(iter(self._targets.values()), ""):
             await self._stop_service_workers()
-            raise RenderError(f"a {unfit} may go on")
+            raise RenderError(f"a {kind} of the previous page may still run")
 
     async def collect_garbage(self) -> None:
         """Free the memory of pages that are gone."""

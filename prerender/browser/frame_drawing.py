@@ -8,13 +8,12 @@ import asyncio
 import time
 from base64 import b64decode
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from prerender.browser.devtools import Session, ignore_failure
+from prerender.browser.cpu_priority import PageProcess
+from prerender.browser.devtools import DevTools, Session, ignore_failure
+from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import RenderError
-
-if TYPE_CHECKING:
-    from prerender.browser.browser_context import Context
 
 # The caller's deadline applies.
 _NO_DEADLINE_SECONDS = 3600.0
@@ -33,11 +32,19 @@ _MOST_FRAMES = 5
 _CLOSE_SECONDS = 1.0
 
 
+class Surroundings(Protocol):
+    """What a page shares with others: its browser, and the clock and process of its context."""
+
+    devtools: DevTools
+    clock: VirtualClock
+    process: PageProcess | None
+
+
 class Frames:
     """Draws the frames of one page. A browser draws one at a time: two at once crash Chromium 156,
     even for different pages."""
 
-    def __init__(self, session: Session, context: "Context") -> None:
+    def __init__(self, session: Session, context: Surroundings) -> None:
         self.clock = context.clock
         self._session = session
         self._context = context

@@ -108,11 +108,16 @@ class Page:
 
     @classmethod
     async def open(cls, browser: Chromium) -> "Page":
-        """Open a page in a new browser context. Raises BrowserGone or CommandFailed."""
+        """Open a page in a new browser context. Raises BrowserGone or CommandFailed.
+
+        One at a time in a browser, so that its new process is known to be the page's.
+        """
+        others = browser.page_processes()
         context = await Context.open(browser)
         page = cls(context)
         try:
             await page._open_tab()
+            context.find_process(others)
         except BaseException:
             await context.close()
             raise
@@ -270,7 +275,7 @@ class Page:
         height = height or int(metrics["cssContentSize"]["height"])
         height = min(max(height, window.height // 4), HIGHEST_PICTURE)
         # A window of the screenshot's height, so that lazy content loads.
-        await session.call("Emulation.setDeviceMetricsOverride", **window.metrics(height))
+        await self._resize(window, height)
         await self._tab.frames.make(drawn=True)
         await (await self._clock.start(SHOWN_MS, wait_for_network=True))
         picture = await self._tab.frames.picture()
@@ -331,9 +336,14 @@ class Page:
             visit,
             budget,
             patience,
-            window=window,
+            window_height=window.height,
+            resize=lambda height: self._resize(window, height),
             cpu_seconds=process.cpu_seconds if process else time.monotonic,
         )
+
+    async def _resize(self, window: Window, height: int) -> None:
+        metrics = window.metrics(height)
+        await self._tab.session.call("Emulation.setDeviceMetricsOverride", **metrics)
 
     async def _settle(self, settler: Settler) -> Settled:
         """Wait until the page has settled or has navigated to another document."""

@@ -7,14 +7,13 @@ and every page is returned, whatever happens. supervisor.py starts and replaces 
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
 
 from prerender.browser.chromium import Chromium
-from prerender.browser.cpu_priority import PageProcess
 from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
 from prerender.browser.supervisor import Limits, Supervisor
@@ -35,7 +34,6 @@ class _Stock:
     browser: Chromium
     idle: deque[Page] = field(default_factory=deque)
     lent: int = 0
-    # Pages are opened one at a time, to know which one a new process belongs to.
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
     replacing: int = 0
 
@@ -324,13 +322,7 @@ class Pool:
 
     async def _make_page(self, stock: _Stock) -> Page:
         async with stock.making:
-            before = stock.browser.page_processes()
-            page = await Page.open(stock.browser)
-            new = stock.browser.page_processes() - before
-            with suppress(OSError, ValueError):
-                (pid,) = new
-                page.context.process = PageProcess(pid)
-        return page
+            return await Page.open(stock.browser)
 
     async def _weigh(self) -> None:
         """Limit the pages in use."""

@@ -1,8 +1,50 @@
 """What settling observes: the page, its requests, and the clocks."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from prerender.browser.probe import State
+
+
+class NetworkView(Protocol):
+    """What settling needs to know of the page's requests, at any moment."""
+
+    requests: int
+    """How many there were."""
+
+    @property
+    def answered(self) -> int:
+        """How many have finished."""
+
+    @property
+    def answered_urls(self) -> list[str]:
+        """The URLs of the finished ones, without that for the page's document."""
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether any are in progress, hanging or not."""
+
+    @property
+    def only_known_to_hang(self) -> bool:
+        """Whether all in progress have hung on other pages."""
+
+    @property
+    def has_ending(self) -> bool:
+        """Whether any in progress is no stream."""
+
+    @property
+    def fetches(self) -> int:
+        """How many requests by script have no response yet."""
+
+    @property
+    def awaited_seconds(self) -> float:
+        """How long needed data has been loading; 0 if none is."""
+
+    def loads_programs(self, *, parsed: bool) -> bool:
+        """Whether scripts are loading that the content depends on. ``parsed``: the document is."""
+
+    def waiting_for(self, patience_seconds: float) -> bool:
+        """Whether any in progress is worth waiting for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +68,24 @@ class Network:
     ending: bool
     awaited_seconds: float
     delivered: bool = False
+
+    @classmethod
+    def of(
+        cls, view: NetworkView, patience_seconds: float, *, parsed: bool, delivered: bool
+    ) -> "Network":
+        """The requests at this moment."""
+        unfinished = view.has_unfinished
+        return cls(
+            view.requests,
+            view.answered,
+            unfinished=unfinished,
+            promising=unfinished and view.waiting_for(patience_seconds),
+            programs=unfinished and view.loads_programs(parsed=parsed),
+            fetches=view.fetches if unfinished else 0,
+            ending=unfinished and view.has_ending,
+            awaited_seconds=view.awaited_seconds if unfinished else 0.0,
+            delivered=delivered,
+        )
 
 
 @dataclass(frozen=True, slots=True)

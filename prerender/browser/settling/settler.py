@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from prerender.browser import probe
 from prerender.browser.devtools import CommandFailed, Session
-from prerender.browser.emulation import Window
 from prerender.browser.frame_drawing import Frames
 from prerender.browser.probe import State
 from prerender.browser.settling.decision import (
@@ -21,9 +20,8 @@ from prerender.browser.settling.decision import (
     decide,
 )
 from prerender.browser.settling.lazy_content import Show
-from prerender.browser.settling.observation import Network, Observation
+from prerender.browser.settling.observation import Network, NetworkView, Observation
 from prerender.browser.settling.reasons import SettleReason
-from prerender.gateway.visit import Visit
 
 # How long a slice may take before its cause is investigated.
 STALL_SECONDS = 0.1
@@ -45,31 +43,32 @@ class Settled:
 class Settler:
     """Settles one page once. The caller sets a timeout around ``settle``.
 
-    ``patience_seconds``: how long a request of the page may be silent. ``cpu_seconds``: the CPU time of
-    the page's process so far.
+    ``network``: the page's requests. ``patience_seconds``: how long one may be silent.
+    ``window_height``: CSS pixels. ``resize``: gives the window another height.
+    ``cpu_seconds``: the CPU time of the page's process so far.
     """
 
     def __init__(
         self,
         session: Session,
         frames: Frames,
-        visit: Visit,
+        network: NetworkView,
         budget_seconds: float,
         patience_seconds: float,
         *,
-        window: Window,
+        window_height: int,
+        resize: Callable[[int], Awaitable[object]],
         cpu_seconds: Callable[[], float],
     ) -> None:
         self._session = session
         self._frames = frames
-        self._visit = visit
+        self._network = network
         self._patience_seconds = patience_seconds
-        self._window = window
+        self._resize = resize
         self._cpu_seconds = cpu_seconds
         self._started = time.monotonic()
-        self._progress, self._step = begin(budget_seconds, window.height)
+        self._progress, self._step = begin(budget_seconds, window_height)
         self._clock_waits = True
-        self.resized = False
         self._page: State | None = None
 
     @property
@@ -121,9 +120,7 @@ class Settler:
     async def _show(self, step: Show) -> object:
         """The page's answer."""
         if step.height is not None:
-            self.resized = True
-            metrics = self._window.metrics(step.height)
-            await self._session.call("Emulation.setDeviceMetricsOverride", **metrics)
+            await self._resize(step.height)
             # Without a frame in between, the window cannot be resized again.
             await self._frames.make()
         try:
@@ -138,10 +135,15 @@ class Settler:
         await self._until(used_up, started)
         cpu_seconds = self._cpu_seconds()
         self._page = await self._ask()
-        delivered = not self._clock_waits and await self._is_delivered()
+        network = Network.of(
+            self._network,
+            self._patience_seconds,
+            parsed=self._page is not None and self._page.parsed,
+            delivered=not self._clock_waits and await self._is_delivered(),
+        )
         return Observation(
             self._page,
-            self._network(parsed=self._page is not None and self._page.parsed, delivered=delivered),
+            network,
             seconds=time.monotonic() - self._started,
             cpu_seconds=cpu_seconds,
             slice_cpu_seconds=cpu_seconds - used,
@@ -156,21 +158,22 @@ class Settler:
             timeout = QUIET_SECONDS if self._clock_waits else None
             if (await asyncio.wait({used_up}, timeout=timeout))[0]:
                 return
-            before, seen = seen, (self._visit.requests, self._visit.answered)
+            before, seen = seen, (self._network.requests, self._network.answered)
             is_quiet = seen == before
-            if self._visit.has_unfinished and is_quiet and ran != seen:
+            if self._network.has_unfinished and is_quiet and ran != seen:
                 await self._frames.clock.run_tasks()
                 ran = seen
-                if self._clock_waits and self._visit.only_known_to_hang:
+                if self._clock_waits and self._network.only_known_to_hang:
                     await self._go_on_without()
             stalled_seconds = time.monotonic() - started
             if stalled_seconds > STALL_SECONDS and not used_up.done():
                 await self._unstall(stalled_seconds)
 
     async def _unstall(self, stalled_seconds: float) -> None:
-        """Check what holds the clock, and continue it if that is irrelevant."""
-        hanging = self._visit.only_hanging(self._patience_seconds)
-        if hanging or stalled_seconds > self._patience_seconds:
+        """Stop waiting for requests that no content depends on."""
+        network, patience_seconds = self._network, self._patience_seconds
+        hanging = network.has_unfinished and not network.waiting_for(patience_seconds)
+        if hanging or stalled_seconds > patience_seconds:
             await self._go_on_without()
 
     async def _go_on_without(self) -> None:
@@ -188,27 +191,13 @@ class Settler:
 
     async def _is_delivered(self) -> bool:
         """Whether the page is known to have got all responses."""
-        urls = self._visit.answered_urls
+        urls = self._network.answered_urls
         if len(urls) > _MOST_DELIVERIES:
             return False
         try:
             return await self._session.evaluate(probe.has(urls)) is True
         except CommandFailed:
             return False
-
-    def _network(self, *, parsed: bool, delivered: bool) -> Network:
-        visit, unfinished = self._visit, self._visit.has_unfinished
-        return Network(
-            visit.requests,
-            visit.answered,
-            unfinished=unfinished,
-            promising=unfinished and visit.waiting_for(self._patience_seconds),
-            programs=unfinished and visit.loads_programs(parsed=parsed),
-            fetches=visit.fetches if unfinished else 0,
-            ending=unfinished and visit.has_ending,
-            awaited_seconds=visit.awaited_seconds if unfinished else 0.0,
-            delivered=delivered,
-        )
 
     def _settled(self, reason: SettleReason) -> Settled:
         return Settled(
