@@ -5,8 +5,8 @@ environment and no inherited file descriptors.
 """
 
 import asyncio
+import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -22,7 +22,6 @@ from prerender.browser import guardian
 from prerender.browser.devtools import DevTools
 from prerender.browser.emulation import DESKTOP
 from prerender.browser.installed import Installed
-from prerender.browser.memory_limit import TOO_LARGE
 from prerender.browser.proc import is_runnable
 from prerender.browser.processes import Watch, survey
 from prerender.errors import BrowserGone, RenderError
@@ -153,12 +152,12 @@ def find(path: str = "") -> str:
 def version(program: str) -> str:
     """The output of ``--version``. Takes a moment. Raises CannotStart."""
     try:
-        asked = subprocess.run(  # noqa: S603 (the operator's program)
+        shown = subprocess.run(  # noqa: S603 (the operator's program)
             [program, "--version"], capture_output=True, timeout=_START_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotStart(f"{program}: cannot print its version: {error}") from error
-    return asked.stdout.decode(errors="replace").strip()
+    return shown.stdout.decode(errors="replace").strip()
 
 
 def sandbox_problem() -> str:
@@ -196,7 +195,7 @@ class Chromium:
         profile: Path,
         devtools: DevTools,
         watch: Watch,
-        tail: "_Tail",
+        ended_pages: "_EndedPages",
         *,
         version: str,
         gateway: Gateway,
@@ -208,7 +207,7 @@ class Chromium:
         self._process = process
         self._profile = profile
         self._watch = watch
-        self._tail = tail
+        self._ended_pages = ended_pages
         self.devtools = devtools
         self.started = time.monotonic()
 
@@ -252,7 +251,7 @@ class Chromium:
             except BaseException:
                 await devtools.close()
                 raise
-        tail = _Tail(process)
+        tail, ended_pages = _Tail(process), _EndedPages(process)
         watch = Watch(process.pid)
         try:
             async with asyncio.timeout(start_seconds):
@@ -262,10 +261,10 @@ class Chromium:
             await _end(process, profile, watch)
             if isinstance(error, TimeoutError | RenderError):
                 reason = str(error) or f"not ready in {start_seconds:g} s"
-                told = CannotStart if isinstance(error, CannotStart) else BrowserGone
-                raise told(f"{program}: {reason}; {await tail.text()}") from error
+                kind = CannotStart if isinstance(error, CannotStart) else BrowserGone
+                raise kind(f"{program}: {reason}; {await tail.text()}") from error
             raise
-        return cls(process, profile, devtools, watch, tail, version=version, gateway=gateway)
+        return cls(process, profile, devtools, watch, ended_pages, version=version, gateway=gateway)
 
     @property
     def memory_bytes(self) -> int:
@@ -310,7 +309,7 @@ class Chromium:
 
         ``others``: the processes of the other pages. The process of a page is not always known.
         """
-        return await self._tail.tells_of_any_but(others)
+        return await self._ended_pages.any_but(others)
 
     async def gone(self) -> str:
         """Wait until the browser is unusable, and return the reason.
@@ -348,20 +347,20 @@ class Chromium:
 
     async def _answers(self) -> bool:
         """Whether the browser responds. Its connection can be dead while its processes run."""
-        asked, silent = time.monotonic(), 0
+        began, silent = time.monotonic(), 0
         while silent < _PROBES and not self.devtools.closed.is_set():
             with suppress(RenderError):
                 await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
                 return True
-            if self.devtools.heard > asked:
+            if self.devtools.heard > began:
                 return True
-            busy = time.monotonic() - asked < _BUSY_SECONDS and self._is_runnable()
+            busy = time.monotonic() - began < _BUSY_SECONDS and self._is_runnable()
             silent = 0 if busy else silent + 1
         return False
 
     def _is_runnable(self) -> bool:
-        found = survey(self._process.pid)
-        return any(is_runnable(process.pid) for process in found if process.kind == "browser")
+        processes = survey(self._process.pid)
+        return any(is_runnable(one.pid) for one in processes if one.kind == "browser")
 
     async def close(self) -> None:
         """End the browser and all its processes. Safe to call if it is gone already.
@@ -416,7 +415,7 @@ async def _start(
         asyncio.create_subprocess_exec(
             *command,
             stdin=its.fileno(),
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=_environment(profile) | environment,
             start_new_session=True,
@@ -457,8 +456,8 @@ def _own_flags(profile: Path, gateway: Gateway, *, sandbox: bool) -> list[str]:
 
 def _environment(profile: Path) -> dict[str, str]:
     """The variables that Chromium needs, without our secrets."""
-    kept = {name: os.environ[name] for name in ("PATH", "FONTCONFIG_PATH") if name in os.environ}
-    return kept | {
+    names = ("PATH", "FONTCONFIG_PATH")
+    return {name: os.environ[name] for name in names if name in os.environ} | {
         "HOME": str(profile),
         "TMPDIR": str(profile),
         "LANG": "C.UTF-8",
@@ -477,8 +476,8 @@ async def _answered(devtools: DevTools, process: asyncio.subprocess.Process, sec
             raise
         status = await process.wait()
         # With 0 or a signal, the browser ended after it had started.
-        told = CannotStart if 0 < status < 128 else BrowserGone
-        raise told(f"exit status {status}") from None
+        kind = CannotStart if 0 < status < 128 else BrowserGone
+        raise kind(f"exit status {status}") from None
     if not version["product"].startswith(_PRODUCT):
         raise CannotStart(f"{version['product']} is a full Chrome, not a headless shell: {INSTALL}")
     return str(version["product"].rpartition("/")[2])
@@ -507,17 +506,11 @@ async def _end(process: asyncio.subprocess.Process, profile: Path, watch: Watch)
 class _Tail:
     """Reads the browser's standard error, so that it never blocks, and keeps the last lines."""
 
-    _KEPT_CHARACTERS = 500
+    _MAX_CHARACTERS = 500
     _LAST_SECONDS = 1.0
-    # The end of a process may be noticed before its last output is read.
-    _TOLD_SECONDS = 0.1
-    _RECENT_SECONDS = 2.0
-    _TOO_LARGE = re.compile(rf"{TOO_LARGE}: process (\d+)")
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._text = ""
-        self._too_large: dict[int, float] = {}  # process id -> when it was reported
-        self._told = asyncio.Event()
         self._task = asyncio.create_task(self._read(process), name="browser stderr")
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
@@ -525,31 +518,47 @@ class _Tail:
         while part := await process.stderr.read(4096):
             text = part.decode(errors="replace")
             log.debug("chromium_output", text=text)
-            if TOO_LARGE in text:
-                log.warning("page_too_large", reason=text.strip())
-                now = time.monotonic()
-                self._too_large |= {int(pid): now for pid in self._TOO_LARGE.findall(text)}
-                self._told.set()
-            self._text = (self._text + text)[-self._KEPT_CHARACTERS :]
-
-    async def tells_of_any_but(self, others: set[int]) -> bool:
-        """Whether the guardian reported the end of a process for its memory. True once for each."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._TOLD_SECONDS):
-                while not (told := self._just_told() - others):
-                    self._told.clear()
-                    await self._told.wait()
-                for pid in told:
-                    del self._too_large[pid]
-                return True
-        return False
-
-    def _just_told(self) -> set[int]:
-        latest = time.monotonic() - self._RECENT_SECONDS
-        self._too_large = {pid: at for pid, at in self._too_large.items() if at > latest}
-        return set(self._too_large)
+            self._text = (self._text + text)[-self._MAX_CHARACTERS :]
 
     async def text(self) -> str:
         """The last output of a browser that has ended."""
         await asyncio.wait([self._task], timeout=self._LAST_SECONDS)
         return " | ".join(self._text.split("\n")).strip(" |") or "it printed nothing"
+
+
+class _EndedPages:
+    """Reads the guardian's reports of pages that it has ended for their memory (memory_limit.py)."""
+
+    # The end of a process may be noticed before its report is read.
+    _WAIT_SECONDS = 0.1
+    _RECENT_SECONDS = 2.0
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._times: dict[int, float] = {}  # process id -> when it was reported
+        self._reported = asyncio.Event()
+        self._task = asyncio.create_task(self._read(process), name="guardian's reports")
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            report = json.loads(line)
+            log.warning("page_too_large", pid=report["pid"], mib=report["bytes"] >> 20)
+            self._times[report["pid"]] = time.monotonic()
+            self._reported.set()
+
+    async def any_but(self, others: set[int]) -> bool:
+        """Whether another process than these was just ended. True once for each."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._WAIT_SECONDS):
+                while not (ended := self._recent() - others):
+                    self._reported.clear()
+                    await self._reported.wait()
+                for pid in ended:
+                    del self._times[pid]
+                return True
+        return False
+
+    def _recent(self) -> set[int]:
+        latest = time.monotonic() - self._RECENT_SECONDS
+        self._times = {pid: at for pid, at in self._times.items() if at > latest}
+        return set(self._times)

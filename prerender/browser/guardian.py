@@ -4,7 +4,7 @@ Run as a separate program (``command()``) in its own session. It starts Chromium
 Chromium or the socket that is its standard input ends. The proxy holds the other end of the socket, and
 the kernel closes it however the proxy dies, even by kill -9. Then the guardian ends all processes of
 its session (first by SIGTERM, unless Chromium failed), removes the profile and exits. Until then it
-enforces the memory limit (memory_limit.py).
+enforces the memory limit (memory_limit.py), and reports ended pages on its standard output.
 
 A parent-death signal is not enough: it reaches only the direct child, and Debian's
 ``chromium-headless-shell`` is a shell script that does not exec the browser. As a subreaper, the
@@ -191,7 +191,8 @@ def _start(chromium: list[str]) -> int:
         for descriptor in (3, 4):
             os.dup2(0, descriptor)
         nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 0)
+        for descriptor in (0, 1):
+            os.dup2(nothing, descriptor)
         os.close(nothing)
         os.execv(chromium[0], chromium)  # noqa: S606 (no shell is wanted)
     except OSError as error:

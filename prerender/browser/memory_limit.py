@@ -14,12 +14,9 @@ from collections.abc import Callable, Iterable
 
 from prerender.browser.proc import all_processes, command_of, resident_bytes
 
-# The beginning of the line on standard error that reports an ended page.
-TOO_LARGE = "the largest page was ended"
-
 _SYS_PROCESS_MRELEASE = 448
-# Memory that each CPU can fill per second, and the limits of the interval between checks.
-_GROWTH_BYTES = 2 * 1024**3
+_FILL_BYTES_PER_SECOND_PER_CPU = 2 * 1024**3
+# The limits of the interval between checks.
 _LONGEST_PAUSE_SECONDS = 0.5
 _SHORTEST_PAUSE_SECONDS = 0.01
 # Smaller pages are not the cause: a blank one takes a quarter of this.
@@ -78,7 +75,7 @@ class MemoryLimit:
         self._family = _Family(is_guardian)
         self._max_bytes = max_bytes
         self._ending: set[int] = set()
-        self._growth = _GROWTH_BYTES * len(os.sched_getaffinity(0))
+        self._growth = _FILL_BYTES_PER_SECOND_PER_CPU * len(os.sched_getaffinity(0))
         self.pause_seconds = _LONGEST_PAUSE_SECONDS if max_bytes else 3600.0
 
     def enforce(self) -> None:
@@ -117,12 +114,17 @@ class MemoryLimit:
             return False
         with contextlib.suppress(OSError):
             if os.getsid(largest) == os.getsid(0):
-                size = memory[largest].own_bytes >> 20
                 # Report it before its end can be noticed: its render must not be repeated.
-                print(f"{TOO_LARGE}: process {largest}, {size} MiB", file=sys.stderr, flush=True)
+                _report(largest, memory[largest].own_bytes)
                 _end_now(largest)
                 self._ending.add(largest)
         return is_large
+
+
+def _report(pid: int, size_bytes: int) -> None:
+    """Report an ended page on standard output, as a line of JSON (chromium.py reads it)."""
+    sys.stdout.write(f'{{"pid": {pid}, "bytes": {size_bytes}}}\n')
+    sys.stdout.flush()
 
 
 def _end_now(pid: int) -> None:
