@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from prerender.browser.settling.patience import FRUITLESS_SECONDS
+from prerender.browser.settling.patience import UNPRODUCTIVE_SECONDS
 from tests.conftest import Proxy, StartOrigin, StartProxy
 
 # HTTP/1.1: Chromium opens six connections to an origin and queues further requests.
 CONNECTIONS = 6
 PATIENCE_SECONDS = 0.4
-LATE_MS = 1000 * FRUITLESS_SECONDS + 500
+LATE_MS = 1000 * UNPRODUCTIVE_SECONDS + 500
 PAGE = """<!DOCTYPE html><p id="out">waiting</p><script>
   const show = (answer) => { out.textContent = `shows ${answer}`; };
   const load = () => fetch("/data").then((answer) => answer.text()).then(show);

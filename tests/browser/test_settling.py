@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from prerender.browser.settling.patience import FRUITLESS_SECONDS
+from prerender.browser.settling.patience import UNPRODUCTIVE_SECONDS
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy, pages, proxied
 from tests.sites.corpus import origin as corpus
 from tests.support import processes
@@ -245,7 +245,7 @@ async def test_programs_are_waited_for_however_slow(
     """Scripts that the content comes from, or that block it, may be silent for longer than the
     patience.
     """
-    seconds = PATIENCE_SECONDS + FRUITLESS_SECONDS + 0.5
+    seconds = PATIENCE_SECONDS + UNPRODUCTIVE_SECONDS + 0.5
 
     async def slow(request: web.Request) -> web.Response:
         await asyncio.sleep(seconds)

@@ -28,7 +28,7 @@ from prerender.browser.settling.decision import (
 )
 from prerender.browser.settling.lazy_content import Show
 from prerender.browser.settling.observation import Observation
-from prerender.browser.settling.patience import Loops, Turns
+from prerender.browser.settling.patience import Loops, WaitTurns
 from prerender.browser.settling.reasons import SettleReason
 from tests.support.settling_traces import observation, pages, read, replayed
 
@@ -204,7 +204,7 @@ def waits(after_seconds: float, begins: dict[str, Any], **changes: Any) -> bool:
     """Whether work is still waited for so long after it has begun."""
     progress, _ = decide(running(), seen(**begins))
     step = next_step(
-        replace(progress, stage=Stage.WORK, turns=Turns()), **changes, seconds=after_seconds
+        replace(progress, stage=Stage.WORK, turns=WaitTurns()), **changes, seconds=after_seconds
     )
     return isinstance(step, Wait)
 
@@ -216,14 +216,14 @@ PROMISES = {"requests": 2, "unfinished": True, "promising": True}
 @pytest.mark.parametrize(
     ("begins", "changes", "most_seconds"),
     [
-        pytest.param(WORKS, WORKS, patience.FRUITLESS_SECONDS, id="work without effect"),
+        pytest.param(WORKS, WORKS, patience.UNPRODUCTIVE_SECONDS, id="work without effect"),
         pytest.param(
             WORKS, {**WORKS, "mutations": 1}, patience.WORK_PATIENCE_SECONDS, id="silent work"
         ),
         pytest.param(
             WORKS,
             {**WORKS, "mutations": 1, "activity": 1},
-            patience.WORK_AT_MOST_SECONDS,
+            patience.LONGEST_WORK_SECONDS,
             id="work with effect",
         ),
         pytest.param(
@@ -232,7 +232,7 @@ PROMISES = {"requests": 2, "unfinished": True, "promising": True}
             patience.WORK_PATIENCE_SECONDS,
             id="requests on their way to the gateway",
         ),
-        pytest.param({}, {"talking": 1}, patience.TALK_PATIENCE_SECONDS, id="a silent server"),
+        pytest.param({}, {"talking": 1}, patience.MESSAGE_PATIENCE_SECONDS, id="a silent server"),
         pytest.param({}, {"clock_waits": False}, patience.DELIVERY_SECONDS, id="delivery"),
         pytest.param(
             {},
@@ -240,11 +240,13 @@ PROMISES = {"requests": 2, "unfinished": True, "promising": True}
             patience.WORK_PATIENCE_SECONDS,
             id="delivery of what blocks the document",
         ),
-        pytest.param(PROMISES, PROMISES, patience.FRUITLESS_SECONDS, id="requests without effect"),
+        pytest.param(
+            PROMISES, PROMISES, patience.UNPRODUCTIVE_SECONDS, id="requests without effect"
+        ),
         pytest.param(
             PROMISES,
             {**PROMISES, "mutations": 1},
-            patience.WORK_AT_MOST_SECONDS,
+            patience.LONGEST_WORK_SECONDS,
             id="requests with effect",
         ),
     ],
@@ -270,19 +272,19 @@ def test_the_content_itself_is_waited_for_without_a_limit(
     assert waits(100.0, WORKS, unfinished=True, **changes) == expected
 
 
-def test_a_page_has_all_its_time_when_its_programs_have_arrived() -> None:
+def test_a_page_has_restarted_when_its_programs_have_arrived() -> None:
     progress, _ = decide(running(), seen(**WORKS))
     progress, _ = decide(progress, seen(programs=True, seconds=100.0))
     progress, _ = decide(progress, seen(**PROMISES, seconds=100.0))
-    step = next_step(progress, **PROMISES, mutations=1, seconds=100 + patience.WORK_AT_MOST_SECONDS)
+    step = next_step(progress, **PROMISES, mutations=1, seconds=100 + patience.LONGEST_WORK_SECONDS)
     assert isinstance(step, Wait)
 
 
-LATE_SECONDS = patience.FRUITLESS_SECONDS + LITTLE
+LATE_SECONDS = patience.UNPRODUCTIVE_SECONDS + LITTLE
 
 
 @pytest.mark.parametrize("is_at_gateway", [True, False])
-def test_a_request_after_silence_has_all_its_time(is_at_gateway: bool) -> None:
+def test_a_request_after_silence_has_restarted(is_at_gateway: bool) -> None:
     request = PROMISES if is_at_gateway else {"fetching": 1, "fetches": 0, "activity": 1}
     progress, step = decide(running(), seen(**WORKS))
     for turn in range(50):
@@ -294,14 +296,14 @@ def test_a_request_after_silence_has_all_its_time(is_at_gateway: bool) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"requests": patience.FRUITLESS_REQUESTS}, True),
-        ({"requests": patience.FRUITLESS_REQUESTS + 1}, False),
+        ({"requests": patience.UNPRODUCTIVE_REQUESTS}, True),
+        ({"requests": patience.UNPRODUCTIVE_REQUESTS + 1}, False),
         ({"awaited_seconds": 0.0}, False),
         ({"awaited_seconds": 0.0, "fetching": 1, "fetches": 0}, True),
-        ({"seconds": patience.WORK_AT_MOST_SECONDS + LITTLE}, False),
+        ({"seconds": patience.LONGEST_WORK_SECONDS + LITTLE}, False),
     ],
 )
-def test_a_page_that_works_in_vain_may_still_request_its_content(
+def test_an_unproductive_page_may_still_request_its_content(
     changes: dict[str, Any], expected: bool
 ) -> None:
     progress, step = running(), None
@@ -389,7 +391,7 @@ def test_pauses_get_longer_while_nothing_happens() -> None:
 
 @pytest.mark.parametrize("event", ["requests", "answered", "activity", "mutations"])
 def test_an_event_makes_the_pause_short_again(event: str) -> None:
-    progress = running(turns=Turns(seen(**WORKS), patience.LONGEST_PAUSE_SECONDS))
+    progress = running(turns=WaitTurns(seen(**WORKS), patience.LONGEST_PAUSE_SECONDS))
     _, step = decide(progress, seen(**WORKS, seconds=TURN, **{event: 7}))
     assert isinstance(step, Wait)
     assert step.pause_seconds == patience.SHORTEST_PAUSE_SECONDS
@@ -464,11 +466,11 @@ def test_a_page_has_settled_only_if_a_short_slice_confirms_it() -> None:
         ({"activity": 1}, Slice(decision.FIRST_SLICE_MS)),
         ({"answered": 2}, QUIET_END),
         (
-            {"requests": 2, "seconds": patience.WORK_AT_MOST_SECONDS - LITTLE},
+            {"requests": 2, "seconds": patience.LONGEST_WORK_SECONDS - LITTLE},
             Slice(decision.FIRST_SLICE_MS),
         ),
         (
-            {"requests": 2, "seconds": patience.WORK_AT_MOST_SECONDS + LITTLE},
+            {"requests": 2, "seconds": patience.LONGEST_WORK_SECONDS + LITTLE},
             QUIET_END,
         ),
         ({"requests": 2, "ready": True}, Done(SettleReason.PRERENDER_READY)),

@@ -1,6 +1,19 @@
 """Decides when a page has settled, and what to do until then. Pure.
 
-``begin`` returns the first step, and ``decide`` and ``after_show`` the next one.
+The rules, which apply in this order after each step:
+
+1. The first slice of virtual time is as long for every page, however late its document arrives.
+2. What waits for a frame (layout observers, animations) gets one.
+3. A page with ``window.prerenderReady = true`` has settled, one with ``false`` has not.
+4. Work in real time (requests, workers, databases, sockets) is waited for while it is worth it
+   (patience.py). Virtual time follows real time meanwhile, without using up the budget.
+5. Timers within the budget of virtual time are waited for. Intervals and animation loops get some CPU
+   time if only they are left.
+6. That nothing is pending counts only if a short slice confirms it, without any activity.
+7. Then content that waits to become visible is made visible (lazy_content.py), and the page goes on.
+
+A page without a probe, or with frames of other origins, gets a fixed time. A used-up budget ends
+any page. ``begin`` returns the first step, and ``decide`` and ``after_show`` the next one.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,7 +22,7 @@ from enum import Enum, auto
 from prerender.browser.probe import State
 from prerender.browser.settling.lazy_content import Show, Showing
 from prerender.browser.settling.observation import Observation
-from prerender.browser.settling.patience import Loops, Turns, Work
+from prerender.browser.settling.patience import Loops, WaitTurns, Work
 from prerender.browser.settling.reasons import SettleReason
 
 FIRST_SLICE_MS = 100.0
@@ -123,7 +136,7 @@ class Progress:
     showing: Showing
     stage: Stage = Stage.FIRST
     slices: Slices = Slices()
-    turns: Turns = field(default_factory=Turns)
+    turns: WaitTurns = field(default_factory=WaitTurns)
     work: Work = field(default_factory=Work)
     loops: Loops = field(default_factory=Loops)
     confirming: Observation | None = None
@@ -222,7 +235,7 @@ def _goes_on(progress: Progress, seen: Observation) -> bool:
     assert progress.confirming is not None
     if seen.activity == progress.confirming.activity:
         return False
-    return not progress.work.is_in_vain(seen.seconds - progress.turns.lost_seconds)
+    return not progress.work.is_unproductive(seen.seconds - progress.turns.lost_seconds)
 
 
 def _show(progress: Progress, reason: SettleReason) -> Decision:

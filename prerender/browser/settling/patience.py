@@ -18,19 +18,18 @@ MOST_BEYOND_PAUSE_SECONDS = 0.02
 # How long work in a worker, a database or a socket may be silent before it is ignored.
 WORK_PATIENCE_SECONDS = 3.0
 # A worker or server that has sent something may send more.
-TALK_PATIENCE_SECONDS = 0.3
+MESSAGE_PATIENCE_SECONDS = 0.3
 # If its last message has changed the page: applications that are sent in parts pause for this long.
 DELIVERING_SECONDS = 2.4
 # A response that the gateway has passed on takes a moment to reach the page.
 DELIVERY_SECONDS = 0.2
-# Limits of endless work: without a visible effect in the page, and in total.
-FRUITLESS_SECONDS = 2.5
-WORK_AT_MOST_SECONDS = 8.0
-# A page that works in vain, for example because it listens to a stream, may still request its content.
+# Limits of endless work: while it has no visible effect in the page (it is unproductive), and in total.
+UNPRODUCTIVE_SECONDS = 2.5
+LONGEST_WORK_SECONDS = 8.0
+# An unproductive page, for example one that listens to a stream, may still request its content.
 # After this many requests without a visible effect, that is not expected any more.
-FRUITLESS_REQUESTS = 10
-# When an endlessly fetching page counts as working in vain. A page whose data has not arrived after
-# this time waits for a slow server, which is different.
+UNPRODUCTIVE_REQUESTS = 10
+# A page whose data has not arrived after this time waits for a slow server, and is not unproductive.
 SLOW_DATA_SECONDS = 1.0
 # CPU time that intervals and animation loops may use: if they change nothing, and if they keep
 # changing the page. Cheap ones run to the end of the virtual budget, where an endlessly changing page
@@ -40,7 +39,7 @@ BUSY_LOOP_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class WaitTurns:
     """Turns of waiting in real time.
 
     ``before``: the observation before the running one, if any. ``pause_seconds``: its pause, or that
@@ -53,7 +52,7 @@ class Turns:
     seconds: float = SHORTEST_PAUSE_SECONDS
     lost_seconds: float = 0.0
 
-    def after(self, seen: Observation) -> "Turns":
+    def after(self, seen: Observation) -> "WaitTurns":
         """The turns after an observation, which ends a running one."""
         if self.before is None:
             return self
@@ -63,7 +62,7 @@ class Turns:
         pause = SHORTEST_PAUSE_SECONDS
         if seen.events == self.before.events:
             pause = min(self.pause_seconds * _PAUSE_GROWTH, LONGEST_PAUSE_SECONDS)
-        return Turns(None, pause, seconds, self.lost_seconds + lost)
+        return WaitTurns(None, pause, seconds, self.lost_seconds + lost)
 
     def _clock_was_held(self, seen: Observation) -> bool:
         """Whether the clock has waited for a request in the running turn."""
@@ -101,47 +100,49 @@ class Work:
     events: Unchanged = Unchanged()
     requests: int = 0
 
-    def is_in_vain(self, seconds: float) -> bool:
-        """Whether the page has been working for long, or for a while without a visible effect."""
-        return seconds - self.mutations.since > FRUITLESS_SECONDS or self._is_too_long(seconds)
+    def is_unproductive(self, seconds: float) -> bool:
+        """Whether it has gone on for long, or for a while without a visible effect."""
+        return seconds - self.mutations.since > UNPRODUCTIVE_SECONDS or self._is_too_long(seconds)
 
     def _is_too_long(self, seconds: float) -> bool:
-        return seconds - self.began > WORK_AT_MOST_SECONDS
+        return seconds - self.began > LONGEST_WORK_SECONDS
 
     def after(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
-        """The work, and whether some is pending that neither hangs nor is in vain."""
+        """The updated work, and whether any of it is worth waiting for."""
         network = seen.network
         if network.awaited_seconds > SLOW_DATA_SECONDS or network.programs:
-            return self._all_its_time(seconds), True
+            return self._restarted(seconds), True
         work = self._observed(seen, page, seconds)
-        if work.is_in_vain(seconds) and not work._may_bear_fruit(seen, seconds):
+        if work.is_unproductive(seconds) and not work._still_loads_content(seen, seconds):
             return work, False
         if network.promising:
             return work, True
-        return work._unrequested(seen, page, seconds)
+        return work._apart_from_requests(seen, page, seconds)
 
     def _observed(self, seen: Observation, page: State, seconds: float) -> "Work":
-        """The work after what is seen of its effects and events."""
+        """The work with the effects and events of an observation."""
         network, mutations = seen.network, self.mutations.at(seconds, page.mutations)
         events = self.events.at(seconds, network.requests + network.answered + page.activity)
         if events is not self.events and seconds - self.events.since > SLOW_DATA_SECONDS:
-            # Before, something hung, such as an event stream. Nothing was done in vain.
+            # Before, something hung, such as an event stream, which says nothing about the page.
             mutations = replace(mutations, since=seconds)
         requests = self.requests if mutations is self.mutations else network.requests
         began = min(self.began, seconds)
         return replace(self, began=began, mutations=mutations, events=events, requests=requests)
 
-    def _may_bear_fruit(self, seen: Observation, seconds: float) -> bool:
-        """Whether a request of a page that works in vain may be for its content."""
+    def _still_loads_content(self, seen: Observation, seconds: float) -> bool:
+        """Whether an unproductive page still loads content."""
         awaits = seen.network.awaited_seconds > 0 or seen.is_request_moving
-        few = seen.network.requests - self.requests < FRUITLESS_REQUESTS
+        few = seen.network.requests - self.requests < UNPRODUCTIVE_REQUESTS
         return awaits and few and not self._is_too_long(seconds)
 
-    def _all_its_time(self, seconds: float) -> "Work":
-        """The work of a page that begins when slow data or programs have arrived."""
+    def _restarted(self, seconds: float) -> "Work":
+        """The work begins anew when slow data or programs have arrived."""
         return replace(self, began=math.inf, mutations=replace(self.mutations, since=seconds))
 
-    def _unrequested(self, seen: Observation, page: State, seconds: float) -> "tuple[Work, bool]":
+    def _apart_from_requests(
+        self, seen: Observation, page: State, seconds: float
+    ) -> "tuple[Work, bool]":
         """Whether work is pending apart from requests."""
         answered = self.answered.at(seconds, seen.network.answered)
         # The parser may wait for a program that the gateway has passed on.
@@ -152,15 +153,15 @@ class Work:
             return replace(self, answered=answered), True
         activity = self.activity.at(seconds, page.activity)
         silent = seconds - activity.since
-        moves = seen.is_request_moving
-        if moves and seen.network.ending and silent > SLOW_DATA_SECONDS:
+        is_moving = seen.is_request_moving
+        if is_moving and seen.network.ending and silent > SLOW_DATA_SECONDS:
             # Chromium queues it, because slow requests use all connections to its host.
-            return self._all_its_time(seconds), True
-        works = (page.working > 0 or moves) and silent < WORK_PATIENCE_SECONDS
+            return self._restarted(seconds), True
+        works = (page.working > 0 or is_moving) and silent < WORK_PATIENCE_SECONDS
         # Who has just changed the page may do so again; a server that only pings has no effect.
-        patience = DELIVERING_SECONDS if page.delivering > 0 else TALK_PATIENCE_SECONDS
-        talks = page.talking > 0 and silent < patience
-        return replace(self, activity=activity, answered=answered), works or talks
+        patience = DELIVERING_SECONDS if page.delivering > 0 else MESSAGE_PATIENCE_SECONDS
+        exchanges_messages = page.talking > 0 and silent < patience
+        return replace(self, activity=activity, answered=answered), works or exchanges_messages
 
 
 @dataclass(frozen=True, slots=True)
