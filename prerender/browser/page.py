@@ -208,13 +208,13 @@ class Page:
         finally:
             self._departure = None
         started = time.monotonic()
-        complaints = await self._complaints() if settler.complaints else ()
+        complaints, malformed = await self._complaints() if settler.complaints else ((), ())
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         options = await self._options_for(settler, visit, options)
         found = await self._serialize(world, options, sheets)
         resources = tuple(Resource(*resource) for resource in found["resources"])
-        errors, script_failure = await self._errors(complaints, visit, resources)
+        errors, script_failure = await self._errors(complaints, malformed, visit, resources)
         if visit.needs_own_context:
             self.broken = True
             raise NeedsNewContext(_WHOSE)
@@ -239,6 +239,7 @@ class Page:
             text_length=found["textLength"],
             errors=errors,
             script_failure=script_failure,
+            malformed=malformed,
             partial=partial,
             settled=settled,
             serialize_seconds=time.monotonic() - started,
@@ -417,12 +418,19 @@ class Page:
         return found
 
     async def _errors(
-        self, complaints: Sequence[str], visit: Visit, resources: Iterable[Resource]
+        self,
+        complaints: Sequence[str],
+        malformed: Sequence[str],
+        visit: Visit,
+        resources: Iterable[Resource],
     ) -> tuple[tuple[str, ...], str]:
         """The errors of the page's scripts and of the browser, and the first that ended a script or
         kept it from running, or ''."""
         # An ended script complains without a text.
-        errors = tuple(text for one in complaints if (text := one.removeprefix(probe.FATAL)))
+        errors = (
+            *(text for one in complaints if (text := one.removeprefix(probe.FATAL))),
+            *(f"Malformed JSON: {url}" for url in malformed),
+        )
         failure = next((one[1:] for one in complaints if one.startswith(probe.FATAL)), "")
         seen = {exchange.url for exchange in visit.exchanges}
         unexplained = any(one.is_hidden and one.url not in seen for one in resources)
@@ -434,13 +442,19 @@ class Page:
             failure = entries[0]
         return tuple(dict.fromkeys((*errors, *entries))), failure
 
-    async def _complaints(self) -> tuple[str, ...]:
-        """What the probe reports of the page's scripts. The page can put anything here."""
+    async def _complaints(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the probe reports of the page's scripts: their errors, and the URLs of malformed data.
+        The page can put anything here."""
         try:
-            complaints = await self._tab.session.evaluate(probe.ERRORS)
+            lists = await self._tab.session.evaluate(probe.ERRORS)
         except CommandFailed:
-            return ()
-        return tuple(complaints.split("\0")) if isinstance(complaints, str) else ()
+            return (), ()
+        match lists:
+            case [str(errors), str(urls)]:
+                return tuple(filter(None, errors.split("\0"))), tuple(
+                    filter(None, urls.split("\0"))
+                )
+        return (), ()
 
     async def _is_without_scripts(self) -> bool:
         """Whether no script of the page has run."""

@@ -16,7 +16,7 @@ import structlog
 from prerender.browser.chromium import Chromium
 from prerender.browser.page import Page
 from prerender.browser.queue import FairQueue, Place
-from prerender.browser.supervisor import Limits, Supervisor
+from prerender.browser.supervisor import Cause, Limits, Supervisor
 from prerender.browser.warm_up import Trial
 from prerender.errors import BrowserGone, NeedsNewContext, PageOverLimit, PoolBusy, RenderError
 
@@ -128,7 +128,7 @@ class Pool:
         return self._stock.browser.memory_bytes if self._stock else 0
 
     @property
-    def replacements(self) -> Counter[str]:
+    def replacements(self) -> Counter[Cause]:
         """The number of replaced browsers by reason."""
         return self._supervisor.replacements
 
@@ -157,7 +157,9 @@ class Pool:
                 yield place
         except TimeoutError:
             if place.given_up:
-                raise PoolBusy("its place in the queue was given to another section") from None
+                raise PoolBusy(
+                    "queue full: dropped in favour of another section of the site"
+                ) from None
             raise
         finally:
             self._queue.leave(place)
@@ -166,12 +168,11 @@ class Pool:
     async def page(
         self, place: Place, timeout: float, *, first: bool = False
     ) -> AsyncIterator[Page]:
-        """Borrow a page, waiting up to ``timeout`` seconds for it. A context may be repeated with
-        another page.
+        """Borrow a page, waiting up to ``timeout`` seconds for it.
 
         ``first``: the first one of its browser context. Raises PoolBusy if the wait is too long, and
         BrowserGone if no browser can be started, or at the end if the browser was lost meanwhile: then
-        the page's content cannot be trusted.
+        the page's content cannot be trusted. After BrowserGone the caller may call this again.
         """
         page = await self._borrow(place, timeout)
         try:

@@ -43,7 +43,8 @@ SCRIPT = "".join(
 )
 # Pending work: a State.
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
-# Errors of the page's scripts, separated by zero characters. FATAL begins those that ended a script.
+# Errors of the page's scripts, and the URLs of data that cannot be parsed: two texts, whose lines are
+# separated by zero characters. FATAL begins errors that ended a script.
 FATAL = "\x01"
 # Whether the document was complete before a script of it ran.
 LATE = 'globalThis[Symbol.for("prerender.probe")]?.late'

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 import structlog
@@ -37,10 +38,18 @@ _MEMORY_PAUSE_SECONDS = 60.0
 # Renders have their own deadlines. Do not wait longer for one than this.
 _DRAIN_SECONDS = 60.0
 
-# The reason for another browser. "lost": it died or did not respond.
-_CAUSES = ("age", "lost", "memory", "not started", "renders", "upgrade")
-
 log = structlog.get_logger(__name__)
+
+
+class Cause(StrEnum):
+    """Why there is another browser. LOST: it died or did not respond."""
+
+    AGE = "age"
+    LOST = "lost"
+    MEMORY = "memory"
+    NOT_STARTED = "not_started"
+    RENDERS = "renders"
+    UPGRADE = "upgrade"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,41 +102,46 @@ class Supervisor:
         self._large_at = 0.0
         self.browsers_started = 0
         self.browser_version = ""
-        self.replacements = Counter(dict.fromkeys(_CAUSES, 0))
+        self.replacements = Counter(dict.fromkeys(Cause, 0))
 
     async def run(self) -> None:
         """Keep a browser running, until cancelled."""
-        failures, works_at, failing_since = 0, time.monotonic(), 0.0
+        failures, running_since, failing_since = 0, time.monotonic(), 0.0
         while True:
             longest = _PATIENT_DELAY_SECONDS
             if not failures:
                 failing_since = time.monotonic()
-                told = ""
+                logged_problem = ""
             try:
                 await self._start()
             except Exception as error:
                 # A bug here must not leave the proxy without a browser forever, either.
                 problem = str(error) or repr(error)
-                unlucky = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
-                if unlucky and not failures:
+                transient = isinstance(error, BrowserGone) and not isinstance(error, CannotStart)
+                if transient and not failures:
                     # Chromium sometimes crashes at its start, and not at the next one.
                     log.warning("browser_start_failed", error=problem)
                 # Log a repeated reason only once: attempts follow each other quickly at first.
-                elif problem != told or time.monotonic() - failing_since > _PATIENCE_SECONDS:
+                elif (
+                    problem != logged_problem
+                    or time.monotonic() - failing_since > _PATIENCE_SECONDS
+                ):
                     log.error("browser_start_failed", error=problem)
-                    told = problem
-                self.replacements["not started"] += 1
-                if not unlucky or time.monotonic() - works_at > _PATIENCE_SECONDS:
+                    logged_problem = problem
+                self.replacements[Cause.NOT_STARTED] += 1
+                if not transient or time.monotonic() - running_since > _PATIENCE_SECONDS:
                     longest = _LONGEST_DELAY_SECONDS
                     if self._current is None:
                         self._pool.fail(problem)
                 failures += 1
             else:
-                works_at = time.monotonic()
+                running_since = time.monotonic()
                 self._needed.clear()
                 await self._needed.wait()
-                short = self._current is None and time.monotonic() - works_at < _SHORT_LIFE_SECONDS
-                works_at = time.monotonic()
+                short = (
+                    self._current is None and time.monotonic() - running_since < _SHORT_LIFE_SECONDS
+                )
+                running_since = time.monotonic()
                 failures = failures + 1 if short else 0
                 if time.monotonic() - failing_since > _PATIENCE_SECONDS:
                     longest = _LONGEST_DELAY_SECONDS
@@ -169,7 +183,7 @@ class Supervisor:
                 if browser is self._current and (reason := self._worn(browser)):
                     self._needed.set()
                     log.info("browser_replacing", pid=browser.pid, reason=reason)
-            self.replacements["lost"] += 1
+            self.replacements[Cause.LOST] += 1
             log.warning("browser_lost", pid=browser.pid, reason=gone.result())
         finally:
             gone.cancel()
@@ -185,20 +199,20 @@ class Supervisor:
         if len(self._lives) > 1 or self._needed.is_set():
             return ""  # one at a time
         if 0 < limits.renders <= (renders := self._pool.lent(browser)):
-            self.replacements["renders"] += 1
+            self.replacements[Cause.RENDERS] += 1
             return f"{renders} renders"
         if 0 < limits.age <= (age := now - browser.started):
-            self.replacements["age"] += 1
+            self.replacements[Cause.AGE] += 1
             return f"{age:.0f} s old"
         if browser.is_replaced_on_disk():
-            self.replacements["upgrade"] += 1
+            self.replacements[Cause.UPGRADE] += 1
             return "its files on disk have been replaced"
         if not 0 < limits.memory * _LARGE_SHARE < browser.memory_bytes:
             self._small_at = now
         large = now - self._small_at > _LARGE_SECONDS
         if large and now - self._large_at > _MEMORY_PAUSE_SECONDS:
             self._large_at = now
-            self.replacements["memory"] += 1
+            self.replacements[Cause.MEMORY] += 1
             return f"{browser.memory_bytes >> 20} MiB"
         return ""
 

@@ -31,6 +31,10 @@ class Forbidden(OSError):
     """A host is, or resolves to, an address that pages may not reach."""
 
 
+class Unlisted(Forbidden):
+    """Only what [network] allow lists may be reached."""
+
+
 def is_public(address: Address) -> bool:
     """Whether an address is public, also if it is embedded in an IPv6 address."""
     address = unwrapped(address)
@@ -98,7 +102,7 @@ class AddressPolicy:
             if ":" in host or host.replace(".", "").isdigit():
                 raise Forbidden(f"{host} is not a canonical address") from None
             if self._only_listed and not self.allow.named(host, port):
-                raise Forbidden(f"{host} is not in [network] allow") from None
+                raise Unlisted(f"{host} is not in [network] allow") from None
             return
         if not self.lets_pass(address, host, port):
             at_port = "" if port in WEB_PORTS else f" at port {port}"

@@ -19,7 +19,7 @@ from prerender.errors import OriginError
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.egress import Ask, Egress
 from prerender.gateway.plain_response import Plain
-from prerender.gateway.resource_kind import HTML_MODULE
+from prerender.gateway.resource_kind import Fault
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
 from prerender.http import caching, conditional
@@ -145,11 +145,11 @@ class Assets:
             return await self._stream(ask, response)
 
     async def _fetch(
-        self, ask: Ask, stored: Stored | None, told: asyncio.Future[Stored | None] | None
+        self, ask: Ask, stored: Stored | None, shared: asyncio.Future[Stored | None] | None
     ) -> StreamResponse:
         """Fetch or validate a response and store it.
 
-        ``told`` is called as soon as it is known whether the response can be shared.
+        ``shared``: resolved with the response to share, or None, as soon as that is known.
         """
         headers = ask.headers
         if stored and (conditions := stored.conditions()):
@@ -164,12 +164,12 @@ class Assets:
             else:
                 on = caching.terms(response.status, response.headers, time.time())
                 if on is None or not self.store.has_room_for(response.content_length or 0):
-                    if told:
-                        told.set_result(None)
+                    if shared:
+                        shared.set_result(None)
                     return await self._stream(ask, response)
                 kept = await self._read(ask, response, on)
-        if told:
-            told.set_result(kept)
+        if shared:
+            shared.set_result(kept)
         return _give(ask, kept)
 
     def _renewed(self, ask: Ask, stored: Stored, response: ClientResponse) -> Stored:
@@ -206,7 +206,10 @@ class Assets:
         caching.forbid_memory(headers)
         exchange = ask.exchange
         exchange.status = response.status
-        exchange.fault = _unreadable(ask, response) or _html_module(ask, response.headers)
+        exchange.detail = _unreadable(ask, response)
+        exchange.fault = (
+            Fault.UNREADABLE if exchange.detail else _html_module(ask, response.headers)
+        )
         if response.content_type == "text/event-stream":
             exchange.expect_no_end()
         exchange.has_end = response.content_length is not None or bool(
@@ -216,7 +219,7 @@ class Assets:
         answer = await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
         if response.content.exception() is not None:
             exchange.status = HTTPStatus.BAD_GATEWAY
-            exchange.fault = "the connection failed"
+            exchange.fault, exchange.detail = Fault.DISCONNECTED, ""
         return answer
 
 
@@ -232,11 +235,11 @@ def _unreadable(ask: Ask, response: ClientResponse) -> str:
     return f"Access-Control-Allow-Origin is {allowed or 'missing'}"
 
 
-def _html_module(ask: Ask, headers: CIMultiDict[str] | CIMultiDictProxy[str]) -> str:
-    """The fault of a module that is an HTML page, or ''. Classic scripts are not in mode "cors"."""
+def _html_module(ask: Ask, headers: CIMultiDict[str] | CIMultiDictProxy[str]) -> Fault | None:
+    """The fault of a module that is an HTML page. Classic scripts are not in mode "cors"."""
     is_module = ask.exchange.is_program and ask.headers.get("Sec-Fetch-Mode") == "cors"
     is_html = headers.get("Content-Type", "").lower().startswith("text/html")
-    return HTML_MODULE if is_module and is_html else ""
+    return Fault.HTML_MODULE if is_module and is_html else None
 
 
 def _give(ask: Ask, stored: Stored) -> Plain:

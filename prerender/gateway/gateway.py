@@ -26,7 +26,7 @@ from yarl import URL
 from prerender.config.types import DEFAULT_LANGUAGE
 from prerender.errors import OriginError
 from prerender.gateway import page_websocket
-from prerender.gateway.address_policy import AddressPolicy, Forbidden
+from prerender.gateway.address_policy import AddressPolicy, Forbidden, Unlisted
 from prerender.gateway.assets import Assets
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.certificate import Certificate
@@ -37,7 +37,7 @@ from prerender.gateway.navigation import Navigation
 from prerender.gateway.needed_requests import DATA, DataHosts, Hanging, Needed, is_beacon
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
-from prerender.gateway.resource_kind import FRAMES, destination
+from prerender.gateway.resource_kind import FRAMES, Fault, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
@@ -207,13 +207,13 @@ class Gateway:
             except TimeoutError:
                 # An error of the server, not a block.
                 exchange.status = HTTPStatus.GATEWAY_TIMEOUT
-                exchange.fault = "no response in time"
+                exchange.fault = Fault.TIMEOUT
                 return Plain(status=exchange.status)
             except OriginError as error:
                 if isinstance(cause := _root_cause(error), Forbidden):
                     return self._refused(visit, exchange, cause)
                 exchange.status = error.status
-                exchange.fault = "the connection failed"
+                exchange.fault = Fault.DISCONNECTED
                 return Plain(status=error.status)
             finally:
                 self._learn(request, exchange)
@@ -242,7 +242,7 @@ class Gateway:
         exchange.refused = (
             exchange.needed and not exchange.limited and self._egress.is_own_host(exchange.url)
         )
-        if exchange.refused and "[network] allow" not in exchange.reason:
+        if exchange.refused and not isinstance(error, Unlisted):
             where = URL(exchange.url, encoded=True).authority
             exchange.reason += f": add {where} to [network] allow if pages need it"
         if not visit.flooded:

@@ -5,15 +5,13 @@ derived from Chromium's Accept header and the extension of the path.
 """
 
 from prerender.http.forwarding_headers import Headers
+from prerender.words import Word
 
 MEDIA = ("audio", "video", "track")
 # Those of a page and of its frames.
 FRAMES = ("document", "iframe", "frame", "object", "embed")
 # Code that the page runs.
 PROGRAMS = ("script", "worker", "sharedworker")
-# The fault of a module that is HTML: an application falls back to its index for files of the
-# last release. Browsers do not run it (WHATWG HTML, "fetch a single module script").
-HTML_MODULE = "an HTML page instead of a script"
 # What [network] block_types can name.
 TYPES = {"image": ("image",), "font": ("font",), "media": MEDIA}
 
@@ -26,6 +24,19 @@ _BY_ENDING = {
     "audio": ("mp3", "m4a", "ogg", "oga", "opus", "wav", "flac"),
 }
 _ENDINGS = {ending: kind for kind, endings in _BY_ENDING.items() for ending in endings}
+
+
+class Fault(Word):
+    """Why a page cannot use a response that looks successful.
+
+    HTML_MODULE: an application falls back to its index for files of the last release. Browsers do not
+    run it (WHATWG HTML, "fetch a single module script").
+    """
+
+    HTML_MODULE = "html_module", "an HTML page instead of a script"
+    UNREADABLE = "unreadable", "the response does not allow reading it from another origin (CORS)"
+    TIMEOUT = "timeout", "no response in time"
+    DISCONNECTED = "disconnected", "the connection failed"
 
 
 def destination(method: str, headers: Headers, target: str) -> str:

@@ -13,7 +13,7 @@ from yarl import URL
 
 from prerender.gateway.listener import Connection
 from prerender.gateway.needed_requests import DATA, Hanging, without_query
-from prerender.gateway.resource_kind import MEDIA, PROGRAMS
+from prerender.gateway.resource_kind import MEDIA, PROGRAMS, Fault
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
 from prerender.snapshots.variants import ORDINARY, Variant
@@ -86,7 +86,8 @@ class Exchange:
     ``reason``: why it was blocked. ``limited``: ended by a limit; ``refused``: by the address policy.
     ``judged``: the content may depend on it, although it is not waited for. ``foreign``: it is for a
     third party. ``hangs``: it has hung on other pages. ``has_end``: its response is no stream.
-    ``fault``: why the page cannot use a response that looks successful.
+    ``fault``: why the page cannot use a response that looks successful; ``detail``: the same in the
+    words of this response.
     """
 
     method: str
@@ -106,7 +107,8 @@ class Exchange:
     judged: bool = False
     foreign: bool = False
     hangs: bool = False
-    fault: str = ""
+    fault: Fault | None = None
+    detail: str = ""
     has_end: bool = False
     finished: bool = False
     ended: float = 0.0

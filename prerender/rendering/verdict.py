@@ -25,7 +25,7 @@ from lxml import etree
 from prerender.browser.page_results import Rendered
 from prerender.browser.settling.reasons import SettleReason
 from prerender.gateway.needed_requests import DATA
-from prerender.gateway.resource_kind import HTML_MODULE
+from prerender.gateway.resource_kind import Fault as ResponseFault
 from prerender.gateway.visit import Document, Exchange, Visit
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import RenderVerdict
@@ -33,7 +33,6 @@ from prerender.snapshots.snapshot import RenderVerdict
 # Statuses of an API that mean: ask again later (RFC 9110 section 15.5, RFC 8470, RFC 6585). Any other
 # 4xx is what an anonymous visitor gets, too.
 _LATER = (408, 421, 425, 429)
-_MALFORMED = "Malformed JSON: "
 # A page with more text shows its content, even if its scripts have added nothing to it.
 _THIN_TEXT = 1000
 _LONGEST_THIN_PAGE = 1_000_000
@@ -79,7 +78,7 @@ def _verdict(
     is_ready = rendered.settled.reason is SettleReason.PRERENDER_READY
     if not is_ready and (reason := _lacking(visit.exchanges, rendered)):
         return "incomplete", reason
-    if reason := _failure(faults, rendered.errors):
+    if reason := _failure(faults, rendered):
         return "failed", reason
     if _is_blank(document, rendered):
         if rendered.partial:
@@ -127,7 +126,7 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
         if (exchange.needed or exchange.judged) and (text := _fault_of(exchange)):
             lasting = (
                 exchange.destination == "style"
-                or exchange.fault == HTML_MODULE
+                or exchange.fault is ResponseFault.HTML_MODULE
                 or exchange.status in (404, 410)
                 or (exchange.status in _LATER and not exchange.is_program)
             )
@@ -137,11 +136,11 @@ def faults_of(exchanges: Iterable[Exchange]) -> Iterable[Fault]:
     return failed.values()
 
 
-def _failure(faults: Sequence[Fault], errors: Iterable[str]) -> str:
+def _failure(faults: Sequence[Fault], rendered: Rendered) -> str:
     """The first failure, or ''."""
     if faults:
         return f"{faults[0].url}: {faults[0].text}"
-    return next((error for error in errors if error.startswith(_MALFORMED)), "")
+    return f"Malformed JSON: {rendered.malformed[0]}" if rendered.malformed else ""
 
 
 def _script_failure(document: Document, rendered: Rendered) -> str:
@@ -224,7 +223,7 @@ def _fault_of(exchange: Exchange) -> str:
     if exchange.blocked or not (exchange.finished or exchange.endless):
         return ""
     if exchange.fault:
-        return exchange.fault
+        return exchange.detail or exchange.fault.text
     failed = status >= 500 or status in _LATER or (exchange.is_program and status >= 400)
     return f"status {status}" if failed else ""
 

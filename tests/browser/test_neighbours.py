@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from prerender.browser.supervisor import Cause
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.sites.hostile import GREEDY
 from tests.support import processes
@@ -68,7 +69,7 @@ async def neighbours(
     settings = {"browser": {"pages": 4}, "render": {"timeout": timeout}}
     proxy = await start_proxy(origin.url, settings)
 
-    lost = proxy.running.pool.replacements["lost"]
+    lost = proxy.running.pool.replacements[Cause.LOST]
 
     async def again_and_again() -> None:
         number = 0
@@ -89,7 +90,7 @@ async def neighbours(
     finally:
         hostile.cancel()
         await asyncio.wait([hostile])
-    return proxy.running.pool.replacements["lost"] - lost
+    return proxy.running.pool.replacements[Cause.LOST] - lost
 
 
 @pytest.mark.parametrize("name", SHORT)

@@ -18,6 +18,7 @@ PAGES = {
     "/connect": _POLICY.format("connect-src 'none'")
     + "<script>fetch('/x').catch(() => 0)</script>",
     "/exception": "<script src='/boot.js'></script>",
+    "/logs": "<script>console.error('Malformed JSON: /data')</script>",
     "/third": "<script>fetch('https://api.example.net/x').catch(() => 0)</script>",
 }
 
@@ -54,6 +55,15 @@ async def test_errors_name_their_cause(start_origin: StartOrigin, start_proxy: S
             (refused,) = [one for one in fetches if one.url.endswith("/data")]
             assert refused.verdict == "aborted"
             assert "Mixed Content" in refused.reason
+
+
+async def test_what_a_page_logs_does_not_decide_its_verdict(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    proxy = await _start(start_origin, start_proxy)
+    facts, _ = await _rendered(proxy, "/logs")
+    assert facts.errors == ("Malformed JSON: /data",)
+    assert facts.verdict == "complete"
 
 
 async def test_failed_data_of_third_parties_is_reported(

@@ -155,7 +155,7 @@ async def test_what_goes_wrong(start_proxy: StartProxy) -> None:
     assert found.value("prerender_renders_total", outcome="failed", error="browser_gone") == 1
     assert found.value("prerender_bad_requests_total", code="400") == 1
     assert found.value("prerender_ready") == 0
-    assert found.value("prerender_browser_replacements_total", cause="not started") >= 1
+    assert found.value("prerender_browser_replacements_total", cause="not_started") >= 1
 
 
 async def test_a_store_that_is_away_is_told_and_lived_with(

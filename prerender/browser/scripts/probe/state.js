@@ -54,7 +54,7 @@ const state = () => {
     // Asking for scrollY computes the layout.
     unseen: unseenParts + (listensToScrolling() && scrollY === 0 ? 1 : 0),
     mutations,
-    errors: complaints,
+    errors: complaints.size() + malformed.size(),
     sheets: touchedSheets.size,
     attachments,
   };
@@ -88,23 +88,29 @@ state.has = (urls) => {
 };
 state.sight = { height, shown, tour, nextToVisit, hasNextToVisit: () => nextToVisit() !== null };
 
-// ---- Errors of the page's scripts, for the site's owner.
-// Separated by a zero character; FATAL marks those that ended a script. The page can neither change nor replace them.
-const MOST_COMPLAINTS = 20;
-const LONGEST_COMPLAINT = 500;
+// ---- Two lists for the site's owner: errors of the page's scripts, and data that cannot be parsed, by its URLs.
+// Separated by a zero character; FATAL marks errors that ended a script. The page can neither change nor replace them.
+const MOST_LINES = 20;
+const LONGEST_LINE = 500;
 const { slice: cut, replaceAll } = String.prototype;
-let complaints = 0;
-let errors = "";
+const FATAL = "\x01";
+const newList = () => {
+  let size = 0;
+  let lines = "";
+  const add = (mark, line) => {
+    if (size >= MOST_LINES) return;
+    const begin = call(cut, `${line}`, [0, LONGEST_LINE]);
+    const plain = call(replaceAll, call(replaceAll, begin, ["\0", ""]), [FATAL, ""]);
+    lines += (size++ ? "\0" : "") + mark + plain;
+  };
+  return { add, lines: () => lines, size: () => size };
+};
+const complaints = newList();
+const malformed = newList();
 // Without scripts, the probe begins only when it is asked.
 state.late = document.readyState === "complete";
-state.errors = () => errors;
-const FATAL = "\x01";
-const note = (mark, text) => {
-  if (complaints >= MOST_COMPLAINTS) return;
-  const begin = call(cut, text, [0, LONGEST_COMPLAINT]);
-  const plain = call(replaceAll, call(replaceAll, begin, ["\0", ""]), [FATAL, ""]);
-  errors += (complaints++ ? "\0" : "") + mark + plain;
-};
+state.errors = () => [complaints.lines(), malformed.lines()];
+const note = (mark, text) => complaints.add(mark, text);
 const complain = (...parts) => note("", parts.map(String).join(" "));
 const place = (file, line, column) => (file ? ` (${file}:${line}:${column})` : "");
 listen.call(globalThis, "error", ({ message, filename, lineno, colno }) => {
@@ -123,7 +129,6 @@ patch(globalThis.console, "error", (original) => function (...given) {
 });
 
 // Data that arrived but cannot be parsed: applications catch the exception and show an error.
-const malformed = (url) => complain(`Malformed JSON: ${url}`);
 const texts = newMap(); // the last responses with their URLs
 const remember = (text, url) => {
   if (texts.size >= 64) texts.clear();
@@ -131,7 +136,7 @@ const remember = (text, url) => {
 };
 patch(globalThis.Response?.prototype, "json", (original) => function (...given) {
   const promise = original.apply(this, given);
-  then.call(promise, () => {}, (error) => { if (error instanceof SyntaxError) malformed(this.url); });
+  then.call(promise, () => {}, (error) => { if (error instanceof SyntaxError) malformed.add("", this.url); });
   return promise;
 });
 patch(globalThis.Response?.prototype, "text", (original) => function (...given) {
@@ -147,14 +152,16 @@ for (const property of ["response", "responseText"]) {
       const given = call(descriptor.get, this, []);
       if (this.readyState !== 4) return given;
       if (typeof given === "string") remember(given, this.responseURL);
-      else if (given === null && this.responseType === "json" && this.status === 200) malformed(this.responseURL);
+      else if (given === null && this.responseType === "json" && this.status === 200) {
+        malformed.add("", this.responseURL);
+      }
       return given;
     },
   });
 }
 patch(globalThis.JSON, "parse", (original) => function (text, ...rest) {
   try { return original(text, ...rest); } catch (error) {
-    if (texts.has(text)) malformed(texts.get(text));
+    if (texts.has(text)) malformed.add("", texts.get(text));
     throw error;
   }
 });
