@@ -34,6 +34,7 @@ from prerender.config.types import AUTO, CLASSES
 from prerender.crawlers.from_settings import signed_agents, triggers_of, verification
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
+from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import ConfigError
 from prerender.extensions.dashboard.extension import dashboard
 from prerender.extensions.dashboard.histories import Histories
@@ -75,9 +76,11 @@ from prerender.telemetry.state_metrics import StateMetrics
 from prerender.tools.export.imports import Importing
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
+from prerender.visits.alerts import Alerts
 from prerender.visits.api import ReportApi
 from prerender.visits.from_settings import open_visits
 from prerender.visits.recorder import CrawlerNames, VisitMetrics, Visits
+from prerender.webhooks import WebhookMetrics, Webhooks, key_of
 
 _BACKLOG = 1024
 # Of a process with one client and a browser; far more are needed in production.
@@ -125,7 +128,9 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         metrics = Metrics(telemetry)
         histories = await stack.enter_async_context(_histories(settings, store, telemetry))
         triggers = triggers_of(settings)
-        visits = await stack.enter_async_context(_visits(settings, triggers, telemetry, metrics))
+        visits = await stack.enter_async_context(
+            _visits(settings, store, triggers.user_agents, telemetry, metrics)
+        )
         _log_requests(settings, telemetry, stack)
         freshness = _freshness(settings)
         popularity = _popularity(settings, telemetry)
@@ -268,19 +273,42 @@ async def _histories(
 
 @asynccontextmanager
 async def _visits(
-    settings: Settings, triggers: Triggers, telemetry: Telemetry, metrics: Metrics
+    settings: Settings,
+    store: Store,
+    user_agents: UserAgents,
+    telemetry: Telemetry,
+    metrics: Metrics,
 ) -> AsyncIterator[Visits | None]:
-    """What crawlers got, kept while the context is open; None if it is not to be kept."""
+    """What crawlers got, kept while the context is open, with alerts; None if it is not to be kept."""
     if not settings.visits.days:
+        if settings.webhooks.url:
+            raise ConfigError(["[webhooks] url: alerts need figures: set [visits] days"])
         yield None
         return
-    names = CrawlerNames(triggers.user_agents)
+    names = CrawlerNames(user_agents)
     clean = Redaction(settings.log.secrets)
     visits = Visits(open_visits(settings), names, clean, settings.visits.days)
     metrics.watch(VisitMetrics(visits))
     telemetry.requests.subscribe(visits)
-    async with visits.kept():
+    async with visits.kept(), _alerts(settings, visits, store, metrics):
         yield visits
+
+
+@asynccontextmanager
+async def _alerts(
+    settings: Settings, visits: Visits, store: Store, metrics: Metrics
+) -> AsyncIterator[None]:
+    """Send alerts while the context is open, if [webhooks] url is set."""
+    url = settings.webhooks.url
+    if not url:
+        metrics.watch(WebhookMetrics(None))
+        yield
+        return
+    async with Webhooks.open(url, [*map(key_of, settings.webhooks.secret)]) as webhooks:
+        metrics.watch(WebhookMetrics(webhooks))
+        alerts = Alerts(visits, store, webhooks, str(settings.public_url.origin()))
+        async with alerts.watching():
+            yield
 
 
 def _with_key_file(settings: Settings, handler: Handler) -> Handler | KeyFile:

@@ -51,6 +51,7 @@ from prerender.config.types import (
     TokensOrAuto,
     TriggerAction,
     TriggerPreset,
+    WebhookSecrets,
     share,
     whole_number,
     words,
@@ -617,6 +618,31 @@ class Visits(_Section):
     )
 
 
+class Webhooks(_Section):
+    """Sends alerts about crawlers to a URL of yours (https://www.standardwebhooks.com)."""
+
+    url: EndpointOrNothing = Field(
+        "",
+        description="URL that receives a POST request for each alert. Empty: no alerts are sent.",
+    )
+    secret: WebhookSecrets = Field(
+        (),
+        repr=False,
+        validate_default=True,
+        description='Secret that signs the requests: "whsec_" and 24 to 64 bytes in Base64. A list of '
+        "secrets gives several signatures, to change it without a gap.",
+    )
+
+    @field_validator("secret")
+    @classmethod
+    def _needed(cls, secret: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if info.data.get("url") and not secret:
+            raise ValueError(
+                "is needed with url: the output of echo whsec_$(openssl rand -base64 32)"
+            )
+        return secret
+
+
 class Log(_Section):
     """Log on standard error."""
 
@@ -668,6 +694,7 @@ class Settings(_Section):
     snapshot: Snapshot = Snapshot()
     indexnow: IndexNow = IndexNow()
     visits: Visits = Visits()
+    webhooks: Webhooks = Webhooks()
     log: Log = Log()
     tracing: Tracing = Tracing()
 

@@ -5,6 +5,7 @@ Each check raises ValueError with what is allowed. load.py adds the name and sou
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from math import nan
 from typing import Annotated, Literal, TypeVar, get_args
@@ -349,6 +350,23 @@ def _token(value: str) -> str:
     return value
 
 
+def _webhook_secrets(value: object) -> tuple[str, ...]:
+    """Secrets of Standard Webhooks: ``whsec_``, and 24 to 64 bytes in Base64."""
+    help_text = (
+        'give "whsec_" and 24 to 64 random bytes in Base64, for example the output of: '
+        "echo whsec_$(openssl rand -base64 32)"
+    )
+    secrets = strings_of(value, help_text)
+    for secret in secrets:
+        try:
+            key = b64decode(secret.removeprefix("whsec_"), validate=True)
+        except ValueError:
+            key = b""
+        if not secret.startswith("whsec_") or not 24 <= len(key) <= 64:
+            raise ValueError(help_text)
+    return secrets
+
+
 def _timezone(value: str) -> str:
     known = available_timezones()
     # A small container may lack the database. Chromium has its own.
@@ -418,6 +436,7 @@ TriggerAction = Annotated[Action | Literal["preset"], BeforeValidator(_action)]
 TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
+WebhookSecrets = Annotated[tuple[str, ...], BeforeValidator(_webhook_secrets)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 Token = Annotated[str, AfterValidator(_token)]
 TokensOrAuto = Annotated[tuple[str, ...], BeforeValidator(admin_tokens)]

@@ -76,7 +76,7 @@ class ReportApi:
         query = query_of(request, VisitsQuery)
         last = _today()
         first = last - query.days + 1
-        days = await (await self._current()).store.days(first, last)
+        days = await (await self._current()).store.read("days", first, last)
         items = await asyncio.to_thread(report.visits, days, query)
         found: models.VisitList = {"first": day_of(first), "last": day_of(last), "items": items}
         return _answer(query.format, found, items)
@@ -86,8 +86,8 @@ class ReportApi:
         query = query_of(request, ChangeQuery)
         at, days = number_of(query.date), query.days
         store = (await self._current()).store
-        before = await store.days(at - days, at - 1)
-        after = await store.days(at, at + days - 1)
+        before = await store.read("days", at - days, at - 1)
+        after = await store.read("days", at, at + days - 1)
         items = await asyncio.to_thread(report.changes, before, after)
         found: models.ChangeList = {"date": query.date, "days": days, "items": items}
         return _answer(query.format, found, items)

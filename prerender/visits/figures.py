@@ -29,6 +29,7 @@ OTHER = "other"
 MOST_PAGES = 100_000
 LONGEST_PATH = 300
 DAY_SECONDS = 86400
+HOUR_SECONDS = 3600
 
 _BASE = 1.4
 # From 8 us to 40 hours.
@@ -80,6 +81,12 @@ Day = dict[Key, Cell]
 # What has the later first value wins, whatever it is: Redis merges pages by the same rule.
 Page = dict[str, tuple[int | str, ...]]
 FACTS = "#"
+# Of the names of crawlers in requests from addresses that are not their own.
+UNVERIFIED_SUFFIX = " (unverified)"
+# Pages that were rendered again, by hour: with less than half of their text, or not.
+THINNER = ("thinner", FACTS, "", "rendered")
+WHOLE = ("whole", FACTS, "", "rendered")
+_LEAST_CHARACTERS = 500
 
 
 def power_of(seconds: float) -> int:
@@ -142,6 +149,14 @@ def _folded(day: Day, is_small: Callable[[Key], bool], other: Callable[[Key], Ke
     for key, cell in day.items():
         found.setdefault(other(key) if is_small(key) else key, Cell()).add(cell)
     return found
+
+
+def compared(page: Page, more: Page) -> Key | None:
+    """Whether a page has become thin, to be counted; None without facts of two renders."""
+    if FACTS not in page or FACTS not in more:
+        return None
+    before, after = int(page[FACTS][3]), int(more[FACTS][3])
+    return Key._make(THINNER if before >= _LEAST_CHARACTERS and after < before / 2 else WHOLE)
 
 
 def merge_page(page: Page, more: Page) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +24,7 @@ from prerender.visits.figures import (
     encode_page,
     merge_page,
 )
-from prerender.visits.storage import Days, Pages, decoded
+from prerender.visits.storage import Days, Pages, Span, decoded
 
 # Of the tables. A file of a later version is set aside, not changed.
 _VERSION = 1
@@ -35,6 +35,8 @@ _SCHEMA = (
     # By a hash of the path, which saves an index of paths. ``last``: the last visit.
     "CREATE TABLE pages (hash INTEGER PRIMARY KEY, last INTEGER, path TEXT, visits TEXT)",
 )
+# Later than version 1, whose releases do not look at it.
+_HOURS = "CREATE TABLE IF NOT EXISTS hours (hour INTEGER PRIMARY KEY, cells BLOB)"
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -49,15 +51,16 @@ class FileVisits:
         self._file = file
         self._one = asyncio.Lock()
 
-    async def add_day(self, day: int, cells: Mapping[Key, Cell]) -> None:
-        """Add cells to a day."""
+    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
+        """Add cells to a day or an hour."""
+        query = f"SELECT cells FROM {span} WHERE rowid = ?"  # noqa: S608
 
         def add(connection: sqlite3.Connection) -> None:
-            found = connection.execute("SELECT cells FROM days WHERE day = ?", (day,)).fetchone()
-            known = decoded(found[0], day) if found else {}
+            row = connection.execute(query, (number,)).fetchone()
+            known = decoded(row[0], span, number) if row else {}
             add_day(known, cells)
-            row = (day, encode(bounded(known)))
-            connection.execute("INSERT OR REPLACE INTO days VALUES (?, ?)", row)
+            new = (number, encode(bounded(known)))
+            connection.execute(f"INSERT OR REPLACE INTO {span} VALUES (?, ?)", new)  # noqa: S608
 
         await self._do(add)
 
@@ -74,17 +77,18 @@ class FileVisits:
 
         await self._do(add)
 
-    async def drop_before(self, day: int) -> None:
-        """Forget all days before this one."""
-        await self._do(lambda database: database.execute("DELETE FROM days WHERE day < ?", (day,)))
+    async def drop_before(self, span: Span, number: int) -> None:
+        """Forget all days or hours before this one."""
+        query = f"DELETE FROM {span} WHERE rowid < ?"  # noqa: S608
+        await self._do(lambda database: database.execute(query, (number,)))
 
-    async def days(self, first: int, last: int) -> Days:
-        """The days from ``first`` to ``last``."""
-        query = "SELECT day, cells FROM days WHERE day BETWEEN ? AND ?"
+    async def read(self, span: Span, first: int, last: int) -> Days:
+        """The days or hours from ``first`` to ``last``."""
+        query = f"SELECT * FROM {span} WHERE rowid BETWEEN ? AND ?"  # noqa: S608
 
         def read(connection: sqlite3.Connection) -> Days:
             rows = connection.execute(query, (first, last))
-            return {int(day): decoded(cells, day) for day, cells in rows}
+            return {int(number): decoded(cells, span, number) for number, cells in rows}
 
         return await self._do(read)
 
@@ -93,10 +97,12 @@ class FileVisits:
         (day,) = await self._do(lambda one: one.execute("SELECT min(day) FROM days").fetchone())
         return None if day is None else int(day)
 
-    async def pages(self) -> Pages:
-        """All pages by path."""
+    async def pages(self, paths: Collection[str] | None = None) -> Pages:
+        """All pages by path, or the known ones of ``paths``."""
 
         def read(connection: sqlite3.Connection) -> Pages:
+            if paths is not None:
+                return {path: page for path in paths if (page := _page(connection, path))}
             rows = connection.execute("SELECT path, visits FROM pages")
             return {str(path): decode_page(visits) for path, visits in rows}
 
@@ -134,6 +140,7 @@ def _transaction(file: Path) -> Iterator[sqlite3.Connection]:
             for statement in _SCHEMA:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute(_HOURS)
         yield connection
         connection.execute("COMMIT")  # closing it without that is a rollback
 
@@ -146,17 +153,25 @@ def _set_aside(file: Path, reason: str) -> None:
     log.warning("visits_file_replaced", reason=reason, kept_as=aside)
 
 
+def _hash(path: str) -> int:
+    return xxhash.xxh3_64_intdigest(path.encode()) - 2**63
+
+
+def _page(connection: sqlite3.Connection, path: str) -> Page | None:
+    query = "SELECT visits FROM pages WHERE hash = ? AND path = ?"
+    row = connection.execute(query, (_hash(path), path)).fetchone()
+    return None if row is None else decode_page(row[0])
+
+
 def _add_page(connection: sqlite3.Connection, path: str, page: Page) -> bool:
     """Returns whether the page is new."""
-    hashed = xxhash.xxh3_64_intdigest(path.encode()) - 2**63
-    query = "SELECT visits FROM pages WHERE hash = ? AND path = ?"
-    found = connection.execute(query, (hashed, path)).fetchone()
-    known = decode_page(found[0]) if found else {}
+    before = _page(connection, path)
+    known = before or {}
     merge_page(known, page)
     last = max(int(value[0]) for value in known.values())
-    row = (hashed, last, path, encode_page(known))
+    row = (_hash(path), last, path, encode_page(known))
     connection.execute("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?)", row)
-    return found is None
+    return before is None
 
 
 def _count(connection: sqlite3.Connection) -> int:

@@ -7,7 +7,7 @@ background. While the store is away, counts wait; what has no room then is dropp
 import asyncio
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
@@ -30,19 +30,28 @@ from prerender.tools.page_metadata import read
 from prerender.visits.figures import (
     DAY_SECONDS,
     FACTS,
+    HOUR_SECONDS,
     LONGEST_PATH,
+    MOST_CRAWLERS,
+    OTHER,
+    THINNER,
+    UNVERIFIED_SUFFIX,
+    WHOLE,
     Cell,
     Day,
     Key,
     Outcome,
     Page,
+    compared,
     merge_page,
     power_of,
     section_of,
 )
-from prerender.visits.storage import Pages, VisitStore
+from prerender.visits.storage import Pages, Span, VisitStore
 
 EVERY_SECONDS = 10.0
+# For alerts, and for the last hour after a restart.
+KEPT_HOURS = 15 * 24
 _LAST_SECONDS = 3.0
 _BATCH = 64
 # What may wait for a store that is away.
@@ -80,7 +89,9 @@ class Visits:
     """Keeps the visits of crawlers in ``store``, for ``days`` days.
 
     ``names``: the names of crawlers; ``clean``: masks secrets in paths. ``dropped``: requests and
-    visits of pages that found no room while the store was away.
+    visits of pages that found no room while the store was away. Since the start: ``totals``: requests
+    by name of the crawler, ``unverified``: those of them from other addresses than its own;
+    ``rendered_again``: pages by whether they became thinner.
     """
 
     def __init__(
@@ -95,10 +106,13 @@ class Visits:
         self.kept_days = days
         self.dropped = 0
         self.away = False
+        self.totals: Counter[str] = Counter()
+        self.unverified: Counter[str] = Counter()
+        self.rendered_again: Counter[str] = Counter({THINNER[0]: 0, WHOLE[0]: 0})
         self._names = names
         self._clock = clock
         self._new: list[RequestRecord] = []
-        self._days: dict[int, Day] = {}
+        self._cells_of: dict[tuple[Span, int], Day] = {}
         self._pages: Pages = {}
         self._cells = 0
         self._pruned = 0
@@ -114,7 +128,7 @@ class Visits:
             return
         self._new.append(record)
         if len(self._new) >= _BATCH:
-            self._count_new()
+            self.count_new()
 
     def stored(self, target: Target, snapshot: Snapshot) -> None:
         """Read what a new snapshot says. It is parsed later, in another thread."""
@@ -146,14 +160,16 @@ class Visits:
 
     async def write(self) -> None:
         """Write what was counted. What cannot be written is tried again the next time."""
-        self._count_new()
+        self.count_new()
         await self._read_stored()
         try:
-            await self._write_days()
+            await self._write_cells()
             await self._write_pages()
-            today = int(self._clock()) // DAY_SECONDS
+            now = int(self._clock())
+            today = now // DAY_SECONDS
             if self._pruned != today:
-                await self.store.drop_before(today - self.kept_days + 1)
+                await self.store.drop_before("days", today - self.kept_days + 1)
+                await self.store.drop_before("hours", now // HOUR_SECONDS - KEPT_HOURS + 1)
                 self._pruned = today
         except StoreError as error:
             if not self.away:
@@ -162,16 +178,16 @@ class Visits:
         else:
             self.away = False
 
-    async def _write_days(self) -> None:
-        while self._days:
+    async def _write_cells(self) -> None:
+        while self._cells_of:
             # New requests are counted separately meanwhile.
-            day, cells = self._days.popitem()
+            (span, number), cells = self._cells_of.popitem()
             self._cells -= len(cells)
             try:
-                await self.store.add_day(day, cells)
+                await self.store.add(span, number, cells)
             except StoreError:
                 for key, cell in cells.items():
-                    self._add(day, key, cell)
+                    self._add(span, number, key, cell)
                 raise
 
     async def _write_pages(self) -> None:
@@ -186,12 +202,12 @@ class Visits:
                 self._visit(path, page)
             raise
 
-    def _add(self, day: int, key: Key, cell: Cell) -> None:
-        cells = self._days.setdefault(day, {})
+    def _add(self, span: Span, number: int, key: Key, cell: Cell) -> None:
+        cells = self._cells_of.setdefault((span, number), {})
         known = cells.get(key)
         if known is None:
             if self._cells >= _MOST_CELLS:
-                self.dropped += cell.requests
+                self.dropped += cell.requests if span == "days" else 0
                 return
             known = cells[key] = Cell()
             self._cells += 1
@@ -206,7 +222,8 @@ class Visits:
         else:
             self.dropped += 1
 
-    def _count_new(self) -> None:
+    def count_new(self) -> None:
+        """Count the requests since the last time."""
         # Plain tuples are found like keys, and are made in a third of the time.
         counted: dict[int, dict[tuple[str, ...], Cell]] = {}
         names: dict[tuple[str, str | None, str], str] = {}
@@ -216,10 +233,10 @@ class Visits:
             if (name := names.get(said)) is None:
                 name = names[said] = self._names.of(record)
             if record.reason is Reason.UNVERIFIED:
-                name, kind = f"{name} (unverified)", ""
+                name, kind = f"{name}{UNVERIFIED_SUFFIX}", ""
             section, path = self._path(record.target if target is None else target.path)
             outcome = _outcome(record)
-            cells = counted.setdefault(at // DAY_SECONDS, {})
+            cells = counted.setdefault(at // HOUR_SECONDS, {})
             key = (name, kind, section, outcome)
             cell = cells.get(key)
             if cell is None:
@@ -234,16 +251,38 @@ class Visits:
                 else:
                     self._visit(path, {kind: (at, record.status)})
         self._new.clear()
-        for day, cells in counted.items():
+        for hour, cells in counted.items():
             for of, cell in cells.items():
-                self._add(day, Key._make(of), cell)
+                full = Key._make(of)
+                self._add("days", hour * HOUR_SECONDS // DAY_SECONDS, full, cell)
+                self._add("hours", hour, full._replace(section=""), cell)
+                self._count(full, cell.requests)
+
+    def _count(self, key: Key, requests: int) -> None:
+        name = key.crawler.removesuffix(UNVERIFIED_SUFFIX)
+        is_verified = name == key.crawler
+        if is_verified and not key.kind:
+            return  # an unknown client
+        if name not in self.totals and len(self.totals) >= MOST_CRAWLERS:
+            name = OTHER
+        self.totals[name] += requests
+        self.unverified[name] += 0 if is_verified else requests
 
     async def _read_stored(self) -> None:
+        pages: list[tuple[str, Page]] = []
         while self._stored:
             at, target, snapshot = self._stored.popleft()
             if 0 < len(target.path) <= LONGEST_PATH:
                 facts = await asyncio.to_thread(facts_of, snapshot, target.url)
-                self._visit(self._path(target.path)[1], {FACTS: (int(at), *facts)})
+                pages.append((self._path(target.path)[1], {FACTS: (int(at), *facts)}))
+        known: Pages = {}
+        with suppress(StoreError):
+            known = await self.store.pages({path for path, _ in pages}) if pages else {}
+        for path, page in pages:
+            if key := compared(known.get(path, {}) | self._pages.get(path, {}), page):
+                self.rendered_again[key.crawler] += 1
+                self._add("hours", int(page[FACTS][0]) // HOUR_SECONDS, key, Cell(1))
+            self._visit(path, page)
 
 
 def _outcome(record: RequestRecord) -> Outcome:
@@ -290,8 +329,33 @@ class VisitMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
+        self._visits.count_new()
         yield CounterMetricFamily(
             "prerender_visits_dropped",
             "Visits of crawlers that were not kept because their store was away for too long.",
             value=self._visits.dropped,
         )
+        for name, help_text, label, counts in (
+            (
+                "prerender_crawler_requests",
+                "Requests by known crawlers, by name.",
+                "name",
+                self._visits.totals,
+            ),
+            (
+                "prerender_crawler_unverified_requests",
+                "Those from addresses that are not the crawler's own ([triggers] verify).",
+                "name",
+                self._visits.unverified,
+            ),
+            (
+                "prerender_pages_rendered_again",
+                "Pages by whether they lost half of their text: thinner, or whole.",
+                "text",
+                self._visits.rendered_again,
+            ),
+        ):
+            family = CounterMetricFamily(name, help_text, labels=[label])
+            for value, number in counts.items():
+                family.add_metric([value], number)
+            yield family

@@ -1,4 +1,4 @@
-"""Visits in Redis or Valkey, for any number of replicas: a hash of days and a hash of pages.
+"""Visits in Redis or Valkey, for any number of replicas: hashes of days, hours and pages.
 
 A day is replaced only if it is what was read, so that no replica overwrites what another one added.
 """
@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import random
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
@@ -25,7 +25,7 @@ from prerender.visits.figures import (
     encode,
     encode_page,
 )
-from prerender.visits.storage import Days, Pages, decoded
+from prerender.visits.storage import Days, Pages, Span, decoded
 
 _TIMEOUT_SECONDS = 2.0
 _TRIES = 20
@@ -86,22 +86,24 @@ class RedisVisits:
     def __init__(self, url: str, prefix: str) -> None:
         self._client = connect(url, _TIMEOUT_SECONDS)
         self._redis = self._client.commands
-        self._days, self._pages = f"{prefix}days", f"{prefix}pages"
+        self._pages = f"{prefix}pages"
+        self._keys: dict[Span, str] = {"days": f"{prefix}days", "hours": f"{prefix}hours"}
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.close()
 
-    async def add_day(self, day: int, cells: Mapping[Key, Cell]) -> None:
-        """Add cells to a day. Other replicas may do so at the same time."""
+    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
+        """Add cells to a day or an hour. Other replicas may do so at the same time."""
+        key = self._keys[span]
         for turn in range(_TRIES):
-            old = await self._result(self._redis.hget(self._days, day)) or b""
-            new = await asyncio.to_thread(_added, old, day, cells)
+            old = await self._result(self._redis.hget(key, number)) or b""
+            new = await asyncio.to_thread(_added, old, span, number, cells)
             digest = hashlib.sha1(old, usedforsecurity=False).hexdigest()
-            if await self._result(self._redis.eval(_REPLACE, 1, self._days, day, digest, new)):
+            if await self._result(self._redis.eval(_REPLACE, 1, key, number, digest, new)):
                 return
             await asyncio.sleep(random.uniform(0, _RETRY_SECONDS * (turn + 1)))  # noqa: S311
-        raise StoreError("other replicas replaced the day of visits again and again")
+        raise StoreError("other replicas replaced the visits again and again")
 
     async def add_pages(self, pages: Mapping[str, Page]) -> None:
         """Add visits of pages."""
@@ -111,27 +113,32 @@ class RedisVisits:
             flat = [text for path, page in some for text in (path, encode_page(page))]
             await self._result(self._redis.eval(_ADD_PAGES, 1, self._pages, MOST_PAGES, *flat))
 
-    async def drop_before(self, day: int) -> None:
-        """Forget all days before this one."""
-        if gone := [one for one in await self._known_days() if one < day]:
-            await self._result(self._redis.hdel(self._days, *gone))
+    async def drop_before(self, span: Span, number: int) -> None:
+        """Forget all days or hours before this one."""
+        if gone := [one for one in await self._known(span) if one < number]:
+            await self._result(self._redis.hdel(self._keys[span], *gone))
 
-    async def days(self, first: int, last: int) -> Days:
-        """The days from ``first`` to ``last``."""
-        known = [day for day in await self._known_days() if first <= day <= last]
+    async def read(self, span: Span, first: int, last: int) -> Days:
+        """The days or hours from ``first`` to ``last``."""
+        known = [one for one in await self._known(span) if first <= one <= last]
         found: Days = {}
         for start in range(0, len(known), _DAYS_AT_ONCE):
             some = known[start : start + _DAYS_AT_ONCE]
-            values = await self._result(self._redis.hmget(self._days, some))
-            found |= await asyncio.to_thread(_decoded_all, some, values)
+            values = await self._result(self._redis.hmget(self._keys[span], some))
+            found |= await asyncio.to_thread(_decoded_all, span, some, values)
         return found
 
     async def since(self) -> int | None:
         """The first known day."""
-        return min(await self._known_days(), default=None)
+        return min(await self._known("days"), default=None)
 
-    async def pages(self) -> Pages:
-        """All pages by path."""
+    async def pages(self, paths: Collection[str] | None = None) -> Pages:
+        """All pages by path, or the known ones of ``paths``."""
+        if paths is not None:
+            names = list(paths)
+            texts = await self._result(self._redis.hmget(self._pages, names)) if names else ()
+            pairs = zip(names, texts, strict=True)
+            return {path: decode_page(text) for path, text in pairs if text is not None}
         found: Pages = {}
         cursor = 0
         while True:
@@ -141,8 +148,8 @@ class RedisVisits:
             if not cursor:
                 return found
 
-    async def _known_days(self) -> list[int]:
-        keys = await self._result(self._redis.hkeys(self._days))
+    async def _known(self, span: Span) -> list[int]:
+        keys = await self._result(self._redis.hkeys(self._keys[span]))
         return [int(key) for key in keys if key.isdigit()]
 
     async def _result(self, command: Awaitable[T]) -> T:
@@ -155,12 +162,12 @@ class RedisVisits:
             raise StoreError(str(error) or type(error).__name__) from error
 
 
-def _added(old: bytes, day: int, cells: Mapping[Key, Cell]) -> bytes:
-    known = decoded(old, day)
+def _added(old: bytes, span: Span, number: int, cells: Mapping[Key, Cell]) -> bytes:
+    known = decoded(old, span, number)
     add_day(known, cells)
     return encode(bounded(known))
 
 
-def _decoded_all(days: list[int], values: list[Any]) -> Days:
-    pairs = zip(days, values, strict=True)
-    return {day: decoded(data, day) for day, data in pairs if data is not None}
+def _decoded_all(span: Span, numbers: list[int], values: list[Any]) -> Days:
+    pairs = zip(numbers, values, strict=True)
+    return {one: decoded(data, span, one) for one, data in pairs if data is not None}

@@ -30,6 +30,7 @@ MAY_BE_EMPTY = {
     ("tracing", "endpoint"),
     ("drop_in", "token"),
     ("indexnow", "key"),
+    ("webhooks", "url"),
 }
 
 

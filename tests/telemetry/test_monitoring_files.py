@@ -17,12 +17,14 @@ from prometheus_client import Metric
 from prerender.errors import ErrorCode
 from prerender.snapshots.snapshot import CacheResult
 from prerender.telemetry.records import RenderOutcome, Source
+from prerender.visits.alerts import RULES
 from tests.conftest import StartOrigin, StartProxy, pages
 from tests.support.commands import ROOT
 from tests.telemetry.test_metrics import Samples, samples, until
 
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
 DASHBOARD = ROOT / "deploy/grafana/dashboard.json"
+RULE_TESTS = ROOT / "tests/telemetry/alert_rules_test.yml"
 DOCUMENT = ROOT / "docs/operating.md"
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 # Prometheus adds these itself.
@@ -38,9 +40,8 @@ VALUES = {
 
 
 def rules() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+    groups = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
 
 
 def panels() -> list[dict[str, Any]]:
@@ -119,6 +120,9 @@ async def test_all_that_is_asked_for_is_told(told: Samples) -> None:
             for matcher in selector.matchers.matchers:
                 if matcher.name in ITS_LABELS:
                     continue
+                if matcher.name == "code":
+                    assert re.fullmatch(r"[0-9.|]+", matcher.value), where
+                    continue
                 seen = known[name][matcher.name] | VALUES.get(matcher.name, set())
                 assert set(matcher.value.split("|")) <= seen, f"{where}: {name}: {matcher.value}"
             for names in re.findall(r"by \(([\w, ]+)\)", expression):
@@ -148,7 +152,18 @@ def test_each_alert_is_described_and_worded() -> None:
     assert headings == {rule["alert"] for rule in rules()}
     for rule in rules():
         assert rule["labels"]["severity"] in ("warning", "critical")
-        assert rule["annotations"].keys() == {"summary", "description"}
+        assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+        assert rule["annotations"]["runbook_url"].endswith(
+            f"/operating.html#{rule['alert'].lower()}"
+        )
+    assert {*RULES.values()} <= headings
+
+
+@pytest.mark.long
+def test_the_rules_about_crawlers_fire_when_they_should() -> None:
+    if (promtool := shutil.which("promtool")) is None:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    subprocess.run([promtool, "test", "rules", str(RULE_TESTS)], check=True)
 
 
 def test_promtool_accepts_the_rules() -> None:

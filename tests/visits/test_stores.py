@@ -20,7 +20,7 @@ from prerender.visits.figures import FACTS, OTHER, Cell, Key, Page, power_of
 from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, Visits
 from prerender.visits.redis import RedisVisits
-from prerender.visits.storage import MemoryVisits, VisitStore
+from prerender.visits.storage import MemoryVisits, Span, VisitStore
 from tests.support.redis_server import RedisServer
 
 KEY = Key("Googlebot", "search", "/items/", "fresh")
@@ -55,13 +55,13 @@ async def stores(
 async def test_days_of_replicas_are_summed_up(stores: tuple[VisitStore, VisitStore]) -> None:
     first, second = stores
     assert await first.since() is None
-    work = [store.add_day(20_000, {KEY: cell()}) for store in stores for _ in range(5)]
+    work = [store.add("days", 20_000, {KEY: cell()}) for store in stores for _ in range(5)]
     await asyncio.gather(*work)
-    await second.add_day(20_001, {KEY: cell(2, 0.01)})
-    days = await first.days(19_999, 20_001)
+    await second.add("days", 20_001, {KEY: cell(2, 0.01)})
+    days = await first.read("days", 19_999, 20_001)
     assert days == {20_000: {KEY: cell(10)}, 20_001: {KEY: cell(2, 0.01)}}
-    assert await second.days(20_001, 20_001) == {20_001: days[20_001]}
-    await first.drop_before(20_001)
+    assert await second.read("days", 20_001, 20_001) == {20_001: days[20_001]}
+    await first.drop_before("days", 20_001)
     assert await second.since() == 20_001
 
 
@@ -93,14 +93,14 @@ async def test_the_number_of_pages_is_bounded(
 
 async def test_a_file_of_a_later_version_is_set_aside(tmp_path: Path) -> None:
     file = tmp_path / "visits.sqlite3"
-    await FileVisits(file).add_day(1, {KEY: cell()})
+    await FileVisits(file).add("days", 1, {KEY: cell()})
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     store = FileVisits(file)
     with pytest.raises(StoreError, match="newer"):
         await store.since()
-    await store.add_day(2, {KEY: cell()})
+    await store.add("days", 2, {KEY: cell()})
     assert await store.since() == 2
     assert any(name.startswith("visits.sqlite3.1") for name in os.listdir(tmp_path))
 
@@ -110,8 +110,8 @@ async def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     file.write_bytes(b"no database" * 1000)
     store = FileVisits(file)
     with pytest.raises(StoreError):
-        await store.add_day(1, {KEY: cell()})
-    await store.add_day(1, {KEY: cell()})
+        await store.add("days", 1, {KEY: cell()})
+    await store.add("days", 1, {KEY: cell()})
     assert await store.since() == 1
 
 
@@ -159,10 +159,10 @@ class Away(MemoryVisits):
 
     away = False
 
-    async def add_day(self, day: int, cells: Mapping[Key, Cell]) -> None:
+    async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
         if self.away:
             raise StoreError("away")
-        await super().add_day(day, cells)
+        await super().add(span, number, cells)
 
 
 def asked(number: int, time: float) -> RequestRecord:
@@ -186,7 +186,7 @@ async def test_visits_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPa
     store.away = False
     await visits.write()
     assert not visits.away
-    (cells,) = (await store.days(20_000, 20_000)).values()
+    (cells,) = (await store.read("days", 20_000, 20_000)).values()
     assert cells[Key("Googlebot", "search", "/items/", "forwarded")].requests == 6
     pages = await store.pages()
     assert sorted(pages) == ["/items/0", "/items/1", "/items/2"]

@@ -1,0 +1,210 @@
+"""Sends messages to the URL of the owner, as Standard Webhooks 1.0.0 specifies.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import random
+import re
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import structlog
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from yarl import URL
+
+from prerender.gateway.connection_errors import reason_of
+
+# Pauses between the attempts of a message: 42 minutes together.
+PAUSES_SECONDS = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0)
+MOST_BYTES = 1024**2
+_TIMEOUT_SECONDS = 15.0
+_LONGEST_PAUSE_SECONDS = 3600.0
+# One that does not respond occupies no more connections than this.
+_MOST_AT_ONCE = 4
+_GONE = 410
+
+Result = Literal["delivered", "failed", "dropped"]
+RESULTS: tuple[Result, ...] = ("delivered", "failed", "dropped")
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message. ``id``: the same for all attempts, so that receivers notice repetitions; without a
+    full stop. ``body``: JSON."""
+
+    id: str
+    body: str
+
+
+def body_of(kind: str, at: float, data: Mapping[str, object], **more: object) -> str:
+    """The body of a message. ``kind``: such as "snapshot.changed"; ``at``: Unix seconds."""
+    when = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return json.dumps({"type": kind, "timestamp": when, **more, "data": data})
+
+
+def key_of(secret: str) -> bytes:
+    """The key of a secret: ``whsec_``, and bytes in Base64."""
+    return base64.b64decode(secret.removeprefix("whsec_"))
+
+
+def signature(key: bytes, message: Message, at: int) -> str:
+    """The signature of an attempt at this time."""
+    text = f"{message.id}.{at}.{message.body}".encode()
+    return f"v1,{base64.b64encode(hmac.digest(key, text, hashlib.sha256)).decode()}"
+
+
+class Webhooks:
+    """Sends messages to ``url`` in the background, those of a key one after the other.
+
+    Each is signed with all ``keys``, so that a new secret can be added before the old one goes. The URL
+    is the owner's choice, so the address policy does not apply; redirects are not followed. What has no
+    room in ``most_bytes`` is dropped. ``results``: numbers of messages.
+    """
+
+    def __init__(
+        self,
+        session: ClientSession,
+        url: str,
+        keys: Sequence[bytes],
+        *,
+        pauses: Sequence[float] = PAUSES_SECONDS,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._session = session
+        self._url = URL(url, encoded=True)
+        self._keys = keys
+        self._pauses = pauses
+        self._most_bytes = most_bytes
+        self._queues: dict[str, deque[tuple[Message, Callable[[bool], None] | None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(_MOST_AT_ONCE)
+        self.waiting_bytes = 0
+        self.results: Counter[Result] = Counter(dict.fromkeys(RESULTS, 0))
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, url: str, keys: Sequence[bytes], *, pauses: Sequence[float] = PAUSES_SECONDS
+    ) -> AsyncIterator["Webhooks"]:
+        """Send messages while the context is open. What has not arrived at its end is dropped."""
+        async with ClientSession(
+            cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=_TIMEOUT_SECONDS)
+        ) as session:
+            webhooks = cls(session, url, keys, pauses=pauses)
+            try:
+                yield webhooks
+            finally:
+                await webhooks.close()
+
+    async def close(self) -> None:
+        """Drop what has not arrived."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def send(
+        self, message: Message, key: str = "", done: Callable[[bool], None] | None = None
+    ) -> bool:
+        """Queue a message behind those with the same ``key``. Returns whether there is room.
+
+        ``done`` is called with whether it has arrived, when that is certain.
+        """
+        size = len(message.body)
+        if self.waiting_bytes + size > self._most_bytes:
+            self.results["dropped"] += 1
+            if self.results["dropped"] == 1:
+                log.warning("webhook_queue_full", waiting_bytes=self.waiting_bytes)
+            return False
+        self.waiting_bytes += size
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = deque()
+            task = asyncio.create_task(self._deliver_all(key), name=f"webhooks {key}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        queue.append((message, done))
+        return True
+
+    async def _deliver_all(self, key: str) -> None:
+        queue = self._queues[key]
+        while queue:
+            message, done = queue[0]
+            arrived = await self._deliver(message)
+            self.results["delivered" if arrived else "failed"] += 1
+            queue.popleft()
+            self.waiting_bytes -= len(message.body)
+            if done is not None:
+                done(arrived)
+        del self._queues[key]
+
+    async def _deliver(self, message: Message) -> bool:
+        for number, pause in enumerate((*self._pauses, None), 1):
+            async with self._places:
+                problem, after = await self._attempt(message)
+            if not problem:
+                log.info("webhook_delivered", id=message.id, attempts=number)
+                return True
+            wait = None if pause is None else max(pause * random.uniform(0.8, 1.2), after)  # noqa: S311
+            again = {} if wait is None else {"again_in_seconds": round(wait, 1)}
+            log.warning("webhook_not_delivered", id=message.id, reason=problem, **again)
+            if wait is None or problem == f"status {_GONE}":
+                break
+            await asyncio.sleep(wait)
+        return False
+
+    async def _attempt(self, message: Message) -> tuple[str, float]:
+        """Send a message. Returns what went wrong or "", and for how many seconds to wait at least."""
+        now = int(time.time())
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "prerender-proxy",
+            "webhook-id": message.id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": " ".join(signature(key, message, now) for key in self._keys),
+        }
+        try:
+            async with self._session.post(
+                self._url, data=message.body.encode(), headers=headers, allow_redirects=False
+            ) as response:
+                status, after = response.status, response.headers.get("Retry-After", "")
+        except (ClientError, OSError, TimeoutError, ValueError) as error:
+            return reason_of(error) or "timeout", 0.0
+        if 200 <= status < 300:
+            return "", 0.0
+        wait = float(after) if re.fullmatch(r"[0-9]{1,6}", after, re.ASCII) else 0.0
+        return f"status {status}", min(wait, _LONGEST_PAUSE_SECONDS)
+
+
+class WebhookMetrics(Collector):
+    """The metrics of webhooks."""
+
+    def __init__(self, webhooks: Webhooks | None) -> None:
+        self._webhooks = webhooks
+
+    def collect(self) -> Iterable[Metric]:
+        """The current metrics."""
+        webhooks = self._webhooks
+        messages = CounterMetricFamily(
+            "prerender_webhook_messages", "Messages to [webhooks] url.", labels=["result"]
+        )
+        for result in RESULTS:
+            messages.add_metric([result], webhooks.results[result] if webhooks else 0)
+        yield messages
+        yield GaugeMetricFamily(
+            "prerender_webhook_waiting_bytes",
+            "Messages that were not delivered yet.",
+            value=webhooks.waiting_bytes if webhooks else 0,
+        )
