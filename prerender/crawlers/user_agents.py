@@ -3,10 +3,13 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 
 from prerender.config.types import CLASSES, CrawlerClass
+from prerender.crawlers.key_directories import agent_of
 from prerender.crawlers.known import Crawler
+from prerender.crawlers.message_signatures import NotVerified
 
 # Longer User-Agents are truncated, to bound the cache.
 _LONGEST = 1024
@@ -43,6 +46,16 @@ class UserAgents:
         If they are of several classes, the order of the classes decides, then their places.
         """
         return self._remembered(user_agent[:_LONGEST])
+
+    def signer_of(self, user_agent: str) -> str:
+        """The name of the agent that signs the requests of the crawlers; '' if it is not the same for
+        all that the User-Agent names."""
+        urls = {one.signature_agent for one in self.crawlers_of(user_agent)}
+        if len(urls) != 1 or "" in urls:
+            return ""
+        with suppress(NotVerified):
+            return agent_of(urls.pop()).name
+        return ""
 
     def _search(self, user_agent: str) -> tuple[Crawler, ...]:
         text = user_agent.lower()

@@ -126,12 +126,19 @@ class Decider:
         ``key_seconds``: how long to wait for the keys of an unknown agent, by default as its response
         depends on them; ``remember``: the same signature is not accepted again.
         """
+        is_genuine = False
         if _SIGNATURE_AGENT in considered.request.headers.names:
+            signer = self._signer(considered)
             if key_seconds is None:
-                key_seconds = self._key_seconds if considered.crawler is None else 0.0
+                key_seconds = _KEY_SECONDS if signer else 0.0
+                if considered.crawler is None:
+                    key_seconds = self._key_seconds
             considered = await self._with_agent(considered, key_seconds, remember=remember)
+            is_genuine = signer != "" and considered.agent == signer
         if isinstance(considered.decision, Render):
-            decision = await self._checked(considered.request, considered.decision)
+            decision = await self._checked(
+                considered.request, considered.decision, is_genuine=is_genuine
+            )
             considered = considered._replace(decision=decision)
         return considered
 
@@ -202,11 +209,27 @@ class Decider:
         _, decision = self._decide(request, "signed")
         return considered._replace(crawler="signed", decision=decision)
 
-    async def _checked(self, request: Request, decision: Render) -> Decision:
-        """Apply robots.txt for ugly URLs, and DNS for crawlers by User-Agent."""
+    def _signer(self, considered: Considered) -> str:
+        """The agent whose signature verifies the crawler of the User-Agent; '' if that is no matter."""
+        if self._clientele.verify is None or not isinstance(considered.decision, Render):
+            return ""
+        return self._triggers.user_agents.signer_of(considered.user_agent)
+
+    async def _checked(
+        self, request: Request, decision: Render, *, is_genuine: bool = False
+    ) -> Decision:
+        """Apply robots.txt for ugly URLs, and DNS for crawlers by User-Agent.
+
+        ``is_genuine``: the crawler is verified by its signature.
+        """
         verify, opt_out = self._clientele.verify, self._clientele.opt_out
         if decision.by_user_agent:
-            if verify is not None and not decision.drop_in and not await verify(request):
+            if (
+                verify is not None
+                and not decision.drop_in
+                and not is_genuine
+                and not await verify(request)
+            ):
                 return Forward(Reason.UNVERIFIED)
         elif opt_out is not None:
             user_agent = request.headers.get("user-agent")

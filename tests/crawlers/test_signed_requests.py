@@ -177,3 +177,32 @@ async def test_it_can_be_switched_off(
         settings_for(
             "http://127.0.0.1:1", {"triggers": {"verify_signatures": False, "signed": "refuse"}}
         )
+
+
+async def test_the_signature_of_its_operator_verifies_a_crawler(
+    start_origin: StartOrigin, start_proxy: StartProxy, directory: Directory, tmp_path: Path
+) -> None:
+    """From an address that is not its own."""
+    crawlers, ranges = tmp_path / "crawlers.toml", tmp_path / "ranges"
+    crawlers.write_text(
+        f'[ai_user]\nSignedBot = {{ signature_agent = "{directory.origin}" }}\nOtherBot = {{}}'
+    )
+    ranges.write_text("192.0.2.0/24")
+    triggers = {
+        "verify": True,
+        "renew_ranges": False,
+        "ai_user": "render",
+        "crawlers_file": str(crawlers),
+        "ranges": [{"name": name, "file": str(ranges)} for name in ("SignedBot", "OtherBot")],
+    }
+    agent = await _start(start_origin, start_proxy, directory, triggers)
+    await agent.known()
+    for user_agent, headers, expected in (
+        ("SignedBot/1.0", agent.headers(), ("snapshot", Reason.CRAWLER)),
+        ("SignedBot/1.0", {}, ("page", Reason.UNVERIFIED)),
+        ("SignedBot/1.0", agent.headers(expires=1), ("page", Reason.UNVERIFIED)),
+        ("OtherBot/1.0", agent.headers(), ("page", Reason.UNVERIFIED)),
+        ("SignedBot/1.0 OtherBot/1.0", agent.headers(), ("page", Reason.UNVERIFIED)),
+    ):
+        _, shown, record = await agent.visit(headers, user_agent)
+        assert (shown, record.reason) == expected, user_agent
