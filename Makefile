@@ -2,7 +2,7 @@
 #               or of your site: make run ORIGIN=http://127.0.0.1:3000
 # make test     install the dependencies and run all tests, or some: make test ARGS="-k cache"
 # make test-long  the long tests: soaks, and property tests with many random examples
-# make lint     ruff, mypy and import-linter, and whether openapi.json is up to date
+# make lint     ruff, mypy and import-linter
 # make image    build the container image with Docker, Podman or Buildah
 # make image-test  build and run the image without a daemon (needs root; see tests/project/test_image.py)
 # make bench    compare with other renderers and proxies (needs Node) and write docs/benchmarks.md
@@ -60,7 +60,6 @@ lint: .venv/dev.stamp
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
-	.venv/bin/python scripts/openapi | diff prerender/admin/openapi.json -
 
 bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	@scripts/system-packages $(TEST_PROGRAMS)

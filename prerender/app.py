@@ -6,8 +6,6 @@ client ─▶ Handler ─▶ decide ─┬─ Forward ─▶ Forwarder ─▶ or
                                             Store       document.fetch                   Gateway
 """
 
-import asyncio
-import math
 import os
 import resource
 import secrets
@@ -18,11 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
-from aiohttp import web
 
-from prerender.admin import health
+from prerender import plugins
+from prerender.admin import listener
 from prerender.admin.auth import AdminAuth
 from prerender.admin.explain import Explanations
+from prerender.admin.health import Health
 from prerender.admin.page_urls import Site
 from prerender.admin.purge import Purging
 from prerender.admin.token_file import TokenFile
@@ -34,32 +33,23 @@ from prerender.config.types import AUTO, CLASSES
 from prerender.crawlers.from_settings import signed_agents, triggers_of, verification
 from prerender.crawlers.robots import OptOut
 from prerender.crawlers.triggers import Triggers
-from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import ConfigError
-from prerender.extensions.dashboard.extension import dashboard
-from prerender.extensions.dashboard.histories import Histories
-from prerender.extensions.indexnow.indexnow import IndexNow, KeyFile
-from prerender.extensions.markdown.snapshots import MarkdownSnapshots
-from prerender.extensions.refresh_ahead.popularity import Popularity
-from prerender.extensions.refresh_ahead.refresher import Refresher
-from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
+from prerender.extension import Proxy
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
-from prerender.http.server_log import server_log
 from prerender.proxy.client_connection import Limits
 from prerender.proxy.decider import Clientele, Decider, Pages
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
-from prerender.proxy.handler import BeginSpan, Handler
+from prerender.proxy.handler import Handler
 from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Server
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.rendering.from_settings import Rendering, page_count, rendering, viewer_of
+from prerender.rendering.from_settings import Rendering, page_count, rendering
 from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.learned import Learned
-from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.store import Store
@@ -73,14 +63,8 @@ from prerender.telemetry.records import Telemetry
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.state_metrics import StateMetrics
-from prerender.tools.export.imports import Importing
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
-from prerender.visits.alerts import Alerts
-from prerender.visits.api import ReportApi
-from prerender.visits.from_settings import open_visits
-from prerender.visits.recorder import CrawlerNames, VisitMetrics, Visits
-from prerender.webhooks import WebhookMetrics, Webhooks, key_of
 
 _BACKLOG = 1024
 # Of a process with one client and a browser; far more are needed in production.
@@ -126,14 +110,9 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         store = await _store(settings, gateway.assets.store.clear, stack)
         telemetry = Telemetry()
         metrics = Metrics(telemetry)
-        histories = await stack.enter_async_context(_histories(settings, store, telemetry))
         triggers = triggers_of(settings)
-        visits = await stack.enter_async_context(
-            _visits(settings, store, triggers.user_agents, telemetry, metrics)
-        )
         _log_requests(settings, telemetry, stack)
         freshness = _freshness(settings)
-        popularity = _popularity(settings, telemetry)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
@@ -141,8 +120,6 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             patience=settings.render.timeout,
             # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
-            popular=popularity.most_first,
-            kept=await _when_stored(settings, histories, visits, stack),
             serve_incomplete=settings.render.incomplete == "serve",
         )
         stack.push_async_callback(snapshots.close)
@@ -151,8 +128,6 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
                 store.notes, (gateway.hanging, gateway.data_hosts, snapshots.repeated_faults)
             ).shared()
         )
-        markdown = MarkdownSnapshots(snapshots, store)
-        stack.push_async_callback(markdown.close)
         tracking = Tracking(settings.cache.tracking_parameters)
         verified = await stack.enter_async_context(
             verification(settings, triggers.crawlers, store.notes)
@@ -174,74 +149,64 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         handler = Handler(
             decider,
             snapshots,
-            markdown,
             _forwarder(settings, sweeper, triggers),
             telemetry=telemetry,
-            begin_span=_tracing(settings, telemetry, stack),
-        )
-        public = Server(_with_key_file(settings, handler), _limits(settings), sweeper)
-        refresher = _refresher(settings, snapshots, store, popularity, pool)
-        metrics.watch(
-            StateMetrics(
-                pool,
-                gateway,
-                snapshots,
-                store,
-                public,
-                refresher=refresher,
-                published=verified.published,
-            )
         )
         auth = _auth(settings.admin)
-        running = Running(0, 0, pool, store, telemetry, auth)
-
-        admin_app = health.make_app(pool, store, metrics, lambda: running.draining)
         site = Site(settings.public_url, tracking)
-        for part in (
-            Purging(store.purges, store.lists, site),
-            Importing(store, freshness, settings.public_url, target_of),
-            Explanations(site, decider, snapshots, pool, histories),
-            ReportApi(visits, site, store, upstream),
-        ):
-            part.add_to(admin_app)
-        remembered_by = await stack.enter_async_context(
-            dashboard(
-                admin_app,
-                settings,
-                triggers=triggers,
-                published=verified.published,
-                telemetry=telemetry,
-                metrics=metrics,
-                pool=pool,
-                store=store,
-                snapshots=snapshots,
-                site=site,
-                histories=histories,
-                viewer=viewer_of(settings, parts),
-                auth=auth,
-            )
+        proxy = Proxy(
+            settings=settings,
+            rendering=parts,
+            store=store,
+            telemetry=telemetry,
+            metrics=metrics,
+            freshness=freshness,
+            snapshots=snapshots,
+            triggers=triggers,
+            published=verified.published,
+            target_of=target_of,
+            handler=handler,
+            respond=handler,
+            auth=auth,
+            site=site,
+            admin=listener.routes(auth),
+            explanations=Explanations(site, decider, snapshots, pool),
+            purging=Purging(store.purges, site),
         )
-        remembered_by |= {
-            "hanging_requests": gateway.hanging,
-            "data_hosts": gateway.data_hosts,
-            "repeated_faults": snapshots.repeated_faults,
-            "popularity": popularity,
-            "signed_agents": agents,
-            "keys_of_agents": agents and agents.directories,
-            "histories_to_write": histories,
-            "notices": telemetry.notices,
-            "visits_to_write": visits,
-            "log": logs.waiting_lines(),
-        }
-        remembered = Remembered(remembered_by, (handler, telemetry))
+        running = Running(0, 0, pool, store, telemetry, auth)
+        Health(pool, store, metrics, lambda: running.draining).add_to(proxy.admin.app)
+        proxy.admin.add(proxy.purging, proxy.explanations)
+        for extension in plugins.modules("extension"):
+            await stack.enter_async_context(extension.extend(proxy))
+        public = Server(proxy.respond, _limits(settings), sweeper)
+        metrics.watch(
+            StateMetrics(pool, gateway, snapshots, store, public, published=verified.published)
+        )
+        remembered = Remembered(
+            proxy.remembered
+            | {
+                "hanging_requests": gateway.hanging,
+                "data_hosts": gateway.data_hosts,
+                "repeated_faults": snapshots.repeated_faults,
+                "signed_agents": agents,
+                "keys_of_agents": agents and agents.directories,
+                "notices": telemetry.notices,
+                "log": logs.waiting_lines(),
+            },
+            (handler, telemetry),
+        )
         await stack.enter_async_context(metrics.measuring(remembered))
-        running.admin_port = await stack.enter_async_context(_admin_listener(settings, admin_app))
+        with _listening("admin", settings.admin):
+            running.admin_port = await stack.enter_async_context(
+                listener.listening(proxy.admin.app, settings.admin)
+            )
         with _listening("server", settings.server):
             await public.listen(settings.server.host, settings.server.port, _BACKLOG)
         # Renders that are not finished by then get a 503: another replica can take them over.
         stack.push_async_callback(public.close, settings.server.grace, snapshots.close)
         running.public_port = public.port
-        await stack.enter_async_context(refresher.refreshing())
+        for context in proxy.while_serving:
+            await stack.enter_async_context(context)
         _announce(settings, running, triggers, made)
         try:
             yield running
@@ -258,103 +223,6 @@ async def _store(
     # After a deploy, a page must not be rendered with a script of the last one.
     store.purges.when_all(forget_assets)
     return store
-
-
-@asynccontextmanager
-async def _histories(
-    settings: Settings, store: Store, telemetry: Telemetry
-) -> AsyncIterator[Histories]:
-    """The histories of pages, written while the context is open."""
-    histories = Histories(store.notes, settings.admin.versions)
-    async with histories.kept():
-        telemetry.renders.subscribe(histories)
-        yield histories
-
-
-@asynccontextmanager
-async def _visits(
-    settings: Settings,
-    store: Store,
-    user_agents: UserAgents,
-    telemetry: Telemetry,
-    metrics: Metrics,
-) -> AsyncIterator[Visits | None]:
-    """What crawlers got, kept while the context is open, with alerts; None if it is not to be kept."""
-    if not settings.visits.days:
-        if settings.webhooks.url:
-            raise ConfigError(["[webhooks] url: alerts need figures: set [visits] days"])
-        yield None
-        return
-    names = CrawlerNames(user_agents)
-    clean = Redaction(settings.log.secrets)
-    visits = Visits(open_visits(settings), names, clean, settings.visits.days)
-    metrics.watch(VisitMetrics(visits))
-    telemetry.requests.subscribe(visits)
-    async with visits.kept(), _alerts(settings, visits, store, metrics):
-        yield visits
-
-
-@asynccontextmanager
-async def _alerts(
-    settings: Settings, visits: Visits, store: Store, metrics: Metrics
-) -> AsyncIterator[None]:
-    """Send alerts while the context is open, if [webhooks] url is set."""
-    url = settings.webhooks.url
-    if not url:
-        metrics.watch(WebhookMetrics(None))
-        yield
-        return
-    async with Webhooks.open(url, [*map(key_of, settings.webhooks.secret)]) as webhooks:
-        metrics.watch(WebhookMetrics(webhooks))
-        alerts = Alerts(visits, store, webhooks, str(settings.public_url.origin()))
-        async with alerts.watching():
-            yield
-
-
-def _with_key_file(settings: Settings, handler: Handler) -> Handler | KeyFile:
-    """The handler, which also serves the key of IndexNow if there is one."""
-    key = settings.indexnow.key
-    return KeyFile(key, handler) if key else handler
-
-
-def _popularity(settings: Settings, telemetry: Telemetry) -> Popularity:
-    """The requested targets; none unless they are needed."""
-    popularity = Popularity()
-    if settings.cache.deploys or settings.cache.refresh:
-        telemetry.requests.subscribe(popularity)
-    return popularity
-
-
-def _refresher(
-    settings: Settings,
-    snapshots: CachedSnapshots,
-    store: Store,
-    popularity: Popularity,
-    pool: Pool,
-) -> Refresher:
-    spare = SpareCapacity(pool)
-    return Refresher(
-        snapshots,
-        store,
-        popularity,
-        before=settings.cache.refresh_before,
-        most=math.ceil(page_count(settings) * settings.cache.refresh),
-        has_room=spare.has_room,
-        is_crowded=spare.is_crowded,
-    )
-
-
-@asynccontextmanager
-async def _admin_listener(settings: Settings, app: web.Application) -> AsyncIterator[int]:
-    """Start the admin listener. Yields its port."""
-    runner = web.AppRunner(app, access_log=None, logger=server_log("prerender.admin"))
-    await runner.setup()
-    try:
-        with _listening("admin", settings.admin):
-            await web.TCPSite(runner, settings.admin.host, settings.admin.port).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
 @contextmanager
@@ -436,26 +304,6 @@ def _vary(settings: Settings) -> Vary | None:
     return Vary(device="device" in cache.vary, languages=cache.languages)
 
 
-def _tracing(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> BeginSpan | None:
-    """Set up the export of spans, if [tracing] endpoint is set."""
-    if not settings.tracing.endpoint:
-        return None
-    try:
-        from prerender.extensions.tracing.tracing import Tracing  # noqa: PLC0415 (optional)
-    except ImportError as error:
-        raise ConfigError(
-            [f"[tracing] endpoint: {error}: install it with pip install 'prerender-proxy[otel]'"]
-        ) from error
-    tracing = Tracing(
-        settings.tracing.endpoint, settings.tracing.sample, Redaction(settings.log.secrets)
-    )
-    telemetry.requests.subscribe(tracing.request)
-    telemetry.renders.subscribe(tracing.render)
-    # Blocking: it waits for the collector.
-    stack.push_async_callback(asyncio.to_thread, tracing.close)
-    return tracing.begin
-
-
 def _auth(admin: AdminSettings) -> AdminAuth:
     file = TokenFile(admin.token_file) if admin.token_file else None
     return AdminAuth(admin.token, admin.hosts, file)
@@ -509,27 +357,6 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def _when_stored(
-    settings: Settings, histories: Histories, visits: Visits | None, stack: AsyncExitStack
-) -> Callable[[Target, str, Snapshot], None]:
-    """What is called for each stored snapshot: histories, visits and, if configured, IndexNow."""
-    told = settings.indexnow
-    indexnow = None
-    if told.key:
-        indexnow = await stack.enter_async_context(
-            IndexNow.open(settings.public_url, told.key, told.endpoint, told.interval)
-        )
-
-    def stored(target: Target, before: str, snapshot: Snapshot) -> None:
-        histories.stored(target, snapshot)
-        if visits is not None:
-            visits.stored(target, snapshot)
-        if indexnow is not None:
-            indexnow.kept(target, before, snapshot.etag)
-
-    return stored
-
-
 def _freshness(settings: Settings) -> Freshness:
     cache = settings.cache
     return Freshness(
@@ -540,7 +367,6 @@ def _freshness(settings: Settings) -> Freshness:
         obey_origin=cache.obey_origin,
         stale=cache.stale,
         stale_if_error=cache.stale_if_error,
-        deploys=cache.deploys,
     )
 
 

@@ -4,21 +4,18 @@ parameters.ExplainQuery says what it accepts.
 """
 
 import string
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from aiohttp import web
-
-from prerender.admin.models import ExplainedRender, ExplainedSnapshot, Explanation
+from prerender.admin.models import ExplainedSnapshot, Explanation
 from prerender.admin.page_urls import Site
-from prerender.admin.parameters import ExplainQuery, query_of
-from prerender.admin.reasons import in_words, of_decision
+from prerender.admin.parameters import ExplainQuery
+from prerender.admin.reasons import of_decision
+from prerender.admin.routes import route
 from prerender.browser.pool import Pool
 from prerender.crawlers.key_directories import FETCH_SECONDS
 from prerender.errors import BadMessage
-from prerender.extensions.dashboard.histories import Histories
-from prerender.extensions.dashboard.history import Render as LastRender
 from prerender.http.client_address import Peer
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import parse_request
@@ -30,9 +27,15 @@ from prerender.snapshots.snapshot_cache import CachedSnapshots, Outlook
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
+# Adds the last render of the page with a key, if it is known.
+LastRender = Callable[[str, Explanation], Awaitable[None]]
+
 
 class Explanations:
-    """Explains the decisions of ``decider`` and ``snapshots`` for ``site``."""
+    """Explains the decisions of ``decider`` and ``snapshots`` for ``site``.
+
+    ``last_render`` is set by an extension that remembers renders.
+    """
 
     def __init__(
         self,
@@ -40,20 +43,16 @@ class Explanations:
         decider: Decider,
         snapshots: CachedSnapshots,
         pool: Pool,
-        histories: Histories,
     ) -> None:
         self._site = site
-        self._histories = histories
         self._decider = decider
+        self.last_render: LastRender | None = None
         self._snapshots = snapshots
         self._pool = pool
 
-    def add_to(self, app: web.Application) -> None:
-        """Add the route."""
-        app.router.add_get("/api/v1/explain", self._explain)
-
-    async def _explain(self, request: web.Request) -> web.Response:
-        query = query_of(request, ExplainQuery)
+    @route("GET", "/explain")
+    async def explain(self, query: ExplainQuery) -> Explanation:
+        """Explain the decision for a request without executing it."""
         fields = [("User-Agent", query.user_agent)] if query.user_agent else []
         for line in query.header:
             name, colon, value = line.partition(":")
@@ -68,7 +67,7 @@ class Explanations:
 
     async def _explained(
         self, method: str, target: str, fields: Sequence[tuple[str, str]], remote: str
-    ) -> web.Response:
+    ) -> Explanation:
         lines = [f"{method} {target} HTTP/1.1", f"Host: {authority(self._site.public)}"]
         lines += [f"{name}: {value}" for name, value in fields]
         if any("\r" in line or "\n" in line for line in lines):
@@ -84,9 +83,9 @@ class Explanations:
             page = self._decider.target_of(considered.request, considered.decision)
             outlook = await self._snapshots.outlook(page)
         told = self._told(method, target, considered, page, outlook)
-        if page and (history := await self._histories.of(page.key)):
-            told["last_render"] = _last(history.render) if history.render else None
-        return web.json_response(told)
+        if page and self.last_render is not None:
+            await self.last_render(page.key, told)
+        return told
 
     def _told(
         self,
@@ -164,22 +163,4 @@ def _stored(entry: Entry, now: float) -> ExplainedSnapshot:
         "unanswered_requests": list(facts.unanswered_requests),
         "removed": list(changes.remove),
         "added": list(changes.add),
-    }
-
-
-def _last(render: LastRender) -> ExplainedRender:
-    facts = render.facts
-    return {
-        "ended": datetime.fromtimestamp(render.time, UTC).isoformat(timespec="seconds"),
-        "verdict": facts.verdict if not render.error else "failed",
-        "reason": in_words(render.error, render.reason) or facts.why,
-        "requests": [
-            *(
-                f"{fetch.url}: {fetch.verdict}" + (f" ({fetch.reason})" if fetch.reason else "")
-                for fetch in render.timings.fetches
-                if fetch.verdict in ("blocked", "failed")
-            ),
-            *(f"{url}: no response" for url in facts.unanswered_requests),
-        ],
-        "errors": list(facts.errors),
     }

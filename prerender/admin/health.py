@@ -18,11 +18,6 @@ from prerender.telemetry.metrics import Metrics
 _LEAVE_SHARE = 0.75
 _RETURN_SHARE = 0.25
 
-POOL: web.AppKey[Pool] = web.AppKey("pool", Pool)
-STORE: web.AppKey[Store] = web.AppKey("store", Store)
-METRICS: web.AppKey[Metrics] = web.AppKey("metrics", Metrics)
-DRAINING: web.AppKey[Callable[[], bool]] = web.AppKey("draining", Callable)  # type: ignore[arg-type]
-
 
 class Room:
     """Whether a queue has room: no longer when it is three quarters full, and again at one quarter."""
@@ -37,56 +32,52 @@ class Room:
         return not self._filling
 
 
-ROOM: web.AppKey[Room] = web.AppKey("room", Room)
+class Health:
+    """The routes of health checks and metrics. ``draining``: whether the proxy is shutting down."""
 
+    def __init__(
+        self, pool: Pool, store: Store, metrics: Metrics, draining: Callable[[], bool]
+    ) -> None:
+        self._pool = pool
+        self._store = store
+        self._metrics = metrics
+        self._draining = draining
+        self._room = Room()
 
-def make_app(
-    pool: Pool, store: Store, metrics: Metrics, draining: Callable[[], bool]
-) -> web.Application:
-    """The application of the admin listener."""
-    app = web.Application()
-    app[POOL] = pool
-    app[STORE] = store
-    app[METRICS] = metrics
-    app[DRAINING] = draining
-    app[ROOM] = Room()
-    app.router.add_get("/healthz", _healthz)
-    app.router.add_get("/readyz", _readyz)
-    app.router.add_get("/readyz/queue", _readyz_queue)
-    app.router.add_get("/metrics", _metrics)
-    return app
+    def add_to(self, app: web.Application) -> None:
+        """Add the routes."""
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/readyz/queue", self._readyz_queue)
+        app.router.add_get("/metrics", self._exposition)
 
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
 
-async def _healthz(_: web.Request) -> web.Response:
-    return web.json_response({"status": "ok"})
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return self._answer(self._problem())
 
+    async def _readyz_queue(self, _: web.Request) -> web.Response:
+        state, problem = self._pool.state, self._problem()
+        if not self._room.left_in(state) and not problem:
+            problem = {
+                "status": "queue filling",
+                "queued": state.queued,
+                "limit": state.queue_limit,
+            }
+        return self._answer(problem)
 
-async def _readyz(request: web.Request) -> web.Response:
-    return _answer(request, _problem(request))
+    def _problem(self) -> dict[str, object]:
+        """Why the proxy cannot render; empty if it can."""
+        if self._draining():
+            return {"status": "draining"}
+        return {} if self._pool.ready else {"status": "no page", "pool": repr(self._pool)}
 
+    def _answer(self, problem: dict[str, object]) -> web.Response:
+        degraded = [] if self._store.state().available else ["store"]
+        answer = (problem or {"status": "ready"}) | {"degraded": degraded}
+        return web.json_response(answer, status=503 if problem else 200)
 
-async def _readyz_queue(request: web.Request) -> web.Response:
-    state = request.app[POOL].state
-    problem = _problem(request)
-    if not request.app[ROOM].left_in(state) and not problem:
-        problem = {"status": "queue filling", "queued": state.queued, "limit": state.queue_limit}
-    return _answer(request, problem)
-
-
-def _problem(request: web.Request) -> dict[str, object]:
-    """Why the proxy cannot render; empty if it can."""
-    pool = request.app[POOL]
-    if request.app[DRAINING]():
-        return {"status": "draining"}
-    return {} if pool.ready else {"status": "no page", "pool": repr(pool)}
-
-
-def _answer(request: web.Request, problem: dict[str, object]) -> web.Response:
-    degraded = [] if request.app[STORE].state().available else ["store"]
-    answer = (problem or {"status": "ready"}) | {"degraded": degraded}
-    return web.json_response(answer, status=503 if problem else 200)
-
-
-async def _metrics(request: web.Request) -> web.Response:
-    body, media_type = request.app[METRICS].exposition(request.headers.get("Accept", ""))
-    return web.Response(body=body, headers={"Content-Type": media_type})
+    async def _exposition(self, request: web.Request) -> web.Response:
+        body, media_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": media_type})

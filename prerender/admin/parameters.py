@@ -3,9 +3,8 @@
 They are checked with these models, and openapi.json is generated from them by scripts/openapi.
 """
 
-from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal, Self, TypeVar, get_origin
+from typing import Annotated, Any, TypeVar, get_origin
 
 from aiohttp import web
 from pydantic import (
@@ -15,19 +14,12 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 
-from prerender.config.types import CrawlerClass
 from prerender.config.validation import in_words
-from prerender.extensions.dashboard.list_rows import Sort, State
-from prerender.extensions.dashboard.snapshot_models import Id
-from prerender.snapshots.snapshot import CacheResult
-from prerender.telemetry.records import Kind
 
 _LONGEST_SHOWN = 200
-_LONGEST_SITE = 300
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -73,66 +65,12 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-class _Query(BaseModel):
+class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
-
-
-Count = Annotated[int, Field(ge=0)]
-Status = Annotated[int, Field(ge=0, le=599)]
-Limit = Annotated[int, Field(ge=0, le=200)]
-Order = Literal["asc", "desc"]
-
-
-class _List(_Query):
-    search: str = ""
-    """A substring, case-insensitive."""
-    status: Status = 0
-    """A status such as 404, or 4 for all 4xx."""
-    limit: Limit = 50
-    """The maximum number of results; 0 counts as 1."""
-    cursor: str = ""
-    """The cursor "next" of the previous page of results."""
-
-
-class CrawlersQuery(_Query):
-    period: Literal["hour", "start"] = "hour"
-
-
-class RequestsQuery(_List):
-    page: str = ""
-    """The URL of a page: only requests for it."""
-    crawler: Literal[CrawlerClass, "others", ""] = ""
-    """A class of crawlers; "others": unknown clients that requested ugly URLs."""
-    decision: Literal[Kind, ""] = ""
-    cache: CacheResult | Literal[""] = ""
-    sort: Literal["time", "status", "seconds", "bytes", "target"] = "time"
-    order: Order = "desc"
-
-
-class SnapshotsQuery(_List):
-    state: Literal[State, ""] = ""
-    least_age: Count = 0
-    """Seconds."""
-    most_age: Count = 10**9
-    """Seconds."""
-    sort: Sort = "age"
-    order: Order = "asc"
-
-
-class PageQuery(_Query):
-    url: str
-    """The URL of a page of the site, pretty or ugly; with or without scheme and host."""
-
-
-class HistoryQuery(_Query):
-    old: Annotated[int, Field(ge=-1)] = -1
-    """The default, -1, is the version before "new"."""
-    new: Count = 0
-    """0 is the latest version."""
 
 
 def _is_address(text: str) -> str:
@@ -143,7 +81,7 @@ def _is_address(text: str) -> str:
     return text
 
 
-class ExplainQuery(_Query):
+class ExplainQuery(Parameters):
     url: str
     """A pretty, ugly or ordinary URL; with or without scheme and host."""
     method: str = "GET"
@@ -153,25 +91,6 @@ class ExplainQuery(_Query):
     """The client's address."""
     header: list[str] = []
     """A header of the request, as "Name: value"; may be repeated."""
-
-
-class LogIn(_Body):
-    token: str
-
-
-class RenderBody(_Body):
-    """Either the URL of a page or the id of a stored snapshot."""
-
-    url: Annotated[str, Field(min_length=1)] | None = None
-    """A page of the site; rendered as the desktop variant in the browser's default language."""
-    id: Id | None = None
-    """The id of a stored snapshot; its page is rendered as the same variant."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.url is None) == (self.id is None):
-            raise ValueError("give either url or id")
-        return self
 
 
 def _listed(value: object) -> object:
@@ -186,7 +105,7 @@ Texts = Annotated[
 ]
 
 
-class PurgeBody(_Body):
+class PurgeBody(Body):
     """At least one of url, prefix, pattern and tag, each a string or a list of strings; or all."""
 
     url: Texts = []
@@ -202,12 +121,3 @@ class PurgeBody(_Body):
     """Served as stale until there is a new one."""
     count: bool = False
     """Also count the snapshots, which reads the list of all in the store."""
-
-
-class ImportBody(_Body):
-    site: Annotated[str, Field(max_length=_LONGEST_SITE)]
-    """The site of the export: scheme, host and port. It must be the proxy's."""
-    pages: list[Mapping[str, Any]]
-    """Entries of the index of an export, each with its "body"."""
-    fresh: bool = False
-    """The snapshots count as rendered now."""

@@ -1,13 +1,14 @@
 """Purges snapshots: ``POST /api/v1/purge``. parameters.PurgeBody says what it accepts."""
 
+from collections.abc import Awaitable, Callable, Iterable
+
 import structlog
 from aiohttp import web
 
 from prerender.admin.models import Purged
 from prerender.admin.page_urls import Site
-from prerender.admin.parameters import PurgeBody, body_of
-from prerender.admin.problem_details import problem
-from prerender.extensions.dashboard.snapshot_lists import Lists
+from prerender.admin.parameters import PurgeBody
+from prerender.admin.routes import route
 from prerender.snapshots.purges import Purge, tags_of
 from prerender.snapshots.stores.invalidation import Invalidation
 
@@ -16,30 +17,36 @@ _MOST_AT_ONCE = 1000
 log = structlog.get_logger(__name__)
 
 
+# How many snapshots purges would apply to; None: unknown.
+Count = Callable[[Iterable[Purge]], Awaitable[int | None]]
+
+
 class Purging:
-    """Handles purge requests. auth.py authorizes them."""
+    """Handles purge requests. auth.py authorizes them.
 
-    def __init__(self, purges: Invalidation, lists: Lists, site: Site) -> None:
+    ``count``: how many snapshots purges would apply to, set by an extension that can list them.
+    """
+
+    def __init__(self, purges: Invalidation, site: Site) -> None:
         self._purges = purges
-        self._lists = lists
         self._site = site
+        self.count: Count | None = None
 
-    def add_to(self, app: web.Application) -> None:
-        """Add the route."""
-        app.router.add_post("/api/v1/purge", self._purge)
-
-    async def _purge(self, request: web.Request) -> web.Response:
-        body = body_of(await request.read(), PurgeBody)
+    @route("POST", "/purge", errors=(503,))
+    async def purge(self, body: PurgeBody) -> Purged:
+        """Purge snapshots, for all replicas."""
         purges = self._asked_for(body)
-        count = await self._lists.count(purges) if body.count else None
+        count = await self.count(purges) if body.count and self.count else None
         told = [await self._purges.purge(purge) for purge in purges]
         log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
         if not all(told):
-            return problem(503, "purged in this process only: the store is unavailable")
+            raise web.HTTPServiceUnavailable(
+                text="purged in this process only: the store is unavailable"
+            )
         answer = Purged(purged=len(purges))
         if body.count:
             answer["snapshots"] = count
-        return web.json_response(answer)
+        return answer
 
     def _asked_for(self, body: PurgeBody) -> list[Purge]:
         """The purges of a request, at least one. Raises ValueError."""

@@ -3,6 +3,7 @@
 import time
 from asyncio import CancelledError
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
@@ -14,7 +15,6 @@ from prerender.errors import (
     PrerenderError,
     Refused,
 )
-from prerender.extensions.markdown.snapshots import MarkdownSnapshots
 from prerender.http.message_head import Request
 from prerender.http.trace_context import CURRENT, TraceContext, trace_of
 from prerender.proxy.client_stream import ClientStream
@@ -23,6 +23,7 @@ from prerender.proxy.decision import Refuse, Render
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.outcome import Outcome, record_of
 from prerender.proxy.responses import error_response, snapshot_response
+from prerender.snapshots.snapshot import SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import Telemetry
@@ -32,30 +33,39 @@ BeginSpan = Callable[[TraceContext | None], TraceContext]
 log = structlog.get_logger(__name__)
 
 
+class AlsoSnapshots(Protocol):
+    """Snapshots in another form."""
+
+    def fresh(self, target: Target) -> SnapshotResult | None:
+        """A fresh one in memory."""
+
+    async def snapshot(self, target: Target) -> SnapshotResult:
+        """A stored or new one. Raises RenderError, OriginError or NotRenderable."""
+
+
 class Handler:
     """Responds to requests with a snapshot, the origin's response, or an error.
 
-    ``telemetry``: gets a record of each request, and notices about the configuration. ``begin_span``:
-    starts a span in the client's trace or a new one; without it, trace headers pass unchanged.
+    ``telemetry``: gets a record of each request, and notices about the configuration. Extensions may
+    set ``markdown``, the snapshots as Markdown, and ``begin_span``, which starts a span in the client's
+    trace or a new one; without it, trace headers pass unchanged.
     """
 
     def __init__(
         self,
         decider: Decider,
         snapshots: CachedSnapshots,
-        markdown: MarkdownSnapshots,
         forwarder: Forwarder,
         *,
         telemetry: Telemetry,
-        begin_span: BeginSpan | None = None,
     ) -> None:
         self._decider = decider
         self._snapshots = snapshots
-        self._markdown = markdown
+        self.markdown: CachedSnapshots | AlsoSnapshots = snapshots
         self._forwarder = forwarder
         self._records = telemetry.requests
         self._notices = telemetry.notices
-        self._begin_span = begin_span
+        self.begin_span: BeginSpan | None = None
 
     async def __call__(self, request: Request, client: ClientStream) -> None:
         """Handle a request.
@@ -65,8 +75,8 @@ class Handler:
         began = time.perf_counter()
         considered = self._decider.consider(request)
         trace = trace_of(request.headers)
-        if self._begin_span is not None:
-            trace = self._begin_span(trace)
+        if self.begin_span is not None:
+            trace = self.begin_span(trace)
         if trace is not None:
             CURRENT.set(trace)
         outcome: Outcome | None = await self._respond(considered, client, trace)
@@ -95,7 +105,7 @@ class Handler:
             if isinstance(decision, Render):
                 target = self._decider.target_of(request, decision)
                 self._compare(request.host)
-                snapshots = self._markdown if decision.markdown else self._snapshots
+                snapshots = self.markdown if decision.markdown else self._snapshots
                 try:
                     result = snapshots.fresh(target) or await snapshots.snapshot(target)
                 except NotRenderable as reason:

@@ -18,7 +18,6 @@ from prerender.browser.warm_up import trial
 from prerender.config import Settings
 from prerender.config.page_changes import tags_of
 from prerender.errors import ConfigError
-from prerender.extensions.dashboard.screenshots import Viewer, ViewLimits
 from prerender.gateway.address_policy import AddressPolicy, VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
@@ -158,13 +157,6 @@ async def browsing(
             )
         )
         yield Browsing(upstream, gateway, pool)
-
-
-def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
-    """The viewer that takes screenshots, with the browser of the renderer."""
-    render = settings.render
-    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
-    return Viewer(settings.public_url, parts.upstream, parts.gateway.navigation, parts.pool, limits)
 
 
 def rules_of(settings: Settings) -> NetworkRules:

@@ -42,8 +42,7 @@ class Freshness:
     ``ttl``: of ordinary pages; ``error_ttl``: of missing ones; ``rules``: the first match counts.
     ``page_ttl``: pages may set their own TTL. ``obey_origin``: do not store what the origin forbids to
     store. An expired snapshot is served for ``stale`` seconds while a new one is rendered, and for
-    ``stale_if_error`` seconds if the render fails (RFC 5861). ``deploys``: a page with new scripts or
-    styles makes all snapshots with the old ones stale.
+    ``stale_if_error`` seconds if the render fails (RFC 5861).
     """
 
     ttl: float
@@ -53,7 +52,6 @@ class Freshness:
     obey_origin: bool = True
     stale: float = 0.0
     stale_if_error: float = 0.0
-    deploys: bool = False
 
     def ordinary(self, path: str) -> float:
         """The TTL of a path without regard to the snapshot; 0: never stored."""

@@ -1,9 +1,8 @@
 """The snapshot cache: which snapshot is served, when it is renewed, and what may replace it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
@@ -28,7 +27,6 @@ from prerender.snapshots.freshness import (
     is_fresh,
     worse_than,
 )
-from prerender.snapshots.purges import Purge
 from prerender.snapshots.repeated_faults import RepeatedFaults
 from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.retries import Retries
@@ -59,11 +57,8 @@ class CachedSnapshots:
     """Caches the snapshots of ``inner`` in ``store``, with one render per target at a time.
 
     ``patience``: maximum wait for the render of another replica, in seconds. ``refreshes``: maximum
-    concurrent renders of stale snapshots. ``popular``: targets in the order in which to renew them
-    after a deploy. ``kept``: called for each stored snapshot with its target, the ETag of the
-    previous snapshot ('' if there was none) and the new one. ``serve_incomplete``: serve a page
-    whose own data is missing if there is no good snapshot (it is never stored); otherwise that is an
-    error.
+    concurrent renders of stale snapshots. ``serve_incomplete``: serve a page whose own data is missing
+    if there is no good snapshot (it is never stored); otherwise that is an error.
     Expired entries stay in the store, to compare new content with: equal content keeps its validators.
     """
 
@@ -75,9 +70,7 @@ class CachedSnapshots:
         patience: float,
         *,
         refreshes: int = 4,
-        popular: Callable[[], Iterable[Target]] = tuple,
         clock: Callable[[], float] = steady_clock.now,
-        kept: Callable[[Target, str, Snapshot], None] = lambda *_: None,
         serve_incomplete: bool = False,
     ) -> None:
         self._inner = inner
@@ -86,15 +79,23 @@ class CachedSnapshots:
         self._patience = patience
         self._refreshes = refreshes
         self._refreshing = 0
-        self._popular = popular
-        self._renewal: asyncio.Task[None] | None = None
-        self._renewed_fingerprint = ""
+        self._ahead: set[asyncio.Task[SnapshotResult]] = set()
+        self._before_storing: list[Callable[[Entry | None, Snapshot], Awaitable[None]]] = []
         self._clock = clock
-        self._kept = kept
+        self._when_stored: list[Callable[[Target, str, Snapshot], None]] = []
         self._serve_incomplete = serve_incomplete
         self._renders: Coalesced[SnapshotResult] = Coalesced()
         self._retries = Retries(self._refresh_soon)
         self.repeated_faults = RepeatedFaults()
+
+    def when_stored(self, call: Callable[[Target, str, Snapshot], None]) -> None:
+        """Call ``call`` for each stored snapshot with its target, the ETag of the previous snapshot
+        ('' if there was none) and the new one."""
+        self._when_stored.append(call)
+
+    def before_storing(self, call: Callable[[Entry | None, Snapshot], Awaitable[None]]) -> None:
+        """Await ``call`` before each snapshot is stored, with the entry that it replaces."""
+        self._before_storing.append(call)
 
     def fresh(self, target: Target) -> SnapshotResult | None:
         """The stored snapshot if it is in memory and fresh. Takes microseconds: the common case."""
@@ -166,15 +167,12 @@ class CachedSnapshots:
 
     @property
     def refreshing(self) -> int:
-        """The number of stale snapshots that are being renewed."""
-        return self._refreshing
+        """The number of snapshots that are being renewed in the background."""
+        return self._refreshing + len(self._ahead)
 
     async def close(self) -> None:
         """Cancel running renders."""
         self._retries.close()
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.gather(self._renewal, return_exceptions=True)
         await self._renders.close()
 
     def _stored(
@@ -206,9 +204,12 @@ class CachedSnapshots:
         """
         if self._renders.runs(target.key):
             return None
-        return self._renders.start(
+        task = self._renders.start(
             target.key, lambda: self._render_if_nobody_does(target, 0, before)
         )
+        self._ahead.add(task)
+        task.add_done_callback(self._ahead.discard)
+        return task
 
     def cancel_refresh(self, key: str) -> bool:
         """Cancel a background render, unless a client waits for it. Returns whether it did."""
@@ -312,7 +313,8 @@ class CachedSnapshots:
                 await self._store.delete(target.key)
             return replace(result, snapshot=snapshot)
         snapshot = await self._with_codings(snapshot, old)
-        await self._watch_for_deploys(old, snapshot)
+        for observer in self._before_storing:
+            await observer(old, snapshot)
         entry = Entry(
             target.key,
             target.path,
@@ -325,8 +327,12 @@ class CachedSnapshots:
         )
         stored = await self._store.set(entry, self._freshness.kept(ttl))
         if stored:
-            self._kept(target, "" if old is None else old.snapshot.etag, snapshot)
+            self._tell(target, "" if old is None else old.snapshot.etag, snapshot)
         return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)
+
+    def _tell(self, target: Target, before: str, snapshot: Snapshot) -> None:
+        for observer in self._when_stored:
+            observer(target, before, snapshot)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
         """Compress the snapshot in another thread, or reuse the codings of the old one."""
@@ -341,39 +347,3 @@ class CachedSnapshots:
         worse = worse_than(old.snapshot, new)
         always = new.facts.unfinished or new.status >= 500
         return worse if always or old.refusals < MOST_REFUSALS else ""
-
-    async def _watch_for_deploys(self, old: Entry | None, new: Snapshot) -> None:
-        """Mark all snapshots of the last deploy stale when a page has new assets."""
-        before = old.snapshot.asset_fingerprint if old is not None else ""
-        if (
-            not self._freshness.deploys
-            or not before
-            or not new.asset_fingerprint
-            or before == new.asset_fingerprint
-        ):
-            return
-        under_way = self._renewal is not None and not self._renewal.done()
-        if under_way and self._renewed_fingerprint == before:
-            return  # part of the running renewal
-        log.info("deploy_detected", asset_fingerprint=before)
-        await self._store.purges.purge(Purge("asset_fingerprint", before, soft=True))
-        if self._renewal is not None:
-            self._renewal.cancel()
-        self._renewed_fingerprint = before
-        self._renewal = asyncio.create_task(self._renew_all(before), name=f"renewal of {before}")
-
-    async def _renew_all(self, asset_fingerprint: str) -> None:
-        """Renew one after the other, so that crawlers find room in the browser."""
-        for target in self._popular():
-            entry = await self._store.get(target.key)
-            if (
-                entry is None
-                or entry.snapshot.asset_fingerprint != asset_fingerprint
-                or is_fresh(entry.expires, self._clock())
-            ):
-                continue
-            work = partial(self._render_if_nobody_does, target, 0)
-            try:
-                await self._renders.start(target.key, work)
-            except PrerenderError as error:
-                log.info("renewal_failed", url=target.url, reason=str(error))

@@ -9,7 +9,6 @@ from prometheus_client.registry import Collector
 
 from prerender.browser.pool import Pool, PoolState
 from prerender.crawlers.published import PublishedRanges
-from prerender.extensions.refresh_ahead.refresher import Refresher
 from prerender.gateway.gateway import Gateway
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
@@ -51,7 +50,6 @@ class StateMetrics(Collector):
         store: Store,
         server: Listener,
         *,
-        refresher: Refresher,
         published: Sequence[PublishedRanges],
     ) -> None:
         self._pool = pool
@@ -59,7 +57,6 @@ class StateMetrics(Collector):
         self._snapshots = snapshots
         self._store = store
         self._server = server
-        self._refresher = refresher
         self._published = published
 
     def collect(self) -> Iterable[Metric]:
@@ -152,13 +149,7 @@ class StateMetrics(Collector):
         yield GaugeMetricFamily(
             "prerender_refreshes_in_progress",
             "Snapshots that are being rendered again in the background.",
-            value=self._snapshots.refreshing + self._refresher.running,
-        )
-        yield counter(
-            "prerender_refreshes_ahead",
-            "Snapshots that were to be rendered again before they expire, by result.",
-            ("result",),
-            {(result,): count for result, count in self._refresher.results.items()},
+            value=self._snapshots.refreshing,
         )
         yield counter(
             "prerender_store_lookups",

@@ -10,13 +10,13 @@ from aiohttp import ClientError, web
 from multidict import CIMultiDict
 
 from prerender.admin.page_urls import Site
-from prerender.admin.parameters import query_of
+from prerender.admin.routes import route
 from prerender.errors import FetchFailed, OriginError, SitemapError
 from prerender.extensions.dashboard.list_rows import Query
+from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
-from prerender.snapshots.stores.store import Store
 from prerender.tools.sitemaps import Body, read
 from prerender.visits import models, report
 from prerender.visits.figures import DAY_SECONDS, MOST_PAGES
@@ -38,23 +38,15 @@ _SITEMAP_SECONDS = 60.0
 class ReportApi:
     """Handlers of the report. ``visits`` None: none are kept."""
 
-    def __init__(self, visits: Visits | None, site: Site, store: Store, upstream: Upstream) -> None:
+    def __init__(self, visits: Visits | None, site: Site, lists: Lists, upstream: Upstream) -> None:
         self._visits = visits
         self._site = site
-        self._store = store
+        self._lists = lists
         self._upstream = upstream
 
-    def add_to(self, app: web.Application) -> None:
-        """Add the routes."""
-        app.router.add_get("/api/v1/report", self.about)
-        app.router.add_get("/api/v1/report/visits", self.visits)
-        app.router.add_get("/api/v1/report/change", self.change)
-        app.router.add_get("/api/v1/report/pages", self.pages)
-        app.router.add_get("/api/v1/report/gap", self.gap)
-        app.router.add_get("/api/v1/report/snapshots", self.snapshots)
-
-    async def about(self, _: web.Request) -> web.Response:
-        """What is kept, and since when."""
+    @route("GET", "/report")
+    async def about(self) -> models.Report:
+        """What is kept about the visits of crawlers, and since when."""
         visits = self._visits
         found: models.Report = {
             "since": "", "kept_in": "off", "days": 0, "available": True, "dropped": 0
@@ -69,11 +61,14 @@ class ReportApi:
                 "available": not visits.away,
                 "dropped": visits.dropped,
             }
-        return web.json_response(found)
+        return found
 
-    async def visits(self, request: web.Request) -> web.Response:
-        """Requests of the last days."""
-        query = query_of(request, VisitsQuery)
+    @route("GET", "/report/visits", returns=models.VisitList, errors=(409, 503))
+    async def visits(self, query: VisitsQuery) -> web.Response:
+        """Requests of crawlers in the last days.
+
+        By crawler, day or folder. With format=csv, its items as text/csv.
+        """
         last = _today()
         first = last - query.days + 1
         days = await (await self._current()).store.read("days", first, last)
@@ -81,9 +76,12 @@ class ReportApi:
         found: models.VisitList = {"first": day_of(first), "last": day_of(last), "items": items}
         return _answer(query.format, found, items)
 
-    async def change(self, request: web.Request) -> web.Response:
-        """Two periods, before and after a date."""
-        query = query_of(request, ChangeQuery)
+    @route("GET", "/report/change", returns=models.ChangeList, errors=(409, 503))
+    async def change(self, query: ChangeQuery) -> web.Response:
+        """Compare the requests of crawlers before and after a date.
+
+        Crawlers in both periods. With format=csv, its items as text/csv.
+        """
         at, days = number_of(query.date), query.days
         store = (await self._current()).store
         before = await store.read("days", at - days, at - 1)
@@ -92,15 +90,21 @@ class ReportApi:
         found: models.ChangeList = {"date": query.date, "days": days, "items": items}
         return _answer(query.format, found, items)
 
-    async def pages(self, request: web.Request) -> web.Response:
-        """The last visits of pages."""
-        query = query_of(request, PagesQuery)
+    @route("GET", "/report/pages", returns=models.PageVisitList, errors=(409, 503))
+    async def pages(self, query: PagesQuery) -> web.Response:
+        """List pages and their last visits.
+
+        The longest unvisited pages first. With format=csv, its items as text/csv.
+        """
         found = await asyncio.to_thread(report.pages, await self._pages(), self._site.url, query)
         return _answer(query.format, found, found["items"])
 
-    async def gap(self, request: web.Request) -> web.Response:
-        """The pages of a sitemap that no search engine and no AI crawler has fetched."""
-        query = query_of(request, GapQuery)
+    @route("GET", "/report/gap", returns=models.PageVisitList, errors=(409, 502, 503))
+    async def gap(self, query: GapQuery) -> web.Response:
+        """List the pages of a sitemap that no search engine and no AI crawler has fetched.
+
+        In the order of the sitemap. With format=csv, its items as text/csv.
+        """
         path = self._site.path("sitemap", query.sitemap)
         known = await self._pages()
         try:
@@ -111,10 +115,14 @@ class ReportApi:
         found = report.gap(paths, known, self._site.url, query.limit)
         return _answer(query.format, found, found["items"])
 
-    async def snapshots(self, request: web.Request) -> web.Response:
-        """What is wrong with stored snapshots."""
-        query = query_of(request, SnapshotFindingsQuery)
-        rows = await self._store.lists.find(Query(sort="path", descending=False, limit=MOST_PAGES))
+    @route("GET", "/report/snapshots", returns=models.FindingList, errors=(503,))
+    async def snapshots(self, query: SnapshotFindingsQuery) -> web.Response:
+        """List what is wrong with stored snapshots.
+
+        noindex, missing or duplicate titles, canonicals that name another page, little text, statuses.
+        With format=csv, its items as text/csv.
+        """
+        rows = await self._lists.find(Query(sort="path", descending=False, limit=MOST_PAGES))
         known = await self._pages() if self._visits else {}
         found = await asyncio.to_thread(report.findings, rows.rows, known, self._site.url, query)
         return _answer(query.format, found, found["items"])

@@ -3,15 +3,14 @@
 from datetime import UTC, date, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from prerender.admin.parameters import Parameters
 from prerender.config.types import CLASSES
 from prerender.visits.models import Finding
 
 
-class _Query(BaseModel):
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
-
+class _Query(Parameters):
     format: Literal["json", "csv"] = "json"
     """"csv": the items as text/csv."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from importlib.resources import files
 from typing import Any
 
 import jsonschema
@@ -12,11 +11,11 @@ from aiohttp import web
 from yarl import URL
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
+from tests.support.api_description import DESCRIPTION
 from tests.support.programs import run
 
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 GPTBOT = "Mozilla/5.0 (compatible; GPTBot/1.3; +https://openai.com/gptbot)"
-DESCRIPTION = json.loads((files("prerender.admin") / "openapi.json").read_text("utf-8"))
 TOKEN = "a-token-of-some-length"
 PUBLIC = "https://www.example.com"
 SETTINGS: dict[str, dict[str, object]] = {

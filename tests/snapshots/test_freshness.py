@@ -2,13 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from math import floor
 
 import pytest
 
 from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderError, RenderError
-from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.http.cache_status import cache_status
 from prerender.proxy.decision import Reason
 from prerender.snapshots.freshness import Freshness, Rule
@@ -43,9 +42,7 @@ def asked_for(page: Target) -> RequestRecord:
 class Site:
     """The cache under test, with a store in memory."""
 
-    def __init__(
-        self, freshness: Freshness, popular: Callable[[], Iterable[Target]] = tuple
-    ) -> None:
+    def __init__(self, freshness: Freshness) -> None:
         self.clock = Clock()
         self.renders = Renders()
         self.store = Store(BoundedMemoryCache(10**6), clock=self.clock)
@@ -55,7 +52,6 @@ class Site:
             freshness,
             5.0,
             refreshes=2,
-            popular=popular,
             clock=self.clock,
         )
 
@@ -284,71 +280,6 @@ async def test_what_is_purged_while_its_render_fails_is_not_shown(site: Site) ->
     site.renders.gate.set()
     with pytest.raises(RenderError):
         await asking
-
-
-async def test_a_deploy_makes_what_it_replaced_stale() -> None:
-    site = Site(Freshness(100.0, stale=50.0, deploys=True))
-    site.renders.asset_fingerprint = "v1"
-    await site.get()
-    site.clock.now += 60
-    other = target("/other")
-    await site.cached.snapshot(other)
-    site.renders.asset_fingerprint = "v2"
-    site.clock.now += 60
-    await site.get()
-    await site.refreshed(3)
-    assert (await site.get()).how == "hit"
-    # It would have been fresh for 40 seconds more.
-    site.clock.now += 1
-    answer = await site.cached.snapshot(other)
-    assert answer.detail == "stale"
-    await site.cached.close()
-
-
-async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
-    pages = [target(f"/{number}") for number in range(4)]
-    popularity = Popularity()
-    for asked, page in zip((2, 1, 4, 3), pages, strict=True):
-        for _ in range(asked):
-            popularity(asked_for(page))
-    site = Site(Freshness(100.0, deploys=True), popular=popularity.most_first)
-    site.renders.asset_fingerprint = "v1"
-    for page in (PAGE, *pages):
-        await site.cached.snapshot(page)
-    await site.cached.snapshot(target("/never asked for again"))
-    site.renders.asset_fingerprint = "v2"
-    site.renders.rendered.clear()
-    site.clock.now += 200
-    await site.get()
-    await until(lambda: len(site.renders.rendered) == 5)
-    assert site.renders.rendered == [PAGE.path, "/2", "/3", "/0", "/1"]
-    for page in pages:
-        assert (await site.cached.snapshot(page)).how == "hit"
-    await site.cached.close()
-
-
-async def test_a_renewal_goes_on_when_a_page_fails() -> None:
-    pages = [target("/fails"), target("/works")]
-    site = Site(Freshness(100.0, deploys=True), popular=lambda: pages)
-    site.renders.asset_fingerprint = "v1"
-    for page in (PAGE, *pages):
-        await site.cached.snapshot(page)
-    site.renders.asset_fingerprint = "v2"
-    site.renders.fails.add("/fails")
-    site.renders.rendered.clear()
-    site.clock.now += 200
-    await site.get()
-    await until(lambda: "/works" in site.renders.rendered)
-    await site.cached.close()
-
-
-def test_rare_pages_are_forgotten_first() -> None:
-    popularity = Popularity(most=10)
-    for number in range(10):
-        for _ in range(number + 1):
-            popularity(asked_for(target(f"/{number}")))
-    popularity(asked_for(target("/new")))
-    assert [page.path for page in popularity.most_first()] == ["/9", "/8", "/7", "/6", "/5"]
 
 
 async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:

@@ -5,6 +5,7 @@ import asyncio
 from yarl import URL
 
 from prerender.errors import RenderError
+from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.snapshot import Facts, Snapshot, SnapshotResult, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -93,6 +94,7 @@ class Replica:
     ) -> None:
         self.renders = renders or Renders("x" * 2000)
         self.store = Store(BoundedMemoryCache(memory), cache)
+        self.lists = Lists(self.store)
         freshness = Freshness(100.0, stale=50.0, stale_if_error=100.0)
         self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0)
 

@@ -7,13 +7,14 @@ Examples:
 """
 
 import argparse
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
-from prerender.extensions.markdown.convert import markdown_of
 from prerender.rendering import from_settings
 from prerender.snapshots.snapshot import SnapshotResult
 from prerender.snapshots.target import Target
@@ -59,11 +60,21 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         printed: bytes | str = terminal.as_json(_told(target, result))
     else:
-        printed = markdown_of(snapshot.body, target.url) if options.markdown else snapshot.body
+        printed = snapshot.body
+        if options.markdown:
+            printed = _optional("markdown.convert").markdown_of(snapshot.body, target.url)
     if options.output is not None:
         _write(options.output, printed if isinstance(printed, bytes) else printed.encode())
         return 0
     return 0 if terminal.write(printed) else FAILED
+
+
+def _optional(module: str) -> Any:
+    """A module of an extension. Raises PrerenderError if that is not installed."""
+    try:
+        return import_module(f"prerender.extensions.{module}")
+    except ModuleNotFoundError as error:
+        raise PrerenderError(str(error)) from error
 
 
 def _write(file: Path, data: bytes) -> None:
@@ -80,7 +91,7 @@ async def _rendered(
         result = await parts.renderer.snapshot(target)
         picture = b""
         if pictured:
-            viewer = from_settings.viewer_of(settings, parts)
+            viewer = _optional("dashboard.screenshots").viewer_of(settings, parts)
             picture = (await viewer.user(target, result.snapshot.etag)).png
         return result, picture
 

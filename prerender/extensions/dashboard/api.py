@@ -1,38 +1,36 @@
 """The JSON API of the admin listener: lists, figures and renders. One snapshot: snapshot_details.py.
 
-models.py and parameters.py say what it accepts and returns; ``openapi.json`` is generated from them.
+models.py and parameters.py say what it accepts and returns.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date
-from importlib.resources import files
 
 from aiohttp import web
 
 from prerender import __version__
-from prerender.admin import models
 from prerender.admin.auth import COOKIE, SESSION_SECONDS, AdminAuth
 from prerender.admin.page_urls import Site
-from prerender.admin.parameters import (
+from prerender.admin.problem_details import problem
+from prerender.admin.routes import RENDERS, route
+from prerender.browser.pool import Pool
+from prerender.crawlers.published import PublishedRanges
+from prerender.extensions.dashboard import conversions, models
+from prerender.extensions.dashboard.bots import Bots
+from prerender.extensions.dashboard.crawlers import OTHERS, Crawlers, Tally
+from prerender.extensions.dashboard.last_hour import STEP_SECONDS, Figures
+from prerender.extensions.dashboard.list_rows import Query
+from prerender.extensions.dashboard.parameters import (
     CrawlersQuery,
     LogIn,
     PageQuery,
     RenderBody,
     RequestsQuery,
     SnapshotsQuery,
-    body_of,
-    query_of,
 )
-from prerender.admin.problem_details import problem
-from prerender.browser.pool import Pool
-from prerender.crawlers.published import PublishedRanges
-from prerender.extensions.dashboard import conversions
-from prerender.extensions.dashboard.bots import Bots
-from prerender.extensions.dashboard.crawlers import OTHERS, Crawlers, Tally
-from prerender.extensions.dashboard.last_hour import STEP_SECONDS, Figures
-from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.dashboard.recent_activity import Recent
+from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
@@ -51,6 +49,7 @@ class Api:
         site: Site,
         pool: Pool,
         store: Store,
+        lists: Lists,
         snapshots: CachedSnapshots,
         figures: Figures,
         recent: Recent,
@@ -66,6 +65,7 @@ class Api:
         self._site = site
         self._pool = pool
         self._store = store
+        self._lists = lists
         self._snapshots = snapshots
         self._figures = figures
         self._recent = recent
@@ -78,34 +78,15 @@ class Api:
         self._notices = notices
         self._auth = auth
 
-    def add_to(self, app: web.Application) -> None:
-        """Add the routes."""
-        add = app.router
-        add.add_get("/api/v1/openapi.json", self.openapi)
-        add.add_get("/api/v1/session", self.session)
-        add.add_post("/api/v1/session", self.log_in)
-        add.add_delete("/api/v1/session", self.log_out)
-        add.add_get("/api/v1/summary", self.summary)
-        add.add_get("/api/v1/crawlers", self.crawlers)
-        add.add_get("/api/v1/bots", self.bots)
-        add.add_get("/api/v1/requests", self.requests)
-        add.add_get("/api/v1/snapshots", self.list_snapshots)
-        add.add_get("/api/v1/problems", self.problems)
-        add.add_get("/api/v1/pages", self.page)
-        add.add_post("/api/v1/render", self.render)
+    @route("GET", "/session", token=False)
+    async def session(self, request: web.Request) -> models.Session:
+        """Check whether a token is required and valid."""
+        return self._session(is_open=self._auth.knows(request))
 
-    async def openapi(self, _: web.Request) -> web.Response:
-        """The OpenAPI description."""
-        text = (files("prerender.admin") / "openapi.json").read_text("utf-8")
-        return web.Response(text=text, content_type="application/json")
-
-    async def session(self, request: web.Request) -> web.Response:
-        """Whether the client is authenticated."""
-        return web.json_response(self._session(is_open=self._auth.knows(request)))
-
-    async def log_in(self, request: web.Request) -> web.Response:
+    @route("POST", "/session", returns=models.Session, token=False)
+    async def log_in(self, request: web.Request, body: LogIn) -> web.Response:
         """Exchange the token for a session cookie."""
-        session = self._auth.session(body_of(await request.read(), LogIn).token)
+        session = self._auth.session(body.token)
         if not session:
             return problem(401, "the token is wrong")
         answer = web.json_response(self._session(is_open=True))
@@ -122,15 +103,17 @@ class Api:
     def _session(self, *, is_open: bool) -> models.Session:
         return {"token_needed": self._auth.needs_token, "open": is_open}
 
-    async def log_out(self, _: web.Request) -> web.Response:
-        """Delete the session cookie."""
+    @route("DELETE", "/session", returns=type(None))
+    async def log_out(self) -> web.Response:
+        """End the session."""
         answer = web.Response(status=204)
         answer.del_cookie(COOKIE, samesite="Strict", httponly=True)
         return answer
 
-    async def summary(self, _: web.Request) -> web.Response:
-        """The state of the proxy, and the figures of the last hour."""
-        found: models.Summary = {
+    @route("GET", "/summary")
+    async def summary(self) -> models.Summary:
+        """State of the proxy, now and over the last hour."""
+        return {
             "site": self._site.url,
             "version": __version__,
             "now": time.time(),
@@ -142,11 +125,11 @@ class Api:
             "step": STEP_SECONDS,
             "points": self._figures.points(),
         }
-        return web.json_response(found)
 
-    async def crawlers(self, request: web.Request) -> web.Response:
-        """Crawlers by name, most requests first."""
-        if query_of(request, CrawlersQuery).period == "hour":
+    @route("GET", "/crawlers")
+    async def crawlers(self, query: CrawlersQuery) -> models.CrawlerList:
+        """List crawlers and their responses, most requests first."""
+        if query.period == "hour":
             tallies, since = self._crawlers.last_hour(), time.time() - 3600
         else:
             tallies, since = self._crawlers.since_start(), self._figures.started
@@ -154,7 +137,7 @@ class Api:
         for tally in tallies.values():
             total.add(tally)
         items = sorted(tallies.items(), key=lambda item: (-item[1].requests, item[0]))
-        found: models.CrawlerList = {
+        return {
             "since": max(since, self._figures.started),
             "listed": self._listed,
             "ranges": [conversions.of_ranges(one) for one in self._published],
@@ -165,22 +148,24 @@ class Api:
                 for name, tally in items
             ],
         }
-        return web.json_response(found)
 
-    async def bots(self, _: web.Request) -> web.Response:
-        """Clients that look automated and are not in the list of crawlers, most requests first."""
+    @route("GET", "/bots")
+    async def bots(self) -> models.BotList:
+        """List clients that look automated and are not in the list of crawlers.
+
+        Since the start, most requests first.
+        """
         found = self._bots.found()
-        bots: models.BotList = {
+        return {
             "since": self._figures.started,
             "count": len(found),
             "more": [{"class": known, "name": name} for known, name in self._more],
             "items": [conversions.of_bot(bot) for bot in found[: models.MOST_BOTS]],
         }
-        return web.json_response(bots)
 
-    async def requests(self, request: web.Request) -> web.Response:
-        """The last requests of crawlers, filtered and sorted."""
-        query = query_of(request, RequestsQuery)
+    @route("GET", "/requests")
+    async def requests(self, query: RequestsQuery) -> models.RequestList:
+        """List recent requests of crawlers."""
         descending = query.order == "desc"
         limit = query.limit or 1
         after = conversions.place_of(query.cursor)
@@ -196,17 +181,16 @@ class Api:
                 raise ValueError("cursor: invalid for this list")
             matches = [one for one in matches if (one[0] < after if descending else one[0] > after)]
         matches.sort(key=lambda one: one[0], reverse=descending)
-        found: models.RequestList = {
+        return {
             "count": count,
             "items": [conversions.of_request(record) for _, record in matches[:limit]],
             "next": conversions.cursor_of(matches[limit - 1][0] if len(matches) > limit else None),
         }
-        return web.json_response(found)
 
-    async def list_snapshots(self, request: web.Request) -> web.Response:
-        """The stored snapshots, filtered and sorted."""
-        query = query_of(request, SnapshotsQuery)
-        rows = await self._store.lists.find(
+    @route("GET", "/snapshots", errors=(503,))
+    async def list_snapshots(self, query: SnapshotsQuery) -> models.SnapshotList:
+        """List stored snapshots."""
+        rows = await self._lists.find(
             Query(
                 search=query.search,
                 status=query.status,
@@ -220,40 +204,42 @@ class Api:
             )
         )
         now = time.time()
-        found: models.SnapshotList = {
+        return {
             "count": rows.count,
             "size": rows.size,
-            "complete": self._store.lists.complete,
+            "complete": self._lists.complete,
             "items": [conversions.of_row(row, self._site.url, now) for row in rows.rows],
             "next": conversions.cursor_of(rows.next),
         }
-        return web.json_response(found)
 
-    async def problems(self, _: web.Request) -> web.Response:
-        """The pages with most problems."""
+    @route("GET", "/problems")
+    async def problems(self) -> models.Problems:
+        """List the slowest and the most failing pages.
+
+        At most 25 of each kind.
+        """
         worst = self._recent.worst(_MOST_PROBLEMS)
-        found: models.Problems = {
+        return {
             "slowest": [conversions.of_problem(page) for page in worst.slowest],
             "failing": [conversions.of_problem(page) for page in worst.failing],
             "cut_off": [conversions.of_problem(page) for page in worst.cut_off],
             "troubled": [conversions.of_problem(page) for page in worst.troubled],
         }
-        return web.json_response(found)
 
-    async def page(self, request: web.Request) -> web.Response:
-        """The id of a page by its URL, and whether a snapshot is stored."""
-        target = self._site.target(query_of(request, PageQuery).url)
+    @route("GET", "/pages")
+    async def page(self, query: PageQuery) -> models.PageId:
+        """Look up the id of a page."""
+        target = self._site.target(query.url)
         kept = await self._store.get(target.key) is not None
-        found: models.PageId = {"id": target.key, "url": target.url, "kept": kept}
-        return web.json_response(found)
+        return {"id": target.key, "url": target.url, "kept": kept}
 
-    async def render(self, request: web.Request) -> web.Response:
+    @route("POST", "/render", errors=(404, *RENDERS))
+    async def render(self, body: RenderBody) -> models.Rendered:
         """Render a page now, and store the snapshot if it is good enough."""
-        body = body_of(await request.read(), RenderBody)
         target = await self._kept(body.id) if body.id else self._site.target(body.url or "")
         began = time.monotonic()
         answer = await self._snapshots.renew(target)
-        found: models.Rendered = {
+        return {
             "id": target.key,
             "url": target.url,
             "status": answer.snapshot.status,
@@ -261,7 +247,6 @@ class Api:
             "detail": answer.detail,
             "seconds": round(time.monotonic() - began, 4),
         }
-        return web.json_response(found)
 
     async def _kept(self, key: str) -> Target:
         """The target of a stored snapshot, with its variant."""

@@ -5,19 +5,18 @@ import json
 from dataclasses import asdict
 from typing import cast
 
-from prerender.admin import models
-from prerender.admin.models import MOST_TOP_PAGES
+from prerender.admin.models import ID_LENGTH
 from prerender.admin.reasons import in_words, of_decision
 from prerender.browser.pool import Pool
 from prerender.browser.settling.reasons import SettleReason
 from prerender.crawlers.published import PublishedRanges
-from prerender.extensions.dashboard import snapshot_models
+from prerender.extensions.dashboard import models, snapshot_models
 from prerender.extensions.dashboard.bots import Bot
 from prerender.extensions.dashboard.crawlers import Tally
 from prerender.extensions.dashboard.history import History, Render
 from prerender.extensions.dashboard.list_rows import Row
+from prerender.extensions.dashboard.models import MOST_TOP_PAGES
 from prerender.extensions.dashboard.recent_activity import PageRenders
-from prerender.extensions.dashboard.snapshot_models import ID_LENGTH
 from prerender.http.encodings import IDENTITY
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.snapshot import Facts, Timings, settle_value

@@ -1,95 +1,93 @@
-"""Adds the dashboard and its API to the admin listener."""
+"""Adds the dashboard and its API to the admin listener, and the last render of a page to /explain."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
-from aiohttp import web
-
-from prerender.admin.auth import AdminAuth
-from prerender.admin.page_urls import Site
-from prerender.admin.problem_details import as_problems
-from prerender.browser.pool import Pool
-from prerender.config import Settings
+from prerender.admin.models import ExplainedRender, Explanation
+from prerender.admin.reasons import in_words
 from prerender.config.types import CLASSES
 from prerender.crawlers.from_settings import preset_for
-from prerender.crawlers.published import PublishedRanges
-from prerender.crawlers.triggers import Triggers
+from prerender.extension import Proxy
 from prerender.extensions.dashboard.api import Api
 from prerender.extensions.dashboard.bots import Bots
 from prerender.extensions.dashboard.crawlers import Crawlers
 from prerender.extensions.dashboard.dashboard_files import DashboardFiles
 from prerender.extensions.dashboard.histories import Histories
+from prerender.extensions.dashboard.history import Render
 from prerender.extensions.dashboard.kept_problems import KeptProblems
 from prerender.extensions.dashboard.last_hour import Figures
 from prerender.extensions.dashboard.recent_activity import Recent
-from prerender.extensions.dashboard.screenshots import Viewer
+from prerender.extensions.dashboard.screenshots import viewer_of
 from prerender.extensions.dashboard.snapshot_details import Pages
-from prerender.snapshots.snapshot_cache import CachedSnapshots
-from prerender.snapshots.stores.store import Store
-from prerender.telemetry.metrics import Metrics
-from prerender.telemetry.records import Telemetry
+from prerender.extensions.dashboard.snapshot_lists import Lists
 
 
 @asynccontextmanager
-async def dashboard(
-    app: web.Application,
-    settings: Settings,
-    *,
-    triggers: Triggers,
-    published: Sequence[PublishedRanges],
-    telemetry: Telemetry,
-    metrics: Metrics,
-    pool: Pool,
-    store: Store,
-    snapshots: CachedSnapshots,
-    site: Site,
-    histories: Histories,
-    viewer: Viewer,
-    auth: AdminAuth,
-) -> AsyncIterator[dict[str, object]]:
-    """Add routes, authentication and error handling. Figures are sampled while the context is open.
+async def extend(proxy: Proxy) -> AsyncIterator[None]:
+    """Remember requests and renders, and add the routes."""
+    settings, telemetry, store = proxy.settings, proxy.telemetry, proxy.store
+    figures, recent = Figures(proxy.metrics.requests.answers), Recent()
+    crawlers, bots = Crawlers(proxy.triggers.user_agents), Bots()
+    histories = Histories(store.notes, settings.admin.versions)
+    lists, viewer = Lists(store), viewer_of(settings, proxy.rendering)
+    for request_listener in (crawlers, bots, recent.request):
+        telemetry.requests.subscribe(request_listener)
+    for render_listener in (figures.render, recent.render, histories):
+        telemetry.renders.subscribe(render_listener)
+    proxy.snapshots.when_stored(lambda target, _, snapshot: histories.stored(target, snapshot))
+    proxy.purging.count = lists.count
 
-    Yields the objects that remember requests and pages, by name.
-    """
-    figures, recent = Figures(metrics.requests.answers), Recent()
-    crawlers = Crawlers(triggers.user_agents)
-    bots = Bots()
-    telemetry.requests.subscribe(crawlers)
-    telemetry.requests.subscribe(bots)
-    telemetry.requests.subscribe(recent.request)
-    telemetry.renders.subscribe(figures.render)
-    telemetry.renders.subscribe(recent.render)
-    app.on_response_prepare.append(_without_versions)
-    app.middlewares.append(auth.middleware)
-    app.middlewares.append(as_problems)
-    Api(
-        site=site,
-        pool=pool,
+    async def add_last_render(key: str, explanation: Explanation) -> None:
+        if history := await histories.of(key):
+            render = history.render
+            explanation["last_render"] = _explained(render) if render else None
+
+    proxy.explanations.last_render = add_last_render
+    api = Api(
+        site=proxy.site,
+        pool=proxy.rendering.pool,
         store=store,
-        snapshots=snapshots,
+        lists=lists,
+        snapshots=proxy.snapshots,
         figures=figures,
         recent=recent,
         crawlers=crawlers,
         bots=bots,
         more=settings.triggers.more,
-        listed=triggers.crawlers.date,
-        published=published,
+        listed=proxy.triggers.crawlers.date,
+        published=proxy.published,
         presets={one: preset_for(settings, one) or "" for one in CLASSES},
         notices=telemetry.notices,
-        auth=auth,
-    ).add_to(app)
-    Pages(site, store, histories, viewer).add_to(app)
-    DashboardFiles().add_to(app)
-    async with figures.kept(), KeptProblems(store.notes, recent).kept():
-        yield {
-            "recent_requests": recent,
-            "crawlers": crawlers,
-            "unknown_bots": bots,
-            "last_hour": figures,
-            "screenshots": viewer.cache.values,
-        }
+        auth=proxy.auth,
+    )
+    proxy.admin.add(api, Pages(proxy.site, store, histories, viewer))
+    DashboardFiles().add_to(proxy.admin.app)
+    proxy.remembered |= {
+        "recent_requests": recent,
+        "crawlers": crawlers,
+        "unknown_bots": bots,
+        "last_hour": figures,
+        "screenshots": viewer.cache.values,
+        "histories_to_write": histories,
+    }
+    async with histories.kept(), figures.kept(), KeptProblems(store.notes, recent).kept():
+        yield
 
 
-async def _without_versions(_: web.Request, response: web.StreamResponse) -> None:
-    """Do not disclose the versions of Python and aiohttp."""
-    response.headers.pop("Server", None)
+def _explained(render: Render) -> ExplainedRender:
+    facts = render.facts
+    return {
+        "ended": datetime.fromtimestamp(render.time, UTC).isoformat(timespec="seconds"),
+        "verdict": facts.verdict if not render.error else "failed",
+        "reason": in_words(render.error, render.reason) or facts.why,
+        "requests": [
+            *(
+                f"{fetch.url}: {fetch.verdict}" + (f" ({fetch.reason})" if fetch.reason else "")
+                for fetch in render.timings.fetches
+                if fetch.verdict in ("blocked", "failed")
+            ),
+            *(f"{url}: no response" for url in facts.unanswered_requests),
+        ],
+        "errors": list(facts.errors),
+    }

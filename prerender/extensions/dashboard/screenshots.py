@@ -15,11 +15,13 @@ from yarl import URL
 
 from prerender.browser.page_results import Screenshot
 from prerender.browser.pool import Pool
+from prerender.config import Settings
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.navigation import Navigation
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document
+from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.target import Target
@@ -140,3 +142,10 @@ class Viewer:
                 ) from None
             await self.cache.set(name, look, _KEPT_SECONDS)
             return look
+
+
+def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
+    """The viewer that takes screenshots, with the browser of the renderer."""
+    render = settings.render
+    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
+    return Viewer(settings.public_url, parts.upstream, parts.gateway.navigation, parts.pool, limits)

@@ -10,16 +10,17 @@ import time
 
 from aiohttp import web
 
+from prerender.admin.models import ID_LENGTH
 from prerender.admin.page_urls import Site
-from prerender.admin.parameters import HistoryQuery, query_of
+from prerender.admin.routes import RENDERS, route
 from prerender.browser.page_results import Screenshot
 from prerender.extensions.dashboard import conversions
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import text_of
 from prerender.extensions.dashboard.list_rows import Row
+from prerender.extensions.dashboard.parameters import HistoryQuery
 from prerender.extensions.dashboard.screenshots import Viewer
 from prerender.extensions.dashboard.snapshot_models import (
-    ID_LENGTH,
     Comparison,
     Page,
     VersionComparison,
@@ -32,7 +33,8 @@ from prerender.tools.page_metadata import read
 
 _MOST_LOST = 100
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
-_PICTURES = ("user.png", "crawler.png", "preview.png")
+_ONE = "/snapshots/{key}"
+_PICTURES = tuple(f"{_ONE}/{name}.png" for name in ("user", "crawler", "preview"))
 
 
 class Pages:
@@ -44,20 +46,10 @@ class Pages:
         self._histories = histories
         self._viewer = viewer
 
-    def add_to(self, app: web.Application) -> None:
-        """Add the routes."""
-        one = "/api/v1/snapshots/{id}"
-        app.router.add_get(one, self.details)
-        app.router.add_get(f"{one}/html", self.html)
-        app.router.add_get(f"{one}/text", self.text)
-        app.router.add_get(f"{one}/history", self.history)
-        app.router.add_get(f"{one}/comparison", self.comparison)
-        for name in _PICTURES:
-            app.router.add_get(f"{one}/{name}", self.picture)
-
-    async def details(self, request: web.Request) -> web.Response:
-        """All about a page: its snapshot if one is stored, its last render, its versions."""
-        key = _id(request)
+    @route("GET", _ONE, errors=(404,))
+    async def details(self, key: str) -> Page:
+        """Get the details of a page: its snapshot, metadata, last render and versions."""
+        _checked(key)
         entry = await self._store.get(key)
         history = await self._histories.of(key)
         if entry is None and history is None:
@@ -76,52 +68,57 @@ class Pages:
             reading = await asyncio.to_thread(read, entry.snapshot.body, found["url"])
             found["snapshot"] = conversions.of_entry(entry, row, self._site.url, time.time())
             found["reading"] = conversions.of_reading(reading)
-        return web.json_response(found)
+        return found
 
-    async def html(self, request: web.Request) -> web.Response:
-        """The HTML of the snapshot as plain text."""
-        return _plain((await self._entry(request)).snapshot.body)
+    @route("GET", f"{_ONE}/html", media="text/plain", errors=(404,))
+    async def html(self, key: str) -> web.Response:
+        """Get the HTML of a snapshot as plain text."""
+        return _plain((await self._entry(key)).snapshot.body)
 
-    async def text(self, request: web.Request) -> web.Response:
-        """The text of the snapshot."""
-        entry = await self._entry(request)
+    @route("GET", f"{_ONE}/text", media="text/plain", errors=(404,))
+    async def text(self, key: str) -> web.Response:
+        """Get the text of a snapshot, one line per text node."""
+        entry = await self._entry(key)
         text = await asyncio.to_thread(text_of, entry.snapshot.body)
         return _plain(text.encode("utf-8", "replace"))
 
-    async def history(self, request: web.Request) -> web.Response:
-        """The differences between the texts of two versions; 0 is the newest."""
-        history = await self._histories.of(_id(request))
+    @route("GET", f"{_ONE}/history", errors=(404,))
+    async def history(self, key: str, query: HistoryQuery) -> VersionComparison:
+        """Compare the texts of two versions of a snapshot."""
+        history = await self._histories.of(_checked(key))
         versions = history.versions if history else ()
-        query = query_of(request, HistoryQuery)
         new, old = query.new, query.new + 1 if query.old < 0 else query.old
         if max(new, old) >= len(versions):
             raise web.HTTPNotFound(text=f"{len(versions)} versions are stored")
         texts = versions[old].text, versions[new].text
         differences = await asyncio.to_thread(conversions.of_texts, *texts)
-        found: VersionComparison = {**differences, "old": old, "new": new}
-        return web.json_response(found)
+        return {**differences, "old": old, "new": new}
 
-    async def comparison(self, request: web.Request) -> web.Response:
-        """The differences between what visitors and crawlers see, and what a screen reader misses."""
-        entry = await self._entry(request)
+    @route("GET", f"{_ONE}/comparison", errors=(404, *RENDERS))
+    async def comparison(self, key: str) -> Comparison:
+        """Compare the text that a visitor sees with that of the snapshot.
+
+        Both are rendered now, or were within the last minute.
+        """
+        entry = await self._entry(key)
         target = self._site.target_of(entry)
         changes = changes_of(entry.snapshot.headers)
         user = await self._viewer.user(target, entry.snapshot.etag, changes.remove)
         crawler = await self._viewer.crawler(target, entry.snapshot)
         differences = await asyncio.to_thread(conversions.of_texts, user.text, crawler.text)
         missing = lost(user.announced, crawler.announced)[:_MOST_LOST]
-        found: Comparison = {
+        return {
             **differences,
             "unannounced": missing,
             "removed": [{"selector": one.selector, "text": one.text} for one in user.removed],
             "not_found": [one for one in changes.remove if one not in {r[0] for r in user.removed}],
             "added": list(changes.add),
         }
-        return web.json_response(found)
 
-    async def picture(self, request: web.Request) -> web.Response:
-        """A PNG: the page, the snapshot, or the image of the link preview."""
-        entry = await self._entry(request)
+    @route("GET", *_PICTURES, media="image/png", errors=(404, *RENDERS))
+    async def picture(self, key: str, request: web.Request) -> web.Response:
+        """Screenshot of the page as a visitor sees it, of the snapshot, or its preview image."""
+        entry = await self._entry(key)
         screenshot = await self._screenshot(request.path.rpartition("/")[2], entry)
         headers = {"Cache-Control": "private, max-age=60", "X-Content-Type-Options": "nosniff"}
         return web.Response(body=screenshot.png, content_type="image/png", headers=headers)
@@ -138,15 +135,14 @@ class Pages:
             raise web.HTTPNotFound(text="the page has no image for link previews")
         return await self._viewer.preview(target, reading.preview.image)
 
-    async def _entry(self, request: web.Request) -> Entry:
-        entry = await self._store.get(_id(request))
+    async def _entry(self, key: str) -> Entry:
+        entry = await self._store.get(_checked(key))
         if entry is None:
             raise web.HTTPNotFound(text="no snapshot of this page is stored")
         return entry
 
 
-def _id(request: web.Request) -> str:
-    key = request.match_info["id"]
+def _checked(key: str) -> str:
     if not _ID.fullmatch(key):
         raise web.HTTPNotFound(text="an id has 32 hexadecimal digits")
     return key

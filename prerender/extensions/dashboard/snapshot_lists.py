@@ -1,48 +1,48 @@
-"""Lists of snapshots (list_rows.py): rows of entries in memory, or lines in the store."""
+"""Lists of snapshots (list_rows.py): rows of entries in memory, or lines of the store."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
-from prerender.errors import StoreError, StoreGone
+from prerender.errors import StoreError
 from prerender.extensions.dashboard.list_rows import PIECE, Found, Query, Row, Selection
+from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.guarded import Guarded
-from prerender.snapshots.stores.invalidation import Invalidation
-from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.store import Store
 
 _SECONDS = 10.0
 
 
-class Lists:
-    """Finds stored snapshots. Blocks the event loop for a millisecond at a time."""
+def line_of(entry: Entry, until: float) -> bytes:
+    """The line of an entry that is stored until some Unix seconds."""
+    return Row.of(entry, until).dump()
 
-    def __init__(
-        self,
-        memory: BoundedMemoryCache,
-        store: Guarded | None,
-        invalidation: Invalidation,
-        clock: Callable[[], float],
-    ) -> None:
-        self._memory = memory
+
+class Lists:
+    """Finds the snapshots of a ``store``. Blocks the event loop for a millisecond at a time.
+
+    Create it before the first snapshot is stored: the store keeps no lines of earlier ones.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = steady_clock.now) -> None:
         self._store = store
-        self._invalidation = invalidation
         self._clock = clock
+        store.keep_lines(line_of)
 
     @property
     def complete(self) -> bool:
         """Whether all snapshots are listed; otherwise only those in memory."""
-        return self._store is None or self._store.cache.lists
+        return self._store.has_lines or self._store.is_memory
 
     async def find(self, query: Query) -> Found:
         """The snapshots that match a query. Raises StoreError, and ValueError for a wrong ``after``."""
-        await self._invalidation.refresh()
-        selection = Selection(query, self._invalidation.purges, self._clock())
-        if self._store is None or not self.complete:
-            await self._look_through_memory(selection)
+        await self._store.purges.refresh()
+        selection = Selection(query, self._store.purges.purges, self._clock())
+        if self._store.has_lines:
+            await self._look_through_store(selection)
         else:
-            await self._look_through(self._store, selection)
+            await self._look_through_memory(selection)
         return selection.found()
 
     async def count(self, purges: Iterable[Purge]) -> int | None:
@@ -56,21 +56,14 @@ class Lists:
             return None
 
     async def _look_through_memory(self, selection: Selection) -> None:
-        kept, now = self._memory.values.expiring(), self._clock()
-        for start in range(0, len(kept), PIECE):
-            selection.add(
-                Row.of(entry, now + left)
-                for _, entry, left in kept[start : start + PIECE]
-                if isinstance(entry, Entry)
-            )
+        entries = self._store.in_memory()
+        for start in range(0, len(entries), PIECE):
+            selection.add(Row.of(*pair) for pair in entries[start : start + PIECE])
             await asyncio.sleep(0)
 
-    async def _look_through(self, store: Guarded, selection: Selection) -> None:
-        """Not a guarded call: a slow list is no reason to stop using the store."""
-        if not store.available:
-            raise StoreGone("the store is unavailable")
+    async def _look_through_store(self, selection: Selection) -> None:
         try:
-            async with asyncio.timeout(_SECONDS), aclosing(store.cache.lines()) as pieces:
+            async with asyncio.timeout(_SECONDS), aclosing(self._store.lines()) as pieces:
                 async for lines in pieces:
                     selection.add_lines(lines)
                     await asyncio.sleep(0)

@@ -5,13 +5,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from prerender.admin.models import Id
 from prerender.extensions.dashboard.list_rows import Form, State
 from prerender.snapshots.snapshot import RenderVerdict, Verdict
 from prerender.snapshots.variants import Device
 
-ID_LENGTH = 32
-
-Id = Annotated[str, Field(pattern=f"^[0-9a-f]{{{ID_LENGTH}}}$")]
 Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 _Hreflang = Annotated[str, Field(description="hreflang")]
 _Href = Annotated[str, Field(description="href")]

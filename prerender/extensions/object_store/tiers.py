@@ -19,7 +19,7 @@ from prerender.extensions.object_store.missed_by_bucket import MissedByBucket
 from prerender.extensions.object_store.missed_by_redis import MissedByRedis
 from prerender.extensions.object_store.object_store import ObjectCache, fence_of
 from prerender.snapshots.purges import Purge, Purges
-from prerender.snapshots.stores.backing_store import BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache, LineOf
 from prerender.snapshots.stores.guarded import Failed, Guarded
 from prerender.snapshots.stores.redis import RedisCache
 from prerender.snapshots.stores.serializer import UNREAD, EncodedEntry, Unread
@@ -50,6 +50,15 @@ class TieredCache(BackingCache):
         self._missed_by_redis = MissedByRedis(self._hot, self._cold, hot, cold)
         self._missed_by_bucket = MissedByBucket(self._hot, self._cold, hot, cold)
         self._reconciling: asyncio.Task[None] | None = None
+
+    @property
+    def line_of(self) -> LineOf | None:
+        """Redis has the lines."""
+        return self._redis.line_of
+
+    @line_of.setter
+    def line_of(self, line_of: LineOf | None) -> None:
+        self._redis.line_of = line_of
 
     @property
     def whole(self) -> bool:

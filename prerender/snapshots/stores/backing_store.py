@@ -1,13 +1,13 @@
 """The interface of backing stores behind memory: aiocache's commands, purges, leases and lists."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from prerender.snapshots.entry import FORMAT
+from prerender.snapshots.entry import FORMAT, Entry
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.aiocache_commands import Commands
-from prerender.snapshots.stores.serializer import EntrySerializer
+from prerender.snapshots.stores.serializer import EncodedEntry, EntrySerializer
 
 # How long a copy in memory of a shared store is used without reading the store again.
 TRUST_SECONDS = 0.5
@@ -15,6 +15,10 @@ TRUST_SECONDS = 0.5
 LONGEST_SECONDS = 365 * 86400.0
 
 
+# The line of an entry that is stored until some Unix seconds.
+LineOf = Callable[[Entry, float], bytes]
+# Lines in a piece of a list.
+PIECE = 500
 _FORMAT_NOTE = "format"
 
 
@@ -29,9 +33,10 @@ class BackingCache(Commands):
     that the store is unavailable.
 
     ``shared``: other processes write to it, so copies in memory may be outdated.
-    ``reads_at_once``: the useful number of concurrent reads. ``lists``: it stores a line per snapshot.
-    ``notes``: it stores notes, such as histories. ``trust_seconds``: how long a copy in memory is used
-    without reading the store again.
+    ``reads_at_once``: the useful number of concurrent reads. ``lists``: it can keep a line beside each
+    snapshot, which is written and removed with it; ``line_of`` makes it. ``notes``: it stores notes,
+    such as histories. ``trust_seconds``: how long a copy in memory is used without reading the
+    store again.
     """
 
     shared = True
@@ -39,6 +44,7 @@ class BackingCache(Commands):
     lists = True
     notes = True
     trust_seconds = TRUST_SECONDS
+    line_of: LineOf | None = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(serializer=EntrySerializer(), **options)
@@ -64,6 +70,12 @@ class BackingCache(Commands):
         if before != FORMAT:
             await self.set(_FORMAT_NOTE, FORMAT, dumps_fn=_as_it_is, namespace=site)
         return before if isinstance(before, bytes) else None
+
+    def line(self, value: bytes, until: float) -> bytes | None:
+        """The line of an encoded entry; None if there is none, or nobody wants any."""
+        if self.line_of is None or not isinstance(value, EncodedEntry):
+            return None
+        return self.line_of(value.entry, until)
 
     async def lines(self) -> AsyncGenerator[list[bytes]]:
         """The lines of all snapshots, in pieces. May include evicted ones."""

@@ -15,9 +15,9 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from prerender.extensions.dashboard.list_rows import PIECE
 from prerender.snapshots.entry import FORMAT
 from prerender.snapshots.purges import Purge, Purges
+from prerender.snapshots.stores.backing_store import PIECE
 
 _VERSION = 2
 # The format of entries, as SQLite's application_id. The first releases did not set it.

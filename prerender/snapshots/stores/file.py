@@ -15,12 +15,10 @@ from typing import Any, TypeVar
 import structlog
 
 from prerender.errors import StoreError, StoreGone
-from prerender.extensions.dashboard.list_rows import Row
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
 from prerender.snapshots.stores.database import FAULTS, Database
-from prerender.snapshots.stores.serializer import EncodedEntry
 
 FILE_NAME = "snapshots.sqlite3"
 _TIMEOUT_SECONDS = 2.0
@@ -79,7 +77,7 @@ class FileCache(BackingCache):
         if seconds <= 0 or len(value) > self._max_bytes / 4:
             return False
         expires = time.time() + seconds
-        line = Row.of(value.entry, expires).dump() if isinstance(value, EncodedEntry) else None
+        line = self.line(value, expires)
         await self._run(self._writing, self.database.write, key, value, expires, line)
         return True
 

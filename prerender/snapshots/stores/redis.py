@@ -22,14 +22,11 @@ from typing import Any, TypeVar, cast
 from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from prerender.errors import StoreError, StoreGone
-from prerender.extensions.dashboard.list_rows import Row
-from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
 from prerender.snapshots.stores import redis_scripts
 from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
 from prerender.snapshots.stores.redis_client import connect
-from prerender.snapshots.stores.serializer import EncodedEntry
 
 # Connections are held for one round trip only: more would not be faster, and each has to be opened.
 _AT_ONCE = 16
@@ -94,15 +91,13 @@ class RedisCache(BackingCache):
         if milliseconds <= 0:
             return False
         stored = bool(await self._call(redis_scripts.SET, [key], value, milliseconds))
-        if stored and isinstance(value, EncodedEntry):
-            await self._list(value.entry, milliseconds / 1000)
-        return stored
-
-    async def _list(self, entry: Entry, seconds: float) -> None:
         now = time.time()
-        line = Row.of(entry, now + seconds).dump()
-        with suppress(StoreError):  # the snapshot is stored all the same
-            await self._call(redis_scripts.LIST, self._lists, entry.key, line, now + seconds, now)
+        until = now + milliseconds / 1000
+        if stored and (line := self.line(value, until)) is not None:
+            short = key.removeprefix(self.namespace)
+            with suppress(StoreError):  # the snapshot is stored all the same
+                await self._call(redis_scripts.LIST, self._lists, short, line, until, now)
+        return stored
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return bool(await self._result(self._redis.exists(key)))

@@ -5,8 +5,8 @@ memory of a shared store is used for its ``trust_seconds``, or while the backing
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -14,10 +14,10 @@ from typing import Any
 import structlog
 from aiocache.plugins import BasePlugin
 
-from prerender.extensions.dashboard.snapshot_lists import Lists
+from prerender.errors import StoreGone
 from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import FORMAT, Entry, not_ahead_of
-from prerender.snapshots.stores.backing_store import BackingCache
+from prerender.snapshots.stores.backing_store import BackingCache, LineOf
 from prerender.snapshots.stores.batched import BatchedReads
 from prerender.snapshots.stores.guarded import Failed, Guarded
 from prerender.snapshots.stores.invalidation import Invalidation
@@ -77,7 +77,7 @@ class Lookups(BasePlugin):  # type: ignore[misc]
 
 
 class Store:
-    """Entries by cache key, with ``leases``, ``notes``, ``lists`` and ``purges``.
+    """Entries by cache key, with ``leases``, ``notes`` and ``purges``.
 
     ``memory_hits``: entries that were peeked at and used; the caller counts them.
     """
@@ -100,7 +100,6 @@ class Store:
         if slow is not None:
             slow.plugins = [*slow.plugins, self._lookups]
         self.purges = Invalidation(self._slow, clock)
-        self.lists = Lists(memory, self._slow, self.purges, clock)
         # In memory they have limits of their own: they would evict snapshots otherwise.
         keeper = self._slow if slow is not None and slow.notes else None
         self.notes = Notes(keeper, BoundedMemoryCache(memory.values.max_bytes // _NOTES_PART))
@@ -209,6 +208,41 @@ class Store:
             # A later lease has already stored an entry.
             self._forget(entry.key)
         return stored is True or (kept and stored is not False)
+
+    def keep_lines(self, line_of: LineOf) -> None:
+        """Keep a line beside each snapshot from now on, written and removed with it."""
+        if self._slow is not None:
+            self._slow.cache.line_of = line_of
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether there is no backing store."""
+        return self._slow is None
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether it has the lines of all snapshots; otherwise there are only ``in_memory``."""
+        return self._slow is not None and self._slow.cache.lists
+
+    async def lines(self) -> AsyncGenerator[list[bytes]]:
+        """The lines of all snapshots, in pieces. May include evicted ones. Raises StoreGone.
+
+        Not a guarded call: a slow list is no reason to stop using the store.
+        """
+        if self._slow is None or not self._slow.available:
+            raise StoreGone("the store is unavailable")
+        async with aclosing(self._slow.cache.lines()) as pieces:
+            async for lines in pieces:
+                yield lines
+
+    def in_memory(self) -> list[tuple[Entry, float]]:
+        """The snapshots in memory, and until when each is stored, in Unix seconds."""
+        now = self._clock()
+        return [
+            (entry, now + left)
+            for _, entry, left in self._memory.values.expiring()
+            if isinstance(entry, Entry)
+        ]
 
     async def delete(self, key: str) -> None:
         """Delete the entry of a key."""

@@ -1,4 +1,4 @@
-"""Imports exported snapshots: ``POST /api/v1/import``. parameters.ImportBody says what it accepts."""
+"""Imports exported snapshots: ``POST /api/v1/import``. ImportBody says what it accepts."""
 
 import asyncio
 import re
@@ -6,14 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
 from aiohttp import web
+from pydantic import Field
 from yarl import URL
 
-from prerender.admin.parameters import ImportBody, body_of
-from prerender.admin.problem_details import problem
+from prerender.admin.parameters import Body, body_of
+from prerender.admin.routes import route
 from prerender.http import forwarding_headers
 from prerender.http.encodings import encoded
 from prerender.snapshots.freshness import Freshness
@@ -27,9 +28,22 @@ from prerender.urls.addresses import pretty_of
 from prerender.urls.ajax_crawling import PrettyURL
 
 MAX_BYTES = 64 * 1024**2
+_LONGEST_SITE = 300
 _STATUSES = (200, 403, 404, 410)
 
 log = structlog.get_logger(__name__)
+
+
+Imported = dict[Adopted, int]
+
+
+class ImportBody(Body):
+    site: Annotated[str, Field(max_length=_LONGEST_SITE)]
+    """The site of the export: scheme, host and port. It must be the proxy's."""
+    pages: list[Mapping[str, Any]]
+    """Entries of the index of an export, each with its "body"."""
+    fresh: bool = False
+    """The snapshots count as rendered now."""
 
 
 class Importing:
@@ -47,16 +61,20 @@ class Importing:
         self._site = str(public.origin())
         self._target_of = target_of
 
-    def add_to(self, app: web.Application) -> None:
-        """Add the route."""
-        app.router.add_post("/api/v1/import", self._import)
+    @route("POST", "/import", takes=ImportBody, errors=(503,))
+    async def read(self, request: web.Request) -> Imported:
+        """Import exported snapshots.
 
-    async def _import(self, request: web.Request) -> web.Response:
+        How many were stored (kept), were stored but have expired, were not because a newer one is
+        stored, because they were purged since the export, or because of the settings (not kept).
+        """
         body = bytearray()
         async for part in request.content.iter_any():
             body += part
             if len(body) > MAX_BYTES:
-                return problem(413, f"the body is larger than {MAX_BYTES // 1024**2} MiB")
+                raise web.HTTPRequestEntityTooLarge(
+                    MAX_BYTES, len(body), text=f"the body is larger than {MAX_BYTES // 1024**2} MiB"
+                )
         pages = await asyncio.to_thread(self._pages, body)
         counts: Counter[Adopted] = Counter(dict.fromkeys(OUTCOMES, 0))
         for target, snapshot, made in pages:
@@ -66,8 +84,10 @@ class Importing:
             **{name.replace(" ", "_"): count for name, count in counts.items()},
         )
         if not self._store.state().available:
-            return problem(503, "imported into this process only: the store is unavailable")
-        return web.json_response(counts)
+            raise web.HTTPServiceUnavailable(
+                text="imported into this process only: the store is unavailable"
+            )
+        return counts
 
     def _pages(self, text: bytearray) -> list[tuple[Target, Snapshot, float]]:
         """Parse the snapshots of a request. Raises ValueError."""

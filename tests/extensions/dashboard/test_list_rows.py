@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from prerender.errors import StoreError
 from prerender.extensions.dashboard.list_rows import SORTS, Query, Row, Selection, parse
+from prerender.extensions.dashboard.snapshot_lists import Lists, line_of
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot
@@ -63,6 +64,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             server = await stack.enter_async_context(redis_server(tmp_path))
             slow = RedisCache(server.url, NAMESPACE, raw.SECONDS)
         made = Store(BoundedMemoryCache(10**8), slow)
+        Lists(made)
         stack.push_async_callback(made.close)
         for kept in entries().values():
             assert await made.set(kept, 1000)
@@ -70,7 +72,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def keys(store: Store, query: Query) -> str:
-    return "".join(row.key for row in (await store.lists.find(query)).rows)
+    return "".join(row.key for row in (await Lists(store).find(query)).rows)
 
 
 async def test_lists_of_a_store(store: Store) -> None:
@@ -93,7 +95,7 @@ async def test_lists_of_a_store(store: Store) -> None:
     ]
     for query, expected in wanted:
         assert await keys(store, query) == expected, query
-    found = await store.lists.find(Query(search="half"))
+    found = await Lists(store).find(Query(search="half"))
     (row,) = found.rows
     assert (row.path, row.title, row.status) == ("/half", "Page /half", 200)
     assert found.count == 1
@@ -107,7 +109,7 @@ async def test_pages_of_a_list(store: Store) -> None:
             query = Query(sort=sort, descending=descending, limit=2)
             seen = []
             while True:
-                found = await store.lists.find(query)
+                found = await Lists(store).find(query)
                 assert found.count == 5
                 seen += [row.key for row in found.rows]
                 if found.next is None:
@@ -127,7 +129,7 @@ async def test_what_is_purged_or_deleted_or_replaced(store: Store) -> None:
     await store.set(entry("/", status=410, age=-5, key="1"), 1000)
     assert await keys(store, Query(status=410)) == "1"
     await store.purges.purge(Purge("all"))
-    assert (await store.lists.find(Query())).count == 0
+    assert (await Lists(store).find(Query())).count == 0
 
 
 async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
@@ -136,6 +138,7 @@ async def test_what_has_expired_is_not_listed(tmp_path: Path) -> None:
         await file.open()
         for slow in (None, file, RedisCache(server.url, NAMESPACE, raw.SECONDS)):
             store = Store(BoundedMemoryCache(10**8), slow)
+            Lists(store)
             stack.push_async_callback(store.close)
             await store.set(entry("/soon", key="6"), 0.1)
             await store.set(entry("/later", key="7"), 100)
@@ -156,7 +159,7 @@ async def test_the_loop_goes_on_during_a_list(store: Store) -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    assert (await store.lists.find(Query())).count == 3005
+    assert (await Lists(store).find(Query())).count == 3005
     task.cancel()
     assert turns > 5
 
@@ -166,13 +169,14 @@ async def test_a_redis_that_is_away(tmp_path: Path) -> None:
         store = Store(BoundedMemoryCache(10**8), RedisCache(server.url, NAMESPACE, raw.SECONDS))
         await store.set(entries()["1"], 1000)
     with pytest.raises(StoreError):
-        await store.lists.find(Query())
+        await Lists(store).find(Query())
     await store.close()
 
 
 async def test_the_lines_in_redis_are_bounded(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
         cache = RedisCache(server.url, NAMESPACE, raw.SECONDS)
+        cache.line_of = line_of
         for number in range(50):
             await cache.set(f"old{number}", entry("/old", key=f"old{number}"), 0.001)
         await asyncio.sleep(0.01)

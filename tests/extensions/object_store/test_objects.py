@@ -189,7 +189,7 @@ async def test_histories_and_lists_are_in_memory(s3: S3Server) -> None:
         await one.get("/a")
         await one.store.notes.set("k", b"note", 60)
         assert await one.store.notes.get("k") == b"note"
-        assert (await one.store.lists.find(Query())).count == 1
+        assert (await one.lists.find(Query())).count == 1
         assert len([name for name in s3.names() if "notes:" in name]) == 2
 
 
@@ -257,7 +257,7 @@ async def test_what_redis_has_lost_comes_from_the_bucket(redis: RedisServer) -> 
             assert await redis.client.exists(f"{NAMESPACE}{target('/a').key}")
             assert (await other.get("/b")).how == "miss"
             assert await redis.client.exists(f"{NAMESPACE}purges")
-            assert (await other.store.lists.find(Query())).count == 1
+            assert (await other.lists.find(Query())).count == 1
 
 
 async def test_each_page_is_rendered_once(redis: RedisServer, s3: S3Server) -> None:

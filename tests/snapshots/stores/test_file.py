@@ -24,6 +24,7 @@ from structlog.testing import capture_logs
 
 from prerender.errors import ConfigError, StoreError
 from prerender.extensions.dashboard.list_rows import Query
+from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
@@ -352,7 +353,7 @@ async def try_all(store: Store) -> None:
         await store.notes.get(key)
     await store.purges.purge(Purge("tag", "chairs"))
     with suppress(StoreError):
-        await store.lists.find(Query())
+        await Lists(store).find(Query())
 
 
 DAMAGED = 60
@@ -372,10 +373,11 @@ async def test_whatever_is_damaged_the_store_serves_on(tmp_path: Path) -> None:
             (folder / name).write_bytes(damaged(random, data) if name == changed else data)
         with capture_logs() as logs:
             async with store_at(folder) as store:
+                Lists(store)
                 await try_all(store)
                 assert await store.set(entry(key="k"), 600)
                 assert await store.get("k") is not None
-                assert (await store.lists.find(Query(search="/"))).count
+                assert (await Lists(store).find(Query(search="/"))).count
         told = [line for line in logs if line["event"] == "store_file_replaced"]
         assert len(told) <= 1
         assert bool(told) == (folder / f"{FILE_NAME}.damaged").exists()

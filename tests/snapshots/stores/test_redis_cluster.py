@@ -98,11 +98,11 @@ async def test_a_slot_moves_and_a_primary_dies(tmp_path: Path) -> None:
         assert (await one.get("/7")).how == "hit"
         assert await one.store.purges.purge(Purge("all"))
         async with asyncio.timeout(SECONDS):
-            while (await other.store.lists.find(Query())).count:
+            while (await other.lists.find(Query())).count:
                 await asyncio.sleep(0.01)
         assert (await one.get("/7")).how == "miss"
         assert (await other.get("/7")).how == "hit"
-        assert (await other.store.lists.find(Query())).count == 1
+        assert (await other.lists.find(Query())).count == 1
         async with connected(cluster.url) as cache:
             await fences_and_leases(cache)
             await notes_of_unsaved(cache)

@@ -29,6 +29,7 @@ from prerender.errors import BadEntry, ConfigError
 from prerender.extensions.dashboard import history
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.list_rows import Query, Row, parse
+from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.extensions.markdown.snapshots import MARKDOWN, MarkdownSnapshots, _key
 from prerender.http.encodings import encoded
 from prerender.snapshots.entry import Entry, decode, encode
@@ -211,6 +212,7 @@ class Shelf:
         self.server = server
         self.renders = Renders("x" * 2000)
         self.store = Store(BoundedMemoryCache(0), cache)
+        self.lists = Lists(self.store)
         self.cached = CachedSnapshots(self.renders, self.store, Freshness(100.0), 5.0)
         self.markdown = MarkdownSnapshots(self.cached, self.store)
 
@@ -226,7 +228,7 @@ class Shelf:
         return found
 
     async def keys(self) -> list[str]:
-        return [row.key for row in (await self.store.lists.find(Query())).rows]
+        return [row.key for row in (await self.lists.find(Query())).rows]
 
 
 @pytest.fixture(params=["file", "redis", "aiocache"])
@@ -484,7 +486,7 @@ async def test_another_backend_of_aiocache(tmp_path: Path) -> None:
             while (await other.snapshot(PAGE)).how == "hit":
                 await asyncio.sleep(0.05)
         assert (await one.snapshot(PAGE)).how == "hit"
-        assert (await stores[0].lists.find(Query())).rows == []
+        assert (await Lists(stores[0]).find(Query())).rows == []
         await server.kill()
         assert (await one.snapshot(OTHER)).how == "miss"
         assert not stores[0].state().available

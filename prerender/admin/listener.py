@@ -1,0 +1,56 @@
+"""The admin listener: who may use its routes, and how errors look. Others add the routes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from prerender.admin import openapi
+from prerender.admin.auth import AdminAuth
+from prerender.admin.problem_details import as_problems
+from prerender.admin.routes import Routes, route
+from prerender.config.settings import Admin
+from prerender.http.server_log import server_log
+
+
+class Description:
+    """Describes the routes."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    @route("GET", "/openapi.json")
+    async def openapi(self) -> dict[str, Any]:
+        """This document.
+
+        OpenAPI 3.1.
+        """
+        return await asyncio.to_thread(openapi.document, self._routes.operations)
+
+
+def routes(auth: AdminAuth) -> Routes:
+    """The routes of the listener: only its description as yet. ``auth`` applies to all of them."""
+    app = web.Application(middlewares=[auth.middleware, as_problems])
+    app.on_response_prepare.append(_without_versions)
+    found = Routes(app)
+    found.add(Description(found))
+    return found
+
+
+@asynccontextmanager
+async def listening(app: web.Application, settings: Admin) -> AsyncIterator[int]:
+    """Serve ``app`` while the context is open. Yields the port. Raises OSError."""
+    runner = web.AppRunner(app, access_log=None, logger=server_log("prerender.admin"))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _without_versions(_: web.Request, response: web.StreamResponse) -> None:
+    """Do not disclose the versions of Python and aiohttp."""
+    response.headers.pop("Server", None)

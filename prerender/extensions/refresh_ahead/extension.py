@@ -1,0 +1,56 @@
+"""Renews snapshots before they expire, and after a deploy: [cache] refresh and deploys."""
+
+import math
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from prerender.extension import Proxy
+from prerender.extensions.refresh_ahead.deploys import Deploys
+from prerender.extensions.refresh_ahead.popularity import Popularity
+from prerender.extensions.refresh_ahead.refresher import Refresher
+from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
+from prerender.rendering.from_settings import page_count
+from prerender.telemetry.scraped_metrics import counter
+
+
+class _Results(Collector):
+    def __init__(self, refresher: Refresher) -> None:
+        self._refresher = refresher
+
+    def collect(self) -> Iterable[Metric]:
+        """The refreshes by result."""
+        yield counter(
+            "prerender_refreshes_ahead",
+            "Snapshots that were to be rendered again before they expire, by result.",
+            ("result",),
+            {(result,): count for result, count in self._refresher.results.items()},
+        )
+
+
+@asynccontextmanager
+async def extend(proxy: Proxy) -> AsyncIterator[None]:
+    """Renew while the proxy serves."""
+    cache = proxy.settings.cache
+    popularity = Popularity()
+    if cache.deploys or cache.refresh:
+        proxy.telemetry.requests.subscribe(popularity)
+    spare = SpareCapacity(proxy.rendering.pool)
+    refresher = Refresher(
+        proxy.snapshots,
+        proxy.store,
+        popularity,
+        before=cache.refresh_before,
+        most=math.ceil(page_count(proxy.settings) * cache.refresh),
+        has_room=spare.has_room,
+        is_crowded=spare.is_crowded,
+    )
+    proxy.metrics.watch(_Results(refresher))
+    proxy.remembered["popularity"] = popularity
+    proxy.while_serving.append(refresher.refreshing())
+    if cache.deploys:
+        deploys = Deploys(proxy.snapshots, proxy.store, popularity.most_first)
+        proxy.while_serving.append(deploys.renewing())
+    yield

@@ -1,0 +1,88 @@
+"""A deploy is noticed by new assets, and what it replaced is renewed, the most requested first."""
+
+from collections.abc import Callable, Iterable
+
+from prerender.extensions.refresh_ahead.deploys import Deploys
+from prerender.extensions.refresh_ahead.popularity import Popularity
+from prerender.snapshots.freshness import Freshness
+from prerender.snapshots.target import Target
+from tests.snapshots.test_freshness import PAGE, Site, asked_for
+from tests.support.renders import target, until
+
+
+class Deployed(Site):
+    def __init__(
+        self, freshness: Freshness, popular: Callable[[], Iterable[Target]] = tuple
+    ) -> None:
+        super().__init__(freshness)
+        self.deploys = Deploys(self.cached, self.store, popular, self.clock)
+
+    async def close(self) -> None:
+        async with self.deploys.renewing():
+            pass
+        await self.cached.close()
+
+
+async def test_a_deploy_makes_what_it_replaced_stale() -> None:
+    site = Deployed(Freshness(100.0, stale=50.0))
+    site.renders.asset_fingerprint = "v1"
+    await site.get()
+    site.clock.now += 60
+    other = target("/other")
+    await site.cached.snapshot(other)
+    site.renders.asset_fingerprint = "v2"
+    site.clock.now += 60
+    await site.get()
+    await site.refreshed(3)
+    assert (await site.get()).how == "hit"
+    # It would have been fresh for 40 seconds more.
+    site.clock.now += 1
+    answer = await site.cached.snapshot(other)
+    assert answer.detail == "stale"
+    await site.close()
+
+
+async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
+    pages = [target(f"/{number}") for number in range(4)]
+    popularity = Popularity()
+    for asked, page in zip((2, 1, 4, 3), pages, strict=True):
+        for _ in range(asked):
+            popularity(asked_for(page))
+    site = Deployed(Freshness(100.0), popularity.most_first)
+    site.renders.asset_fingerprint = "v1"
+    for page in (PAGE, *pages):
+        await site.cached.snapshot(page)
+    await site.cached.snapshot(target("/never asked for again"))
+    site.renders.asset_fingerprint = "v2"
+    site.renders.rendered.clear()
+    site.clock.now += 200
+    await site.get()
+    await until(lambda: len(site.renders.rendered) == 5)
+    assert site.renders.rendered == [PAGE.path, "/2", "/3", "/0", "/1"]
+    for page in pages:
+        assert (await site.cached.snapshot(page)).how == "hit"
+    await site.close()
+
+
+async def test_a_renewal_goes_on_when_a_page_fails() -> None:
+    pages = [target("/fails"), target("/works")]
+    site = Deployed(Freshness(100.0), lambda: pages)
+    site.renders.asset_fingerprint = "v1"
+    for page in (PAGE, *pages):
+        await site.cached.snapshot(page)
+    site.renders.asset_fingerprint = "v2"
+    site.renders.fails.add("/fails")
+    site.renders.rendered.clear()
+    site.clock.now += 200
+    await site.get()
+    await until(lambda: "/works" in site.renders.rendered)
+    await site.close()
+
+
+def test_rare_pages_are_forgotten_first() -> None:
+    popularity = Popularity(most=10)
+    for number in range(10):
+        for _ in range(number + 1):
+            popularity(asked_for(target(f"/{number}")))
+    popularity(asked_for(target("/new")))
+    assert [page.path for page in popularity.most_first()] == ["/9", "/8", "/7", "/6", "/5"]

@@ -1,0 +1,18 @@
+"""The OpenAPI description of the admin API, as a proxy serves it."""
+
+from itertools import chain
+
+from prerender.admin.explain import Explanations
+from prerender.admin.listener import Description
+from prerender.admin.openapi import document
+from prerender.admin.purge import Purging
+from prerender.admin.routes import operations_of
+from prerender.extensions.dashboard.api import Api
+from prerender.extensions.dashboard.snapshot_details import Pages
+from prerender.tools.export.imports import Importing
+from prerender.visits.api import ReportApi
+
+_PARTS = (Description, Purging, Explanations, Api, Pages, Importing, ReportApi)
+DESCRIPTION = document(
+    operation for _, operation in chain.from_iterable(map(operations_of, _PARTS))
+)
