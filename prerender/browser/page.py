@@ -8,10 +8,9 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Container, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncIterator, Container, Iterable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 import structlog
@@ -20,20 +19,17 @@ from prerender.browser import probe, serializer
 from prerender.browser.browser_context import Context
 from prerender.browser.chromium import Chromium
 from prerender.browser.devtools import COMMAND_SECONDS, CommandFailed
-from prerender.browser.emulation import AS_OPENED, DESKTOP, Window, become, window_of
+from prerender.browser.emulation import AS_OPENED, Window, become, window_of
 from prerender.browser.page_results import (
     Departed,
-    Removed,
     Rendered,
     Resource,
-    Screenshot,
-    Seen,
     SerializeOptions,
 )
-from prerender.browser.settling.decision import SHOWN_MS
 from prerender.browser.settling.reasons import SettleReason
 from prerender.browser.settling.settler import Settled, Settler
 from prerender.browser.tab import Tab
+from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import (
     BrowserGone,
     NeedsNewContext,
@@ -42,9 +38,8 @@ from prerender.errors import (
     RenderTimeout,
     SnapshotTooLarge,
 )
-from prerender.gateway.visit import PAGE_STATUSES, Document, Visit
+from prerender.gateway.visit import Document, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
-from prerender.tools.accessibility import Announcement, announced
 
 # A context is replaced after this many renders, so that leaks do not add up.
 RENDERS = 500
@@ -57,16 +52,10 @@ _MAX_URLS_LENGTH = 8_000_000
 _MAX_FRAMES = 200
 # Requests beyond [network] max_requests are refused; this many times as many end the page.
 _FLOOD = 3
-# The maximum height of a screenshot in CSS pixels.
-HIGHEST_PICTURE = 6000
 # Characters in a part of the serializer's result (serialize/html.js).
 _PIECE_LENGTH = 2**20
 # Characters of a snapshot: such a page takes hundreds of megabytes until garbage is collected.
 _LARGE_LENGTH = 1_000_000
-_STATUS_AND_TEXT = """[
-  performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
-  document.body ? document.body.innerText.slice(0, 200000) : "",
-]"""
 _WORLD = "prerender"
 _MOST_ENTRIES = 20
 _LONGEST_ENTRY = 500
@@ -77,8 +66,6 @@ _STOP_SECONDS = 1.0
 _RENEW_SECONDS = 5.0
 # Unique in all pools: late requests of an old page must not count as a new one's.
 _numbers = itertools.count(1)
-
-READ_SCRIPT = (files("prerender.browser") / "scripts" / "visible_text.js").read_text("utf-8")
 
 log = structlog.get_logger(__name__)
 
@@ -245,7 +232,18 @@ class Page:
             serialize_seconds=time.monotonic() - started,
         )
 
-    async def look(
+    @property
+    def tab(self) -> Tab:
+        """The tab, for those who look at the page after a render."""
+        return self._tab
+
+    @property
+    def clock(self) -> VirtualClock:
+        """The clock of the page."""
+        return self._clock
+
+    @asynccontextmanager
+    async def lent(
         self,
         url: str,
         visit: Visit,
@@ -253,67 +251,25 @@ class Page:
         budget: float,
         patience: float,
         scripts: bool,
-        height: int = 0,
         variant: Variant = ORDINARY,
-        remove: Sequence[str] = (),
-    ) -> Screenshot:
-        """Open ``url`` and take a screenshot. The caller sets a timeout, and the page is not used
-        again.
+    ) -> AsyncIterator[Tab]:
+        """Open ``url`` and lend the tab when the page has settled. The caller sets a timeout.
 
-        Without ``scripts``, none of the page's run. ``height`` in CSS pixels; 0: the height of the
-        page. ``remove``: selectors of elements to be listed.
-        Raises RenderError.
-        """
-        self.broken = True
-        session = self._tab.session
-        window = window_of(variant)
-        self._begin(visit)
-        await self._clock.catch_up()
-        await self._become(variant)
-        frame_id = await self._tab.navigate(url, COMMAND_SECONDS, scripts=scripts)
-        await self._settle(self._settler(visit, budget, patience, window))
-        metrics = await session.call("Page.getLayoutMetrics")
-        height = height or int(metrics["cssContentSize"]["height"])
-        height = min(max(height, window.height // 4), HIGHEST_PICTURE)
-        # A window of the screenshot's height, so that lazy content loads.
-        await self._resize(window, height)
-        await self._tab.frames.make(drawn=True)
-        await (await self._clock.start(SHOWN_MS, wait_for_network=True))
-        picture = await self._tab.frames.picture()
-        world = await self._world(frame_id)
-        status, text = await session.evaluate(_STATUS_AND_TEXT, contextId=world)
-        if status not in PAGE_STATUSES:
-            raise RenderError(f"shows a document with status {status}", about=url)
-        removed = (await self.read(remove)).removed if remove else ()
-        return Screenshot(picture, str(text), await self.announced(), removed)
-
-    async def listen(
-        self, url: str, visit: Visit, *, timeout: float, budget: float, patience: float
-    ) -> tuple[Announcement, ...]:
-        """Open ``url`` without the page's scripts, and return what a screen reader announces.
-
-        Raises RenderTimeout after ``timeout`` seconds, and RenderError.
+        Without ``scripts``, none of the page's run. Raises RenderError. After any error, the page is
+        not used again.
         """
         self._begin(visit)
         try:
-            async with asyncio.timeout(timeout):
-                await self._clock.catch_up()
-                await self._tab.navigate(url, COMMAND_SECONDS, scripts=False)
-                await self._settle(self._settler(visit, budget, patience, DESKTOP))
-                return await self.announced()
-        except TimeoutError:
-            self.broken = True
-            raise RenderTimeout("the page does not settle", about=url) from None
+            await self._clock.catch_up()
+            await self._become(variant)
+            await self._tab.navigate(url, COMMAND_SECONDS, scripts=scripts)
+            await self._settle(self._settler(visit, budget, patience, window_of(variant)))
+            yield self._tab
         except BaseException:
             self.broken = True
             raise
         finally:
             self._departure = None
-
-    async def announced(self) -> tuple[Announcement, ...]:
-        """What a screen reader announces on the current page. Raises RenderError."""
-        tree = await self._tab.session.call("Accessibility.getFullAXTree")
-        return announced(tree["nodes"])
 
     def _begin(self, visit: Visit) -> asyncio.Future[str]:
         """Begin a visit. The future completes when the page departs, with the URL, or fails if it
@@ -338,11 +294,12 @@ class Page:
             budget,
             patience,
             window_height=window.height,
-            resize=lambda height: self._resize(window, height),
+            resize=lambda height: self.resize(window, height),
             cpu_seconds=process.cpu_seconds if process else time.monotonic,
         )
 
-    async def _resize(self, window: Window, height: int) -> None:
+    async def resize(self, window: Window, height: int) -> None:
+        """Give the window another height, in CSS pixels."""
         metrics = window.metrics(height)
         await self._tab.session.call("Emulation.setDeviceMetricsOverride", **metrics)
 
@@ -369,16 +326,9 @@ class Page:
             raise RenderTimeout("the page does not respond") from None
         return self._tab.target_id
 
-    async def read(self, remove: Sequence[str] = ()) -> Seen:
-        """The texts of the page after a render, without elements that the selectors ``remove`` match.
-        Raises RenderError."""
-        found = await self._tab.session.evaluate(
-            f"{READ_SCRIPT}({json.dumps(remove)})",
-            contextId=await self._world(self._tab.target_id),
-        )
-        texts = tuple((text, shown) for text, shown in found["texts"])
-        removed = tuple(Removed(selector, text) for selector, text in found["removed"])
-        return Seen(found["url"], found["title"], texts, tuple(found["links"]), removed)
+    async def world(self) -> int:
+        """An isolated world of the main frame, for scripts of those who look at the page."""
+        return await self._world(self._tab.target_id)
 
     async def _world(self, frame_id: str) -> int:
         """An isolated world for our scripts, whose built-ins the page cannot replace."""

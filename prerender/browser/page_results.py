@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from prerender.browser.settling.settler import Settled
 from prerender.config.page_changes import Tag
-from prerender.tools.accessibility import Announcement
 
 
 class Resource(NamedTuple):
@@ -70,27 +69,6 @@ class Rendered:
         return bool(self.text_length) or self.pictures
 
 
-class Removed(NamedTuple):
-    """An element that a selector of [snapshot] remove matches, and the beginning of its text."""
-
-    selector: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a visitor sees of a page: its texts, whether each is visible, and its links.
-
-    ``removed``: elements that snapshots lack ([snapshot] remove), which are not in ``texts``.
-    """
-
-    url: str
-    title: str
-    texts: tuple[tuple[str, bool], ...]
-    links: tuple[str, ...]
-    removed: tuple[Removed, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class SerializeOptions:
     """Options of the serializer (serializer.py).
@@ -139,21 +117,3 @@ class Departed:
     url: str
     settled: Settled
     serialize_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Screenshot:
-    """A screenshot: a PNG, the visible text, and what a screen reader announces.
-
-    ``removed``: elements that the snapshot lacks ([snapshot] remove).
-    """
-
-    png: bytes
-    text: str
-    announced: tuple[Announcement, ...] = ()
-    removed: tuple[Removed, ...] = ()
-
-    @property
-    def size_bytes(self) -> int:
-        """The approximate size in memory."""
-        return len(self.png) + 4 * len(self.text) + 500 * len(self.announced)

@@ -26,6 +26,7 @@ from prerender.rendering.from_settings import Rendering, rendering
 from prerender.rendering.snapshot_builder import SnapshotBuilder
 from prerender.snapshots.target import Target
 from prerender.tools.accessibility import lost
+from prerender.tools.page_views import announcements, listen
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Overrides, settings_for
 from tests.sites.corpus import origin as corpus
@@ -92,11 +93,11 @@ class _Comparison:
                     target.url, visit, options=SerializeOptions(), **LIMITS
                 )
                 assert isinstance(rendered, Rendered), path
-                seen, said = await shown(page), await page.announced()
+                seen, said = await shown(page), await announcements(page)
         snapshot = self._builder.build(target, found, visit, rendered, time.time())
         async with self._page(first=True) as page:
             with page.visit(Document(200, HTML, snapshot.body)) as visit:
-                announced = await page.listen(target.url, visit, **LIMITS)
+                announced = await listen(page, target.url, visit, **LIMITS)
                 ours = await shown(page)
         if ours != seen:
             return f"{path}: {ours} instead of {seen}"

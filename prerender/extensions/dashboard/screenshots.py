@@ -13,7 +13,6 @@ from typing import Any
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.browser.page_results import Screenshot
 from prerender.browser.pool import Pool
 from prerender.config import Settings
 from prerender.errors import NotRenderable, RenderTimeout
@@ -25,6 +24,7 @@ from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.target import Target
+from prerender.tools.page_views import Screenshot, look
 
 _SECTION = "the dashboard's screenshots"
 _KEPT_SECONDS = 60.0
@@ -126,7 +126,8 @@ class Viewer:
                     page_document = await fetch()
                     async with self._pool.page(place, left, first=True) as page:
                         with page.visit(page_document, target.variant) as visit:
-                            look = await page.look(
+                            picture = await look(
+                                page,
                                 target.url,
                                 visit,
                                 budget=self._limits.budget,
@@ -140,8 +141,8 @@ class Viewer:
                 raise RenderTimeout(
                     "no screenshot within the time limit", about=target.url
                 ) from None
-            await self.cache.set(name, look, _KEPT_SECONDS)
-            return look
+            await self.cache.set(name, picture, _KEPT_SECONDS)
+            return picture
 
 
 def viewer_of(settings: Settings, parts: Rendering) -> Viewer:

@@ -13,7 +13,6 @@ from aiohttp import web
 from prerender.admin.models import ID_LENGTH
 from prerender.admin.page_urls import Site
 from prerender.admin.routes import RENDERS, route
-from prerender.browser.page_results import Screenshot
 from prerender.extensions.dashboard import conversions
 from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import text_of
@@ -30,6 +29,7 @@ from prerender.snapshots.page_changes import changes_of
 from prerender.snapshots.stores.store import Store
 from prerender.tools.accessibility import lost
 from prerender.tools.page_metadata import read
+from prerender.tools.page_views import Screenshot
 
 _MOST_LOST = 100
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
-from prerender.browser.page_results import Seen
 from prerender.errors import FetchFailed, RenderError
 from prerender.snapshots.page_changes import Changes, changes_of
 from prerender.tools.accessibility import lost
@@ -15,6 +14,7 @@ from prerender.tools.check.visitor_view import Look, Person, Unsettled
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page, read_page
 from prerender.tools.link_following import Visit, Visitor, canonicals, led_to
+from prerender.tools.page_views import Seen
 from prerender.tools.text_comparison import Comparison, Passage, compare
 from prerender.urls.addresses import is_ugly, same_page
 from prerender.urls.ajax_crawling import UGLY_TOKEN

@@ -8,7 +8,7 @@ from typing import TypeVar
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.browser.page_results import Departed, Seen, SerializeOptions
+from prerender.browser.page_results import Departed, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
@@ -18,6 +18,7 @@ from prerender.gateway.visit import Document, Exchange
 from prerender.rendering.verdict import faults_of, missing_responses, third_party_failures
 from prerender.tools.accessibility import Announcement
 from prerender.tools.crawler import Fetched
+from prerender.tools.page_views import Seen, announcements, listen, read
 
 T = TypeVar("T")
 _PAUSE_SECONDS = 0.2
@@ -98,7 +99,7 @@ class Person:
                         f"{url}: does not settle within {limits.timeout:g} seconds",
                         tuple(missing_responses(visit.exchanges, partial=True)),
                     )
-                seen = await page.read(remove)
+                seen = await read(page, remove)
                 failures = [f"{one.url}: {one.text}" for one in faults_of(visit.exchanges)]
                 others = third_party_failures(visit.exchanges)
                 failures += [f"{url}: data of a third party failed" for url in others]
@@ -106,7 +107,7 @@ class Person:
                     seen.url,
                     status,
                     seen,
-                    await page.announced(),
+                    await announcements(page),
                     rendered.errors,
                     tuple(failures),
                     tuple(self._withheld(visit.exchanges)),
@@ -130,7 +131,8 @@ class Person:
         document = Document(200, headers, answer.body)
         async with self._pool.place() as place, self._pool.page(place, limits.timeout) as page:
             with page.visit(document) as visit:
-                return await page.listen(
+                return await listen(
+                    page,
                     url,
                     visit,
                     timeout=limits.timeout,
