@@ -59,7 +59,7 @@ class AdminClient:
     def import_pages(
         self, site: str, pages: Sequence[Mapping[str, object]], *, fresh: bool
     ) -> dict[str, int]:
-        """Import pages of an export of ``site``. Counts them by outcome (snapshots/importing.py)."""
+        """Import pages of an export of ``site``. Counts them by outcome (export/importing.py)."""
         answer = self._ask("POST", "import", {"site": site, "pages": pages, "fresh": fresh})
         return {name: int(count) for name, count in answer.items()}
 

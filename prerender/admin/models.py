@@ -1,4 +1,4 @@
-"""The responses of the admin API. openapi.json is generated from these types by scripts/openapi.
+"""The responses of the admin API, which openapi.py describes by these types.
 
 Times are Unix seconds, durations are seconds, sizes are bytes.
 """

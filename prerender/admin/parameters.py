@@ -1,6 +1,6 @@
 """The query parameters and bodies that the admin API accepts. Pure.
 
-They are checked with these models, and openapi.json is generated from them by scripts/openapi.
+They are checked with these models, and openapi.py describes the API by them.
 """
 
 from ipaddress import ip_address

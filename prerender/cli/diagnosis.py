@@ -19,7 +19,6 @@ from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
 
 import psutil
 from multidict import CIMultiDict
@@ -29,7 +28,7 @@ from prerender.admin.client import AdminClient
 from prerender.admin.token_file import TokenFile
 from prerender.browser import chromium, container
 from prerender.config import Settings
-from prerender.config.store_urls import OBJECT_STORES
+from prerender.config.store_urls import kind_of
 from prerender.config.types import PRESET_WORDS, PRESETS
 from prerender.crawlers.from_settings import crawlers_of
 from prerender.crawlers.published import OLD_SECONDS
@@ -40,16 +39,13 @@ from prerender.errors import (
     NotRenderable,
     OriginError,
     PrerenderError,
-    StoreError,
 )
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.http.forwarding_headers import authority, mark
 from prerender.rendering import from_settings
-from prerender.snapshots.stores.aiocache_backends import LACKS, named
-from prerender.snapshots.stores.from_settings import namespace, object_store
-from prerender.snapshots.stores.redis import RedisCache
+from prerender.snapshots.stores.from_settings import namespace
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 
@@ -256,74 +252,9 @@ def _preset(settings: Settings, came: list[dict[str, Any]] | None) -> Line:
 
 
 async def _store(settings: Settings) -> Line:
-    url = settings.cache.url
-    scheme = url.partition(":")[0]
-    if scheme == "memory":
-        return Line("store", "ok", "memory: snapshots are lost on restart")
-    if scheme == "file":
-        return _folder(Path(unquote(urlsplit(url).path)))
-    if scheme == "aiocache":
-        return _backend(settings)
-    if scheme in OBJECT_STORES:
-        return await _objects(settings, scheme)
-    return await _redis(settings, url, "url")
-
-
-async def _objects(settings: Settings, scheme: str) -> Line:
-    """The object store, then the Redis in front of it."""
-    try:
-        cold = object_store(settings)
-    except ConfigError as error:
-        return Line("store", "problem", f"{scheme}: {error}", "correct [cache] url")
-    try:
-        await cold.open()
-    except (StoreError, TimeoutError) as error:
-        return _no_store(scheme, error, "url")
-    if settings.cache.hot_url:
-        return await _redis(settings, settings.cache.hot_url, "hot_url")
-    text = f"{scheme}: responds; each replica renders for itself"
-    return Line("store", "ok", text)
-
-
-async def _redis(settings: Settings, url: str, setting: str) -> Line:
-    scheme = url.partition(":")[0]
-    redis = RedisCache(url, namespace(settings), max(settings.cache.timeout, 2.0))
-    try:
-        await redis.open()
-        policy = await redis.eviction()
-    except (StoreError, TimeoutError) as error:
-        return _no_store(scheme, error, setting)
-    finally:
-        await redis.close()
-    if policy not in ("", "volatile-lru"):
-        text = f"{scheme}: responds; maxmemory-policy is {policy}"
-        return Line("store", "warning", text, "set maxmemory-policy to volatile-lru")
-    return Line("store", "ok", f"{scheme}: responds")
-
-
-def _no_store(scheme: str, error: Exception, setting: str) -> Line:
-    remedy = (
-        f"start it, or correct [cache] {setting}; until then snapshots are stored in memory only"
-    )
-    return Line("store", "problem", f"{scheme}: {str(error) or 'timeout'}", remedy)
-
-
-def _backend(settings: Settings) -> Line:
-    """Check that the class exists. The needs of a backend are unknown."""
-    try:
-        found = named(settings.cache.url, namespace(settings), settings.cache.timeout)
-    except ValueError as error:
-        return Line("store", "problem", f"aiocache: {error}", "correct [cache] url")
-    return Line("store", "ok", f"aiocache: {type(found).__name__}; it has {LACKS}")
-
-
-def _folder(folder: Path) -> Line:
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
-        remedy = f"let user {os.geteuid()} write there, or change [cache] url"
-        return Line("store", "problem", f"{folder}: not writable", remedy)
-    free = shutil.disk_usage(there).free
-    return Line("store", "ok", f"file: {folder} is writable, {free // _MIB} MiB free")
+    kind = kind_of(settings.cache.url)
+    assert kind is not None, "the settings are valid"
+    return Line("store", *await kind.diagnose(settings, namespace(settings)))
 
 
 async def _origin(settings: Settings) -> Line:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from yarl import URL
 
+from prerender.config import store_urls
 from prerender.config.network_types import (
     Address,
     Endpoint,
@@ -22,7 +23,6 @@ from prerender.config.network_types import (
     SiteURLOrNothing,
     StoreURL,
 )
-from prerender.config.store_urls import OBJECT_STORES
 from prerender.config.types import (
     DEFAULT_LANGUAGE,
     PRESET_WORDS,
@@ -333,11 +333,7 @@ class Cache(_Section):
     url: StoreURL = Field(
         "memory://",
         repr=False,
-        description='"memory://", "file:///var/cache/prerender", '
-        '"redis://user:password@host:6379/0", "rediss://...", "unix:///run/redis.sock?db=0", '
-        '"redis+cluster://host:6379,host:6379", "redis+sentinel://host:26379,host:26379/primary", '
-        '"s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix?account_name=NAME", or '
-        'any other aiocache backend: "aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1".',
+        description=f"The store: {store_urls.forms()}; aiocache:// is any backend of aiocache.",
     )
     hot_url: RedisURLOrNothing = Field(
         "",
@@ -416,8 +412,8 @@ class Cache(_Section):
     @field_validator("hot_url")
     @classmethod
     def _in_front_of_an_object_store(cls, hot_url: str, info: ValidationInfo) -> str:
-        scheme = info.data.get("url", "").partition(":")[0]
-        if hot_url and "url" in info.data and scheme not in OBJECT_STORES:
+        kind = store_urls.kind_of(info.data.get("url", ""))
+        if hot_url and kind is not None and not kind.may_have_redis:
             raise ValueError(
                 "has no effect unless url is an object store, such as s3://bucket/prefix"
             )

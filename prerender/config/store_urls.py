@@ -1,90 +1,96 @@
-"""The URLs of stores: [cache] url."""
+"""The URLs of stores: [cache] url. Each kind of store is declared in one place, with its schemes.
 
-import re
+A module ``store_kinds`` of a package has KINDS (plugins.py finds it). What it needs is imported when a
+store is opened, because settings are read by commands that open none.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from prerender.urls.hosts import servers
+from prerender import plugins
 
-_HELP = (
-    'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://...", '
-    '"unix:///a/socket?db=0", "redis+cluster://host:6379,host:6379", '
-    '"redis+sentinel://host:26379,host:26379/service", "s3://bucket/prefix", "gs://bucket/prefix", '
-    '"az://container/prefix?account_name=NAME" or "aiocache://package.Class?option=value"; '
-    "percent-encode special characters in a password"
-)
-# Options of redis-py. Others would break assumptions of the code, or expose a password.
-_TLS_OPTIONS = frozenset(
-    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
-)
-# Options of obstore by scheme. Credentials come from the environment or from roles.
-OBJECT_STORES = {
-    "s3": frozenset({"endpoint", "region", "virtual_hosted_style_request"}),
-    "gs": frozenset({"base_url"}),
-    "az": frozenset({"account_name", "endpoint", "use_emulator"}),
-}
-_REDIS_HELP = (
-    'give a Redis, as for url: "redis://user:password@host:6379/0", "rediss://...", '
-    '"unix:///a/socket?db=0", "redis+cluster://..." or "redis+sentinel://..."'
-)
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{2,221}", re.ASCII)
-_DATABASE = "[0-9]{1,5}"
-# What comes after the servers, by what the scheme has after its "+".
-_PATHS = {
-    "": re.compile(rf"/?|/{_DATABASE}", re.ASCII),
-    "cluster": re.compile("/?"),
-    "sentinel": re.compile(rf"/[^/]+(/|/{_DATABASE})?", re.ASCII),
-}
+
+class Diagnosis(NamedTuple):
+    """What ``prerender doctor`` says of a store; ``remedy`` is '' if it is ok."""
+
+    state: Literal["ok", "warning", "problem"]
+    text: str
+    remedy: str = ""
+
+
+class StoreKind:
+    """A kind of store. ``forms``: examples of its URLs. ``may_have_redis``: in front, as hot_url."""
+
+    schemes: tuple[str, ...]
+    forms: tuple[str, ...]
+    may_have_redis = False
+
+    def accepts(self, url: SplitResult, options: Mapping[str, str]) -> bool:
+        """Whether a URL with one of the schemes is valid. ``options``: of its query."""
+        raise NotImplementedError
+
+    async def open(self, settings: Any, namespace: str) -> Any:
+        """The backing store of ``Settings``; None for memory alone. Raises ConfigError."""
+        raise NotImplementedError
+
+    async def diagnose(self, settings: Any, namespace: str) -> Diagnosis:
+        """Whether the store works."""
+        raise NotImplementedError
+
+
+@cache
+def kinds() -> tuple[StoreKind, ...]:
+    """Those of the core, then those of extensions."""
+    return tuple(kind for module in plugins.modules("store_kinds") for kind in module.KINDS)
+
+
+def forms() -> str:
+    """Examples of URLs of all kinds."""
+    return _either([form for kind in kinds() for form in kind.forms])
+
+
+def _either(examples: Sequence[str]) -> str:
+    *most, last = [f'"{example}"' for example in examples]
+    return f"{', '.join(most)} or {last}"
+
+
+def kind_of(url: str) -> StoreKind | None:
+    """The kind of store of a URL, by its scheme."""
+    scheme = url.partition(":")[0]
+    return next((kind for kind in kinds() if scheme in kind.schemes), None)
 
 
 def checked(value: str) -> str:
     """The URL of a store. Raises ValueError."""
-    if not _is_known(value):
-        raise ValueError(_HELP)
+    if not is_valid(value):
+        raise ValueError(f"give {forms()}; percent-encode special characters in a password")
     return value
 
 
-def redis_or_nothing(value: str) -> str:
-    """The URL of a Redis, or ''. Raises ValueError."""
-    scheme = value.partition(":")[0].partition("+")[0]
-    if value and not (scheme in ("redis", "rediss", "unix") and _is_known(value)):
-        raise ValueError(_REDIS_HELP)
-    return value
-
-
-def _is_known(value: str) -> bool:
+def is_valid(value: str) -> bool:
+    """Whether a store can have this URL."""
+    kind = kind_of(value)
     try:
-        return value.isprintable() and " " not in value and _is_store(urlsplit(value))
+        url = urlsplit(value)
+        strict = bool(url.query)
+        options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=strict))
+        return (
+            kind is not None
+            and not url.fragment
+            and value.isprintable()
+            and " " not in value
+            and kind.accepts(url, options)
+        )
     except ValueError:
         return False
 
 
-def _is_store(url: SplitResult) -> bool:
-    if url.fragment:
-        return False
-    options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
-    scheme, _, kind = url.scheme.partition("+")
-    if scheme in ("redis", "rediss"):
-        return kind in _PATHS and _is_redis(url, scheme, kind, options)
-    match url.scheme:
-        case "memory":
-            return url.geturl() in ("memory:", "memory://")
-        case "file":
-            return not url.netloc and len(url.path) > 1 and not options
-        case "unix":
-            database = re.fullmatch(_DATABASE, options.get("db", "0"), re.ASCII)
-            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
-        case "s3" | "gs" | "az":
-            allowed = OBJECT_STORES[url.scheme]
-            return bool(_BUCKET.fullmatch(url.netloc)) and options.keys() <= allowed
-        case "aiocache":
-            name = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", url.netloc, re.ASCII)
-            return not url.path and name is not None
-    return False
-
-
-def _is_redis(url: SplitResult, scheme: str, kind: str, options: dict[str, str]) -> bool:
-    """Whether servers, path and options are valid for this kind of Redis. Raises ValueError."""
-    found = servers(url.netloc, 1)
-    allowed = _TLS_OPTIONS if scheme == "rediss" else frozenset()
-    several = bool(kind) or len(found) == 1
-    return several and bool(_PATHS[kind].fullmatch(url.path)) and options.keys() <= allowed
+def redis_or_nothing(value: str) -> str:
+    """The URL of a Redis, or ''. Raises ValueError."""
+    if value:
+        redis = next(kind for kind in kinds() if "redis" in kind.schemes)
+        if kind_of(value) is not redis or not is_valid(value):
+            raise ValueError(f"give a Redis, as for url: {_either(redis.forms)}")
+    return value

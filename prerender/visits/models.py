@@ -1,4 +1,4 @@
-"""The responses of the report API. openapi.json is generated from these types.
+"""The responses of the report API, which openapi.py describes by these types.
 
 Times are Unix seconds, durations are seconds, sizes are bytes, dates are days in UTC.
 """

@@ -142,10 +142,11 @@ SECRETS = 'give a list of query parameter names, for example ["*token*", "key"]'
 AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
-    'give "memory://", "file:///a/folder", "redis://user:password@host:6379/0", "rediss://...", '
-    '"unix:///a/socket?db=0", "redis+cluster://host:6379,host:6379", '
-    '"redis+sentinel://host:26379,host:26379/service", "s3://bucket/prefix", "gs://bucket/prefix", '
-    '"az://container/prefix?account_name=NAME" or "aiocache://package.Class?option=value"; '
+    'give "memory://", "file:///var/cache/prerender", "redis://user:password@host:6379/0", '
+    '"rediss://...", "unix:///run/redis.sock?db=0", "redis+cluster://host:6379,host:6379", '
+    '"redis+sentinel://host:26379,host:26379/primary", '
+    '"aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1", "s3://bucket/prefix", '
+    '"gs://bucket/prefix" or "az://container/prefix?account_name=NAME"; '
     "percent-encode special characters in a password"
 )
 AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"'

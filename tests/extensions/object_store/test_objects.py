@@ -16,10 +16,10 @@ from prerender.errors import ConfigError, StoreGone
 from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.object_store.bucket import Bucket
 from prerender.extensions.object_store.object_store import ObjectCache
+from prerender.extensions.object_store.store_kinds import object_store
 from prerender.extensions.object_store.tiers import TieredCache
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.backing_store import BackingCache
-from prerender.snapshots.stores.from_settings import object_store
 from prerender.snapshots.stores.redis import RedisCache
 from tests.conftest import StartOrigin
 from tests.snapshots.stores.test_redis import NAMESPACE, PAGE, entry
@@ -350,18 +350,18 @@ def test_a_redis_in_front_of_something_else() -> None:
 async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "prerender.extensions.object_store.bucket", None)
     with pytest.raises(ConfigError, match=r"pip install 'prerender-proxy\[s3\]'"):
-        object_store(configured(url="s3://bucket/prefix"))
+        object_store(configured(url="s3://bucket/prefix"), NAMESPACE)
 
 
 async def test_the_other_kinds() -> None:
     for url in ("gs://bucket/prefix", "az://container/prefix?account_name=name"):
-        cache = object_store(configured(url=url))
+        cache = object_store(configured(url=url), NAMESPACE)
         assert isinstance(cache, ObjectCache)
 
 
 async def test_an_account_that_is_missing() -> None:
     with pytest.raises(ConfigError, match=r"\[cache\] url: "):
-        object_store(configured(url="az://container"))
+        object_store(configured(url="az://container"), NAMESPACE)
 
 
 async def test_a_bucket_that_is_not_there(s3: S3Server) -> None:

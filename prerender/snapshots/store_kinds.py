@@ -1,0 +1,180 @@
+"""The kinds of stores of the core: memory, a file, Redis, and any other backend of aiocache."""
+
+import asyncio
+import errno
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import structlog
+
+from prerender.config.store_urls import Diagnosis, StoreKind
+from prerender.errors import ConfigError, StoreError
+from prerender.urls.hosts import servers
+
+if TYPE_CHECKING:  # they take long to import, and only those who open a store need them
+    from prerender.config.settings import Settings
+    from prerender.snapshots.stores.backing_store import BackingCache
+
+_DATABASE = "[0-9]{1,5}"
+# What comes after the servers, by what the scheme has after its "+".
+_REDIS_PATHS = {
+    "": re.compile(rf"/?|/{_DATABASE}", re.ASCII),
+    "cluster": re.compile("/?"),
+    "sentinel": re.compile(rf"/[^/]+(/|/{_DATABASE})?", re.ASCII),
+}
+# Options of redis-py. Others would break assumptions of the code, or expose a password.
+_TLS_OPTIONS = frozenset(
+    {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname"}
+)
+_MIB = 1024**2
+
+log = structlog.get_logger(__name__)
+
+
+class _Memory(StoreKind):
+    schemes = ("memory",)
+    forms = ("memory://",)
+
+    def accepts(self, url: SplitResult, _: Mapping[str, str]) -> bool:
+        return url.geturl() in ("memory:", "memory://")
+
+    async def open(self, _: "Settings", __: str) -> None:
+        return None
+
+    async def diagnose(self, _: "Settings", __: str) -> Diagnosis:
+        return Diagnosis("ok", "memory: snapshots are lost on restart")
+
+
+class _File(StoreKind):
+    schemes = ("file",)
+    forms = ("file:///var/cache/prerender",)
+
+    def accepts(self, url: SplitResult, options: Mapping[str, str]) -> bool:
+        return not url.netloc and len(url.path) > 1 and not options
+
+    async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
+        from prerender.snapshots.stores.file import FileCache  # noqa: PLC0415
+
+        folder = await asyncio.to_thread(self._made, settings.cache.url)
+        return FileCache(folder, namespace, settings.cache.file_max_bytes)
+
+    def _made(self, url: str) -> Path:
+        folder = _folder(url)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+                raise ConfigError(
+                    [f"[cache] url: {url}: cannot be written to: {error.strerror}"]
+                ) from error
+        return folder
+
+    async def diagnose(self, settings: "Settings", _: str) -> Diagnosis:
+        folder = _folder(settings.cache.url)
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+            remedy = f"let user {os.geteuid()} write there, or change [cache] url"
+            return Diagnosis("problem", f"{folder}: not writable", remedy)
+        free = shutil.disk_usage(there).free
+        return Diagnosis("ok", f"file: {folder} is writable, {free // _MIB} MiB free")
+
+
+class _Redis(StoreKind):
+    schemes = (
+        *("unix", "redis", "redis+cluster", "redis+sentinel"),
+        *("rediss", "rediss+cluster", "rediss+sentinel"),
+    )
+    forms = (
+        "redis://user:password@host:6379/0",
+        "rediss://...",
+        "unix:///run/redis.sock?db=0",
+        "redis+cluster://host:6379,host:6379",
+        "redis+sentinel://host:26379,host:26379/primary",
+    )
+
+    def accepts(self, url: SplitResult, options: Mapping[str, str]) -> bool:
+        if url.scheme == "unix":
+            database = re.fullmatch(_DATABASE, options.get("db", "0"), re.ASCII)
+            return bool(len(url.path) > 1 and database) and options.keys() <= {"db"}
+        scheme, _, kind = url.scheme.partition("+")
+        allowed = _TLS_OPTIONS if scheme == "rediss" else frozenset()
+        found = servers(url.netloc, 1)
+        path = _REDIS_PATHS[kind].fullmatch(url.path)
+        return (bool(kind) or len(found) == 1) and path is not None and options.keys() <= allowed
+
+    async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
+        from prerender.snapshots.stores.redis import RedisCache  # noqa: PLC0415
+
+        return RedisCache(settings.cache.url, namespace, settings.cache.timeout)
+
+    async def diagnose(self, settings: "Settings", namespace: str) -> Diagnosis:
+        return await diagnose_redis(settings, namespace, settings.cache.url, "url")
+
+
+class _Named(StoreKind):
+    schemes = ("aiocache",)
+    forms = ("aiocache://aiocache.MemcachedCache?endpoint=127.0.0.1",)
+
+    def accepts(self, url: SplitResult, _: Mapping[str, str]) -> bool:
+        name = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", url.netloc, re.ASCII)
+        return not url.path and name is not None
+
+    async def open(self, settings: "Settings", namespace: str) -> "BackingCache":
+        from prerender.snapshots.stores.aiocache_backends import LACKS, named  # noqa: PLC0415
+
+        url = settings.cache.url
+        try:
+            found = named(url, namespace, settings.cache.timeout)
+        except ValueError as error:
+            raise ConfigError([f"[cache] url: {url}: {error}"]) from error
+        log.warning("store_limited", store=found.NAME, lacks=LACKS)
+        return found
+
+    async def diagnose(self, settings: "Settings", namespace: str) -> Diagnosis:
+        """Check that the class exists. The needs of a backend are unknown."""
+        from prerender.snapshots.stores.aiocache_backends import LACKS, named  # noqa: PLC0415
+
+        try:
+            found = named(settings.cache.url, namespace, settings.cache.timeout)
+        except ValueError as error:
+            return Diagnosis("problem", f"aiocache: {error}", "correct [cache] url")
+        return Diagnosis("ok", f"aiocache: {type(found).__name__}; it has {LACKS}")
+
+
+KINDS = (_Memory(), _File(), _Redis(), _Named())
+
+
+async def diagnose_redis(settings: "Settings", namespace: str, url: str, setting: str) -> Diagnosis:
+    """Whether a Redis responds, and evicts as it should. ``setting``: that of ``url``."""
+    from prerender.snapshots.stores.redis import RedisCache  # noqa: PLC0415
+
+    scheme = url.partition(":")[0]
+    redis = RedisCache(url, namespace, max(settings.cache.timeout, 2.0))
+    try:
+        await redis.open()
+        policy = await redis.eviction()
+    except (StoreError, TimeoutError) as error:
+        return unavailable(scheme, error, setting)
+    finally:
+        await redis.close()
+    if policy not in ("", "volatile-lru"):
+        text = f"{scheme}: responds; maxmemory-policy is {policy}"
+        return Diagnosis("warning", text, "set maxmemory-policy to volatile-lru")
+    return Diagnosis("ok", f"{scheme}: responds")
+
+
+def unavailable(scheme: str, error: Exception, setting: str) -> Diagnosis:
+    """A store that does not respond."""
+    remedy = (
+        f"start it, or correct [cache] {setting}; until then snapshots are stored in memory only"
+    )
+    return Diagnosis("problem", f"{scheme}: {str(error) or 'timeout'}", remedy)
+
+
+def _folder(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
