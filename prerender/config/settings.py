@@ -378,6 +378,15 @@ class Cache(_Section):
         description="How long before it expires a popular snapshot is rendered again; at most half "
         "its time to live.",
     )
+    revalidate: Flag = Field(
+        False,
+        description="Renew an expired snapshot without rendering it if nothing that its page requested "
+        "has changed.",
+    )
+    max_age_without_render: PositiveDuration = Field(
+        86400,
+        description="How long after its render a snapshot may be renewed without rendering it again.",
+    )
     deploys: Flag = Field(
         False,
         description="Detect deploys: when a page loads other scripts or styles than before, "

@@ -7,7 +7,7 @@ Concurrent requests for the same asset are coalesced.
 import asyncio
 import re
 import time
-from functools import partial
+from dataclasses import replace
 from http import HTTPStatus
 
 from aiohttp import ClientError, ClientResponse
@@ -19,6 +19,7 @@ from prerender.errors import OriginError
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.egress import Ask, Egress
 from prerender.gateway.plain_response import Plain
+from prerender.gateway.received import Digest, Received, digest_of
 from prerender.gateway.resource_kind import Fault
 from prerender.gateway.upstream import relay
 from prerender.gateway.visit import LimitReached
@@ -113,6 +114,7 @@ class Assets:
 
     async def answer(self, ask: Ask) -> StreamResponse:
         """Serve a request. Raises Forbidden, OriginError and LimitReached."""
+        ask.exchange.sent = ask.headers
         if not caching.may_be_shared(ask.request.method, ask.headers):
             return await self._pass(ask)
         fresh_wanted = caching.demands_validation(ask.headers)
@@ -195,16 +197,25 @@ class Assets:
         except (ClientError, OSError, TimeoutError) as error:
             raise OriginError(reason_of(error), about=ask.url) from error
         headers = end_to_end(response.headers)
-        self._egress.publish(ask, headers)
-        kept = caching.stored(ask.headers, headers, b"".join(parts), on, arrived)
+        self._egress.publish(headers, own=ask.own)
+        body = b"".join(parts)
+        kept = caching.stored(ask.headers, headers, body, on, arrived)
+        kept = replace(kept, digest=digest_of(body))
         self.store.put(ask.url, kept)
         return kept
 
     async def _stream(self, ask: Ask, response: ClientResponse) -> StreamResponse:
         headers = end_to_end(response.headers)
-        self._egress.publish(ask, headers)
+        self._egress.publish(headers, own=ask.own)
+        received = headers.copy()
         caching.forbid_memory(headers)
         exchange = ask.exchange
+        digest = Digest()
+
+        def note(part: bytes) -> None:
+            digest.update(part)
+            ask.visit.received(exchange, len(part))
+
         exchange.status = response.status
         exchange.detail = _unreadable(ask, response)
         exchange.fault = (
@@ -216,10 +227,12 @@ class Assets:
             _JSON.fullmatch(response.content_type)
         )
         ask.visit.expect(response.content_length or 0)
-        answer = await relay(ask.request, response, headers, partial(ask.visit.received, exchange))
+        answer = await relay(ask.request, response, headers, note)
         if response.content.exception() is not None:
             exchange.status = HTTPStatus.BAD_GATEWAY
             exchange.fault, exchange.detail = Fault.DISCONNECTED, ""
+        elif response.content.at_eof():
+            exchange.received = Received(response.status, received, str(digest))
         return answer
 
 
@@ -246,6 +259,7 @@ def _give(ask: Ask, stored: Stored) -> Plain:
     """A stored response, or a 304 if the browser has it."""
     headers = stored.headers.copy()
     ask.exchange.fault = _html_module(ask, headers)
+    ask.exchange.received = Received(HTTPStatus.OK, stored.headers, stored.digest)
     headers.popall("Content-Length", None)
     if stored.lifetime > 0:
         headers["Age"] = str(int(stored.age(time.monotonic())))

@@ -96,6 +96,26 @@ class Egress:
         url = self._checked(ask, target)
         return send(self._third_parties, request.method, url, headers, body)
 
+    @asynccontextmanager
+    async def repeat(
+        self, method: str, url: str, headers: CIMultiDict[str], body: bytes | None = None
+    ) -> AsyncIterator[tuple[ClientResponse, bool]]:
+        """Send a request of an earlier render again, without a page. Yields the response, and whether
+        it is the site's own. Raises Forbidden and OriginError."""
+        origin, target = split_url(url)
+        scheme, _, host_field = origin.partition("://")
+        host, port = _host_and_port(host_field, scheme)
+        headers = headers.copy()
+        if own := self.is_own(host, port):
+            self._address(headers, self._public)
+            sending = self._upstream.request(method, target, headers, body)
+        else:
+            self._addresses.check(host, port)
+            sent_to = URL(f"{origin}/#{target}", encoded=True)
+            sending = send(self._third_parties, method, sent_to, headers, body)
+        async with sending as response:
+            yield response, own
+
     async def relay_websocket(self, ask: Ask) -> StreamResponse:
         """Connect a page's WebSocket. Raises Forbidden and OriginError."""
         target = forwarding_headers.origin_form(ask.request.raw_path)
@@ -108,9 +128,9 @@ class Egress:
         url = self._checked(ask, target)
         return await page_websocket.relay(ask.request, self._third_parties, url, headers, received)
 
-    def publish(self, ask: Ask, headers: CIMultiDict[str]) -> None:
-        """Replace the origin's internal host in headers that contain URLs."""
-        if ask.own:
+    def publish(self, headers: CIMultiDict[str], *, own: bool) -> None:
+        """Replace the origin's internal host in headers that contain URLs, if it is its response."""
+        if own:
             forwarding_headers.publish_all(headers, self._upstream.base, self._public)
 
     def _checked(self, ask: Ask, target: str) -> URL:
@@ -126,8 +146,19 @@ def authority(request: BaseRequest) -> str:
 
 def host_and_port(request: BaseRequest) -> tuple[str, int]:
     """The host and port of a request. Raises Forbidden if its Host header is invalid."""
-    found = _HOST_FIELD.fullmatch(authority(request))
-    port = int((found and found[2]) or _DEFAULT_PORTS[request.scheme])
+    return _host_and_port(authority(request), request.scheme)
+
+
+def _host_and_port(host_field: str, scheme: str) -> tuple[str, int]:
+    found = _HOST_FIELD.fullmatch(host_field)
+    port = int((found and found[2]) or _DEFAULT_PORTS[scheme])
     if not found or not 0 < port < 65536:
-        raise Forbidden(f"{authority(request)!r} is not a host")
+        raise Forbidden(f"{host_field!r} is not a host")
     return found[1].strip("[]"), port
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """The origin and the request target of a URL of a page's request."""
+    scheme, _, rest = url.partition("://")
+    host_field, slash, target = rest.partition("/")
+    return f"{scheme}://{host_field}", slash + target

@@ -99,8 +99,9 @@ class Gateway:
     ) -> None:
         self._public = public
         self._rules = rules
-        self._egress = Egress(public, upstream, third_parties, rules.addresses, marked=rules.marked)
-        self.assets = Assets(self._egress, rules.cache_bytes)
+        self.egress = Egress(public, upstream, third_parties, rules.addresses, marked=rules.marked)
+        self.assets = Assets(self.egress, rules.cache_bytes)
+        self.limits = rules.limits
         self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
         self.hanging = Hanging()
@@ -240,7 +241,7 @@ class Gateway:
         exchange.status = HTTPStatus.FORBIDDEN
         # Visitors reach the site's own host at any port.
         exchange.refused = (
-            exchange.needed and not exchange.limited and self._egress.is_own_host(exchange.url)
+            exchange.needed and not exchange.limited and self.egress.is_own_host(exchange.url)
         )
         if exchange.refused and not isinstance(error, Unlisted):
             where = URL(exchange.url, encoded=True).authority
@@ -258,7 +259,7 @@ class Gateway:
         self, request: BaseRequest, url: str, user_agent: str, visit: Visit, exchange: Exchange
     ) -> StreamResponse:
         host, port = host_and_port(request)
-        own = self._egress.is_own(host, port)
+        own = self.egress.is_own(host, port)
         reason = self._rules.blocklist.unwanted_type(exchange.destination)
         if not own:
             reason = reason or self._rules.blocklist.unwanted_host(host, port)
@@ -279,7 +280,7 @@ class Gateway:
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()
-            answer = await self._egress.relay_websocket(ask)
+            answer = await self.egress.relay_websocket(ask)
             exchange.status = answer.status
             return answer
         return await self.assets.answer(ask)
@@ -304,7 +305,7 @@ def _refusal() -> Plain:
 
 
 def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
-    exchange.blocked = True
+    exchange.blocked = exchange.stubbed = True
     exchange.reason = reason
     log.debug("request_blocked", url=exchange.url, reason=reason)
     answer = (

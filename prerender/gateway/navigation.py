@@ -51,6 +51,11 @@ class Navigation:
         self._learned.set()
 
     @property
+    def user_agent(self) -> str:
+        """The user agent of the browser."""
+        return self._headers["User-Agent"]
+
+    @property
     def is_known(self) -> bool:
         """Whether a browser has been started."""
         return self._learned.is_set()

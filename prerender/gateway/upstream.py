@@ -88,7 +88,7 @@ class Upstream:
         method: str,
         target: str,
         headers: CIMultiDict[str],
-        body: StreamReader | None = None,
+        body: StreamReader | bytes | None = None,
     ) -> AsyncIterator[ClientResponse]:
         """Send a request. Raises OriginError or OriginTimeout until the response head has arrived.
 
@@ -166,7 +166,7 @@ async def send(
     method: str,
     url: URL,
     headers: CIMultiDict[str],
-    body: StreamReader | None = None,
+    body: StreamReader | bytes | None = None,
 ) -> AsyncIterator[ClientResponse]:
     """Send a request without following redirects. Errors before the response head are translated."""
     try:
@@ -191,7 +191,7 @@ async def relay(
     request: BaseRequest,
     response: ClientResponse,
     headers: CIMultiDict[str],
-    on_chunk: Callable[[int], None] | None = None,
+    on_chunk: Callable[[bytes], None] | None = None,
 ) -> StreamResponse:
     """Stream a response to the browser.
 
@@ -202,9 +202,9 @@ async def relay(
     await answer.prepare(request)
     try:
         async for chunk in response.content.iter_any():
-            await answer.write(chunk)
             if on_chunk is not None:
-                on_chunk(len(chunk))
+                on_chunk(chunk)
+            await answer.write(chunk)
     except (ClientError, OSError, TimeoutError) as error:
         log.warning("gateway_transfer_aborted", error=reason_of(error), host=response.url.host)
         if request.transport is not None:

@@ -13,6 +13,7 @@ from yarl import URL
 
 from prerender.gateway.listener import Connection
 from prerender.gateway.needed_requests import DATA, Hanging, without_query
+from prerender.gateway.received import Received
 from prerender.gateway.resource_kind import MEDIA, PROGRAMS, Fault
 from prerender.http.trace_context import TraceContext
 from prerender.snapshots.snapshot import Verdict
@@ -87,7 +88,9 @@ class Exchange:
     ``judged``: the content may depend on it, although it is not waited for. ``foreign``: it is for a
     third party. ``hangs``: it has hung on other pages. ``has_end``: its response is no stream.
     ``fault``: why the page cannot use a response that looks successful; ``detail``: the same in the
-    words of this response.
+    words of this response. ``sent``: the end-to-end headers of the request; ``sent_body``: of a
+    listed POST; ``received``: the complete response of a server or the asset cache. ``stubbed``:
+    blocked by a setting, whatever the network says.
     """
 
     method: str
@@ -113,6 +116,10 @@ class Exchange:
     finished: bool = False
     ended: float = 0.0
     deadline: asyncio.Timeout | None = None
+    sent: CIMultiDict[str] | None = None
+    sent_body: str | None = None
+    stubbed: bool = False
+    received: Received | None = None
 
     def expect_no_end(self) -> None:
         """Mark it as a WebSocket or stream: it has no timeout and is not waited for."""

@@ -21,7 +21,7 @@ def cache_status(how: str, stored: bool, ttl: int, detail: str) -> str:
     """This proxy's Cache-Status. ``how``: a CacheResult; ``ttl``: seconds."""
     if how in ("hit", "stale"):
         return f"{CACHE_NAME}; hit; ttl={ttl}{f'; detail={detail}' if detail else ''}"
-    parts = [CACHE_NAME, "fwd=stale" if how == "kept" else "fwd=miss"]
+    parts = [CACHE_NAME, "fwd=stale" if how in ("kept", "revalidated") else "fwd=miss"]
     details = [detail] if detail else []
     if how == "coalesced":
         parts.append("collapsed")

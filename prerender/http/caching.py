@@ -80,13 +80,15 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored response (status 200). ``born``: monotonic seconds when its age was 0."""
+    """A stored response (status 200). ``born``: monotonic seconds when its age was 0. ``digest``: of
+    its body, for the caller."""
 
     selecting: Selecting
     headers: CIMultiDict[str]
     body: bytes
     lifetime: float
     born: float
+    digest: str = ""
 
     def age(self, now: float) -> float:
         """Seconds since the origin generated or validated it (section 4.2.3)."""

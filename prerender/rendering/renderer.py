@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import structlog
+from cachetools import TTLCache
 from yarl import URL
 
 from prerender.browser.page_results import Departed, Rendered, SerializeOptions
@@ -21,7 +23,7 @@ from prerender.rendering.snapshot_builder import SnapshotBuilder, WhenMoved
 from prerender.rendering.waterfall import waterfall
 from prerender.snapshots.page_changes import NO_CHANGES, Changes
 from prerender.snapshots.request_coalescing import begun
-from prerender.snapshots.snapshot import Fetch, SnapshotResult, Timings
+from prerender.snapshots.snapshot import Fetch, Snapshot, SnapshotResult, Timings
 from prerender.snapshots.target import Target
 
 _ATTEMPTS = 2
@@ -35,7 +37,14 @@ _RESERVE_SECONDS = 1.0
 # A render is cancelled this long after its time limit, whatever its state.
 _GRACE_SECONDS = 0.5
 
+# Documents that were fetched ahead are for renders that follow at once.
+_AHEAD_SECONDS = 10.0
+_MOST_AHEAD = 200
+
 log = structlog.get_logger(__name__)
+
+# Adds to a new snapshot what it was made from.
+WithManifest = Callable[[Snapshot, Target, Document, Visit, float], Snapshot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,8 @@ class RenderSettings:
 
 
 class Renderer:
-    """Renders a new snapshot with every call of ``snapshot(target)``."""
+    """Renders a new snapshot with every call of ``snapshot(target)``. ``with_manifest``: if set, adds
+    what a snapshot was made from."""
 
     def __init__(
         self,
@@ -64,6 +74,8 @@ class Renderer:
         pool: Pool,
         settings: RenderSettings,
     ) -> None:
+        self.with_manifest: WithManifest | None = None
+        self._ahead: TTLCache[str, Document] = TTLCache(_MOST_AHEAD, _AHEAD_SECONDS)
         self._public = public
         self._upstream = upstream
         self._navigation = navigation
@@ -121,7 +133,7 @@ class Renderer:
         else:
             # In a thread: a long page takes a while.
             snapshot = await asyncio.to_thread(
-                self._builder.build, target, page, visit, rendered, time.time()
+                self._built, target, page, visit, rendered, time.time()
             )
         timings = Timings(
             queue=queue,
@@ -143,7 +155,28 @@ class Renderer:
         )
         return SnapshotResult(snapshot, timings=timings)
 
+    def _built(
+        self, target: Target, page: Document, visit: Visit, rendered: Rendered, now: float
+    ) -> Snapshot:
+        snapshot = self._builder.build(target, page, visit, rendered, now)
+        if self.with_manifest is None:
+            return snapshot
+        return self.with_manifest(snapshot, target, page, visit, now)
+
+    async def fetch_ahead(self, target: Target) -> Document:
+        """The document of a target, which its next render uses if it follows at once. Raises
+        NotRenderable, OriginError and RenderTimeout."""
+        self.forget(target)
+        document = self._ahead[target.key] = await self._fetch(target)
+        return document
+
+    def forget(self, target: Target) -> None:
+        """Forget the document that was fetched ahead."""
+        self._ahead.pop(target.key, None)
+
     async def _fetch(self, target: Target) -> Document:
+        if (ahead := self._ahead.pop(target.key, None)) is not None:
+            return ahead
         limit = self._settings.timeout
         try:
             async with asyncio.timeout(limit):

@@ -2,8 +2,8 @@
 
 The format, all numbers big-endian: ``PRS4``, the fence (8 bytes, at a fixed offset because Redis
 compares it), XXH3-64 of the rest (8), the length of the header (4), the header as JSON, the body,
-and its encoded forms in the order of the header. JSON, because reading it executes nothing. The header
-contains the key, so that bytes stored under another key are not accepted.
+its encoded forms in the order of the header, and its manifest. JSON, because reading it executes
+nothing. The header contains the key, so that bytes stored under another key are not accepted.
 """
 
 import json
@@ -19,6 +19,7 @@ from prerender.errors import BadEntry
 from prerender.http.encodings import CODINGS, IDENTITY
 from prerender.snapshots import strict_json
 from prerender.snapshots.purges import MOST_TAGS, is_tag
+from prerender.snapshots.renewals import Renewals
 from prerender.snapshots.snapshot import Facts, Header, Snapshot
 from prerender.snapshots.variants import ORDINARY, Variant
 
@@ -42,10 +43,10 @@ _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"', re.ASCII)
 class Entry:
     """A stored snapshot. ``path``: its path, query and ``#!`` fragment; ``key``: its cache key.
 
-    Unix seconds: ``stored`` when it was rendered, ``expires`` until when it is fresh, ``retry`` before
-    when it is not refreshed again. ``refusals``: how many worse snapshots were refused. ``generation``:
-    the last purge before its render. ``fence``: the lease of its render. ``trusted``: until when this
-    copy may be used without reading the store again.
+    Unix seconds: ``stored`` when it was rendered, or renewed without rendering, ``expires`` until when
+    it is fresh, ``retry`` before when it is not refreshed again. ``refusals``: how many worse snapshots
+    were refused. ``generation``: the last purge before its render. ``fence``: the lease of its render.
+    ``trusted``: until when this copy may be used without reading the store again.
     """
 
     key: str
@@ -59,6 +60,12 @@ class Entry:
     fence: int = 0
     trusted: float = field(default=inf, compare=False)
     variant: Variant = ORDINARY
+    renewals: Renewals | None = None
+
+    @property
+    def rendered(self) -> float:
+        """When it was rendered, in Unix seconds: before ``stored`` if it was renewed since."""
+        return self.stored if self.renewals is None else self.renewals.rendered
 
     @property
     def size_bytes(self) -> int:
@@ -89,6 +96,13 @@ class _Head:
     content_type: str
     facts: Facts
     bodies: tuple[tuple[str, int], ...]
+    manifest_bytes: int
+    unrenewable: str
+    renewals: Renewals | None
+
+
+# Of entries of older releases.
+_DEFAULTS = {"manifest_bytes": 0, "unrenewable": "", "renewals": None}
 
 
 def encode(entry: Entry) -> bytes:
@@ -115,9 +129,12 @@ def encode(entry: Entry) -> bytes:
         content_type=snapshot.content_type,
         facts=snapshot.facts,
         bodies=tuple((coding, len(body)) for coding, body in bodies),
+        manifest_bytes=len(snapshot.manifest),
+        unrenewable=snapshot.unrenewable,
+        renewals=entry.renewals,
     )
     text = json.dumps(asdict(head), separators=(",", ":")).encode("ascii")
-    parts = [text, *(body for _, body in bodies)]
+    parts = [text, *(body for _, body in bodies), snapshot.manifest]
     fence = struct.pack(">Q", entry.fence)
     checksum = _checksum(fence, struct.pack(">L", len(text)), *parts)
     return b"".join((_PREFIX.pack(FORMAT, entry.fence, checksum, len(text)), *parts))
@@ -132,7 +149,8 @@ def decode(data: bytes) -> Entry:
             raise BadEntry("an entry of another version, or incomplete")
         start = _PREFIX.size + length
         head = _head(data[_PREFIX.size : start])
-        bodies = _bodies(head.bodies, data, start)
+        end = len(data) - head.manifest_bytes
+        bodies = _bodies(head.bodies, data[:end] if head.manifest_bytes else data, start)
     except (struct.error, ValueError, TypeError) as error:
         raise BadEntry(str(error)) from error
     snapshot = Snapshot(
@@ -148,6 +166,8 @@ def decode(data: bytes) -> Entry:
         asset_fingerprint=head.asset_fingerprint,
         encoded=bodies[1:],
         content_type=head.content_type,
+        manifest=data[end:],
+        unrenewable=head.unrenewable,
     )
     return Entry(
         head.key,
@@ -160,6 +180,7 @@ def decode(data: bytes) -> Entry:
         head.generation,
         fence,
         variant=head.variant,
+        renewals=head.renewals,
     )
 
 
@@ -170,6 +191,8 @@ def not_ahead_of(entry: Entry, now: float, skew_seconds: float) -> Entry:
     than all purges.
     """
     latest = now + skew_seconds
+    if entry.rendered > latest:
+        entry = replace(entry, renewals=None)
     if max(entry.stored, entry.retry - skew_seconds, entry.generation / 1_000_000) <= latest:
         return entry
     return replace(
@@ -185,7 +208,7 @@ def not_ahead_of(entry: Entry, now: float, skew_seconds: float) -> Entry:
 @lru_cache(maxsize=256)
 def _head(text: bytes) -> _Head:
     """Parse a header. Raises ValueError and BadEntry."""
-    head = strict_json.read(_Head, text)
+    head = strict_json.read(_Head, text, _DEFAULTS)
     if problem := _problem(head):
         raise BadEntry(problem)
     return head
@@ -232,7 +255,12 @@ def _problem(head: _Head) -> str:
         return "an invalid time"
     if not head.expires - head.stored <= LONGEST_SECONDS:
         return "too long a TTL"
-    return "" if min(head.refusals, head.generation) >= 0 else "a negative number"
+    numbers: tuple[int, ...] = (head.refusals, head.generation, head.manifest_bytes)
+    if (made := head.renewals) is not None:
+        numbers = (*numbers, made.count, made.confirmed, made.futile)
+        if not (0 <= made.rendered <= LATEST and 0 <= made.suspended <= LATEST):
+            return "an invalid time"
+    return "" if min(numbers) >= 0 else "a negative number"
 
 
 def _is_value(value: str) -> bool:

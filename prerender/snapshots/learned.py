@@ -37,9 +37,10 @@ class Learner(Protocol):
 
 
 class Learned:
-    """The knowledge of ``learners``, shared in ``notes``."""
+    """The knowledge of ``learners``, shared in ``notes`` under a ``key``."""
 
-    def __init__(self, notes: Notes, learners: Iterable[Learner]) -> None:
+    def __init__(self, notes: Notes, learners: Iterable[Learner], key: str = _KEY) -> None:
+        self._key = key
         self._notes = notes
         self._learners = tuple(learners)
 
@@ -56,7 +57,7 @@ class Learned:
 
     async def exchange(self) -> None:
         """Learn from the others once, and add what they do not know."""
-        stored = _read(await self._notes.get(_KEY))
+        stored = _read(await self._notes.get(self._key))
         known = dict(stored)
         result = tuple(
             (
@@ -66,7 +67,7 @@ class Learned:
             for learner in self._learners
         )
         if result != stored and any(subjects for _, subjects in result):
-            await self._notes.set(_KEY, json.dumps(result).encode(), FORGOTTEN_AFTER_SECONDS)
+            await self._notes.set(self._key, json.dumps(result).encode(), FORGOTTEN_AFTER_SECONDS)
 
     def _exchanged(
         self, learner: Learner, theirs: dict[str, float]

@@ -145,7 +145,8 @@ class Snapshot:
     content last changed, which may be long before the last render. ``storable``: the origin allows
     storing it. ``ttl`` (seconds) and ``tags``: set by the page itself; ``asset_fingerprint``: of the
     scripts and styles of its document. ``encoded``: the body by content coding. ``may_be_the_page``: of
-    a new one with faults: visitors may see it like this.
+    a new one with faults: visitors may see it like this. ``manifest``: what the page was made from
+    (extensions/revalidation/), or ``unrenewable``: why that does not tell whether it has changed.
     """
 
     status: int
@@ -161,6 +162,8 @@ class Snapshot:
     encoded: tuple[tuple[str, bytes], ...] = ()
     content_type: str = HTML
     may_be_the_page: bool = field(default=False, compare=False)
+    manifest: bytes = field(default=b"", compare=False, repr=False)
+    unrenewable: str = field(default="", compare=False)
 
     @cached_property
     def _bodies(self) -> dict[str, bytes]:
@@ -215,6 +218,7 @@ class Snapshot:
         texts = (facts.why, *facts.errors, *self.tags, *(url for urls in lists for url in urls))
         # Each body comes with its header lines and its head, which repeat those words.
         representations = (1 + len(self.encoded)) * 2 * (words + 512)
+        bodies += len(self.manifest) + len(self.unrenewable)
         return bodies + representations + sum(len(text) + 100 for text in texts) + 1024
 
 
@@ -233,6 +237,7 @@ class CacheResult(Word):
 
     HIT = "hit", "a fresh snapshot"
     STALE = "stale", "an expired snapshot, while a new one is rendered"
+    REVALIDATED = "revalidated", "an expired snapshot whose page has not changed since"
     MISS = "miss", "rendered for this request"
     COALESCED = "coalesced", "rendered for another request at the same time"
     KEPT = "kept", "the old snapshot, because the new one was worse or failed"

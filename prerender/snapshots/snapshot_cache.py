@@ -27,12 +27,15 @@ from prerender.snapshots.freshness import (
     is_fresh,
     worse_than,
 )
+from prerender.snapshots.renewals import Finding, Renewals, Revalidation
 from prerender.snapshots.repeated_faults import RepeatedFaults
 from prerender.snapshots.request_coalescing import Coalesced
 from prerender.snapshots.retries import Retries
 from prerender.snapshots.snapshot import UNUSABLE, CacheResult, Snapshot, SnapshotResult, Snapshots
 from prerender.snapshots.stores.store import Lease, Store
 from prerender.snapshots.target import Target
+
+_UNTRIED = Finding("untried")
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +87,8 @@ class CachedSnapshots:
         self._clock = clock
         self._when_stored: list[Callable[[Target, str, Snapshot], None]] = []
         self._serve_incomplete = serve_incomplete
+        # Renews snapshots without rendering; set by an extension.
+        self.revalidation: Revalidation | None = None
         self._renders: Coalesced[SnapshotResult] = Coalesced()
         self._retries = Retries(self._refresh_soon)
         self.repeated_faults = RepeatedFaults()
@@ -247,9 +252,45 @@ class CachedSnapshots:
             entry = lease.entry
             if entry is not None and (is_fresh(due_at(entry, before), now) or left_to_others):
                 return self._stored(entry, now, CacheResult.COALESCED)
-            return await self._render(target, lease)
+            finding = _UNTRIED
+            if self.revalidation is not None and entry is not None:
+                finding = await self.revalidation.ask(target, entry, now, lease.generation)
+                if finding.result == "same" and (renewed := await self._renewed(target, lease)):
+                    return renewed
+            return await self._render(target, lease, finding)
 
-    async def _render(self, target: Target, lease: Lease) -> SnapshotResult:
+    async def _renewed(self, target: Target, lease: Lease) -> SnapshotResult | None:
+        """The stored snapshot for another TTL, unless it has been purged meanwhile."""
+        old = await self._store.current(target.key, lease.entry)
+        if old is None or old.renewals is None or self.revalidation is None:
+            return None
+        now = self._clock()
+        ttl = min(
+            self._freshness.lifetime(target.path, old.snapshot, doubt=False),
+            old.rendered + self.revalidation.max_age - now,
+        )
+        if ttl <= 0:
+            return None
+        renewals = replace(old.renewals, count=old.renewals.count + 1, futile=0)
+        entry = replace(
+            old,
+            stored=now,
+            expires=now + ttl,
+            retry=0.0,
+            refusals=0,
+            generation=lease.generation,
+            fence=lease.fence or 0,
+            renewals=renewals,
+        )
+        if not await self._store.set(entry, self._freshness.kept(ttl)):
+            return None
+        return replace(
+            self._stored(entry, now, CacheResult.REVALIDATED, "revalidated"), stored=True
+        )
+
+    async def _render(
+        self, target: Target, lease: Lease, finding: Finding = _UNTRIED
+    ) -> SnapshotResult:
         try:
             result = await self._made(target)
         except NotRenderable as reason:
@@ -262,7 +303,7 @@ class CachedSnapshots:
             if isinstance(error, EmptyPage):
                 self._retries.failed(target)
             return await self._despite(error, target, lease)
-        return await self._keep(result, target, lease)
+        return await self._keep(result, target, lease, finding)
 
     async def _despite(self, error: PrerenderError, target: Target, lease: Lease) -> SnapshotResult:
         """Serve the old snapshot after a failed render. Raises ``error`` if it is too old."""
@@ -279,7 +320,9 @@ class CachedSnapshots:
         await self._store.set(old, self._freshness.kept(self._freshness.ttl))
         return self._stored(old, now, CacheResult.KEPT, why)
 
-    async def _keep(self, result: SnapshotResult, target: Target, lease: Lease) -> SnapshotResult:
+    async def _keep(
+        self, result: SnapshotResult, target: Target, lease: Lease, finding: Finding
+    ) -> SnapshotResult:
         """Store a new snapshot in place of the old one, if it is good enough."""
         snapshot = result.snapshot
         old = await self._store.current(target.key, lease.entry)
@@ -313,6 +356,7 @@ class CachedSnapshots:
                 await self._store.delete(target.key)
             return replace(result, snapshot=snapshot)
         snapshot = await self._with_codings(snapshot, old)
+        snapshot, renewals = await self._with_renewals(target, old, snapshot, finding)
         for observer in self._before_storing:
             await observer(old, snapshot)
         entry = Entry(
@@ -324,6 +368,7 @@ class CachedSnapshots:
             generation=lease.generation,
             fence=lease.fence or 0,
             variant=target.variant,
+            renewals=renewals,
         )
         stored = await self._store.set(entry, self._freshness.kept(ttl))
         if stored:
@@ -333,6 +378,15 @@ class CachedSnapshots:
     def _tell(self, target: Target, before: str, snapshot: Snapshot) -> None:
         for observer in self._when_stored:
             observer(target, before, snapshot)
+
+    async def _with_renewals(
+        self, target: Target, old: Entry | None, snapshot: Snapshot, finding: Finding
+    ) -> tuple[Snapshot, Renewals | None]:
+        """The snapshot as it is stored, with what is known about renewing it without rendering."""
+        if self.revalidation is None:
+            return snapshot, None
+        now = self._clock()
+        return await self.revalidation.after_render(target, old, snapshot, finding, now)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:
         """Compress the snapshot in another thread, or reuse the codings of the old one."""

@@ -4,7 +4,7 @@ Not pydantic: it rejects strings with lone surrogates, which represent octets th
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import UnionType
@@ -14,14 +14,19 @@ T = TypeVar("T")
 Build = Callable[[Any], Any]
 
 
-def read(kind: type[T], text: bytes | str) -> T:
+def read(kind: type[T], text: bytes | str, defaults: Mapping[str, Any] | None = None) -> T:
     """Parse JSON to a value of type ``kind``. Raises only ValueError.
+
+    ``defaults``: of members that the object may lack.
 
     Dataclasses are objects with exactly their fields, named tuples and tuples are arrays, and numbers
     are finite. A ``float`` may be an integer.
     """
     try:
-        return cast("T", builder(cast("Any", kind))(loads(text)))
+        value = loads(text)
+        if defaults and type(value) is dict:
+            value = {**defaults, **value}
+        return cast("T", builder(cast("Any", kind))(value))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

@@ -63,6 +63,7 @@ _NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
 _OF_CACHE: dict[CacheResult | None, Outcome] = {
     CacheResult.HIT: "fresh",
     CacheResult.STALE: "stale",
+    CacheResult.REVALIDATED: "fresh",
     CacheResult.KEPT: "stale",
     CacheResult.MISS: "rendered",
     CacheResult.COALESCED: "rendered",

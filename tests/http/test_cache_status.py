@@ -64,7 +64,7 @@ def test_several_headers_are_one_list() -> None:
 
 
 @given(
-    st.sampled_from(["hit", "miss", "coalesced", "kept"]),
+    st.sampled_from(["hit", "revalidated", "miss", "coalesced", "kept"]),
     st.booleans(),
     st.integers(0, 10**9),
     st.sampled_from(["", "failed", *get_args(RenderVerdict)[1:]]),

@@ -18,7 +18,8 @@ _EARLY_SECONDS = 0.05
 # The figures of a step: requests by result, ``errors`` (5xx responses), ``seconds`` (total response
 # time of snapshots), renders by outcome, and the total seconds of their phases.
 Counted = Literal[
-    "hit", "stale", "miss", "coalesced", "kept", "error", "forward", "refuse", "errors", "seconds",
+    "hit", "stale", "revalidated", "miss", "coalesced", "kept", "error", "forward", "refuse",
+    "errors", "seconds",
     "complete", "moved", "cut_off", "incomplete", "blank", "redirect",
     "not_a_page", "failed", "cancelled",
     "queue", "document", "settle", "serialize",

@@ -238,6 +238,8 @@ def _outcome(answer: Fetched) -> tuple[Outcome, float]:
         age = status.get("age", "")
         outcome: Outcome = "stale" if "detail" in status else "fresh"
         return outcome, float(age) if age.isdecimal() else 0.0
+    if status.get("detail") == "revalidated":
+        return "fresh", 0.0
     if "stored" in status and status.get("fwd") != "stale":
         return "rendered", 0.0
     if (

@@ -106,7 +106,7 @@ export function variantPills({ device, language, format }) {
 }
 
 const CACHES = {
-  hit: ["Hit", "good"], stale: ["Stale hit", "info"], miss: ["Rendered", "accent"], coalesced: ["Shared render", "accent"],
+  hit: ["Hit", "good"], stale: ["Stale hit", "info"], revalidated: ["Not changed", "good"], miss: ["Rendered", "accent"], coalesced: ["Shared render", "accent"],
   kept: ["Old snapshot kept", "warn"], error: ["Failed", "bad"],
 };
 

@@ -10,7 +10,7 @@ import { pageOf, path, PRESETS, requesterName, WANTED } from "./words.js";
 
 const EVERY_MS = 5000;
 const ANSWERS = [
-  ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
+  ["hit", "Hits"], ["stale", "Stale hits"], ["revalidated", "Not changed"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
   ["kept", "Old snapshot kept"], ["error", "Failed"],
 ];
 const PHASES = [

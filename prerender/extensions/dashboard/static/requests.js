@@ -8,7 +8,7 @@ import { CLASSES, pageOf, path, requesterName } from "./words.js";
 const CRAWLERS = [["", "Any crawler"], ...Object.entries(CLASSES), ["others", "Unknown clients"]];
 const PHASES = [["queue", "queue"], ["document", "document"], ["settle", "settle"], ["serialize", "serialize"]];
 const CACHES = [
-  ["", "Any result"], ["hit", "Hits"], ["stale", "Stale hits"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
+  ["", "Any result"], ["hit", "Hits"], ["stale", "Stale hits"], ["revalidated", "Not changed"], ["miss", "Rendered"], ["coalesced", "Shared renders"],
   ["kept", "Old snapshot kept"], ["error", "Failed"],
 ];
 const DECISIONS = [["", "Any decision"], ["render", "Snapshot"], ["forward", "Forwarded"], ["refuse", "Refused"]];

@@ -1,0 +1,1 @@
+"""Renews snapshots without rendering, when nothing that their pages read has changed."""

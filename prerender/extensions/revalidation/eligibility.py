@@ -1,0 +1,165 @@
+"""Which snapshots can be renewed by their inputs, and the manifest of such a snapshot. Pure."""
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from prerender.extensions.revalidation.manifest import (
+    Input,
+    Manifest,
+    answer_of_document,
+    encode,
+    input_of,
+)
+from prerender.gateway.needed_requests import DATA
+from prerender.gateway.visit import Document, Exchange, Visit
+from prerender.http.caching import Headers
+from prerender.http.fields import members
+from prerender.snapshots.snapshot import HTML, Snapshot
+from prerender.snapshots.target import Target
+from prerender.words import Word
+
+_MOST_INPUTS = 500
+_MOST_BYTES = 32 * 1024
+_LONGEST_URL = 300
+# Methods without effects on the server (RFC 9110 section 9.2.1).
+_REPEATABLE = ("GET", "HEAD", "OPTIONS")
+_ASSETS = ("script", "style", "image", "font", "worker", "sharedworker", "manifest", "track")
+_DAY_SECONDS = 86400
+# Unix seconds or milliseconds.
+_EPOCH = re.compile(r"(?<![0-9])1[0-9]{9}(?:[0-9]{3})?(?![0-9])")
+_DATE = re.compile(r"(?<![0-9])(20[0-9]{2})([-/.]?)([01][0-9])\2([0-3][0-9])(?![0-9])")
+
+
+class Reason(Word):
+    """Why a snapshot cannot be renewed without rendering."""
+
+    VERDICT = "verdict", "its last render is not complete"
+    METHOD = "method", "it sends a request other than GET"
+    STREAM = "stream", "it received messages of a WebSocket or a stream"
+    COOKIES = "cookies", "a response depends on the cookies that it sets"
+    FAILED = "failed", "a request failed or was refused"
+    UNANSWERED = "unanswered", "a request had no complete response"
+    VARYING = "varying", "the same request had different responses"
+    TIME = "time", "it requests a URL with the current time"
+    SIZE = "size", "it makes too many requests"
+    REQUESTS = "requests", "it makes other requests in each render"
+    FUTILE = "futile", "its responses differ each time, although its content does not"
+    WRONG = "wrong", "a check found other content, although all responses were the same"
+    SECTION = "section", "checks found other content on several pages of this section"
+    OLDER = "older", "it was rendered by an older release, or with revalidation off"
+
+
+def explained(code: str) -> str:
+    """A reason with its URL, in words."""
+    word, _, url = code.partition(" ")
+    text = Reason.text_of(word)
+    return f"{text}: {url}" if url else text
+
+
+class Ineligible(Exception):
+    """The inputs do not tell whether the page has changed. The message is a code and a URL."""
+
+    def __init__(self, reason: Reason, url: str = "") -> None:
+        super().__init__(f"{reason} {url[:_LONGEST_URL]}".rstrip())
+
+
+class Made(NamedTuple):
+    """A new snapshot of a target, made ``now`` (Unix seconds)."""
+
+    snapshot: Snapshot
+    target: Target
+    now: float
+
+
+def manifest_of(
+    maker: str,
+    made: Made,
+    document: Document,
+    visit: Visit,
+    *,
+    may_repeat: Callable[[str], bool] = lambda _: False,
+) -> Manifest:
+    """The manifest of a new snapshot. ``may_repeat``: whether POST requests for a URL are queries.
+    Raises Ineligible."""
+    snapshot, target, now = made
+    if snapshot.facts.verdict != "complete" or snapshot.content_type != HTML:
+        raise Ineligible(Reason.VERDICT)
+    if visit.flooded or len(visit.exchanges) > _MOST_INPUTS:
+        raise Ineligible(Reason.SIZE)
+    if _depends_on_own_cookies(document.headers):
+        raise Ineligible(Reason.COOKIES, target.url)
+    found: dict[tuple[object, object], Input] = {}
+    assets = set()
+    exchanges = visit.exchanges
+    answered = {(one.method, one.url) for one in exchanges if one.received is not None}
+    served = False
+    for one in exchanges:
+        if one.destination == "document" and one.sent is None and not served:
+            served = True  # the document itself
+            continue
+        if _is_unread(one) or (one.received is None and _is_repeated(one, answered)):
+            continue
+        new = _input(one, may_repeat)
+        known = found.setdefault(key := (new.key, new.headers), new)
+        if known.answer[:2] != new.answer[:2]:
+            raise Ineligible(Reason.VARYING, one.url)
+        if one.destination in _ASSETS:
+            assets.add(key)
+    _check_times((it.url for key, it in found.items() if key not in assets), target, document, now)
+    manifest = Manifest(
+        maker,
+        answer_of_document(document),
+        tuple(one for key, one in found.items() if key not in assets),
+        tuple(sorted((found[key] for key in assets), key=lambda it: (it.key, it.headers))),
+    )
+    if len(encode(manifest)) > _MOST_BYTES:
+        raise Ineligible(Reason.SIZE)
+    return manifest
+
+
+def _is_unread(one: Exchange) -> bool:
+    """Whether the page can read nothing of the response: a beacon, or one that the settings block."""
+    mode = "" if one.sent is None else one.sent.get("Sec-Fetch-Mode", "")
+    is_beacon = mode == "no-cors" and one.destination in DATA
+    return is_beacon or one.stubbed or (one.endless and not one.received_bytes)
+
+
+def _is_repeated(one: Exchange, answered: set[tuple[str, str]]) -> bool:
+    """Whether the page aborted the request before a response, and asked again."""
+    return not one.status and not one.endless and (one.method, one.url) in answered
+
+
+def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
+    if one.endless:
+        raise Ineligible(Reason.STREAM, one.url)
+    repeats = one.method == "POST" and may_repeat(one.url)
+    if one.method not in _REPEATABLE and not repeats:
+        raise Ineligible(Reason.METHOD, one.url)
+    if one.blocked or (one.finished and one.status >= 500) or one.status in (408, 425, 429):
+        raise Ineligible(Reason.FAILED, one.url)
+    if one.received is None or one.sent is None:
+        raise Ineligible(Reason.FAILED if one.fault else Reason.UNANSWERED, one.url)
+    if _depends_on_own_cookies(one.received.headers):
+        raise Ineligible(Reason.COOKIES, one.url)
+    if repeats and one.sent_body is None:
+        raise Ineligible(Reason.SIZE, one.url)
+    return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
+
+
+def _depends_on_own_cookies(headers: Headers) -> bool:
+    vary = members(", ".join(headers.getall("Vary", ())))
+    return "Set-Cookie" in headers and bool(vary & {"cookie", "*"})
+
+
+def _check_times(urls: Iterable[str], target: Target, document: Document, now: float) -> None:
+    """Raises Ineligible if a URL has the time of the render: the next one would request another URL.
+    Times that are in the document or in the page's own URL stay."""
+    today = datetime.fromtimestamp(now, UTC)
+    days = {(today + timedelta(days=n)).strftime("%Y%m%d") for n in (-1, 0, 1)}
+    for url in urls:
+        times = [m[0] for m in _EPOCH.finditer(url) if abs(int(m[0][:10]) - now) < _DAY_SECONDS]
+        times += [m[0] for m in _DATE.finditer(url) if m[1] + m[3] + m[4] in days]
+        if any(time not in target.url and time.encode() not in document.body for time in times):
+            raise Ineligible(Reason.TIME, url)

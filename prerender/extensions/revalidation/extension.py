@@ -1,0 +1,95 @@
+"""Renews expired snapshots without rendering: [cache] revalidate."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from prerender.config import Settings
+from prerender.extension import Proxy
+from prerender.extensions.revalidation.eligibility import Ineligible, Made, manifest_of
+from prerender.extensions.revalidation.maker import Maker
+from prerender.extensions.revalidation.manifest import encode
+from prerender.extensions.revalidation.revalidator import Revalidator
+from prerender.gateway.visit import Document, Visit
+from prerender.rendering.from_settings import Rendering, page_count
+from prerender.snapshots.learned import Learned
+from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.target import Target
+from prerender.telemetry.scraped_metrics import counter
+
+# The share of the time of a render that asking may take: the render may have to follow.
+_SHARE = 0.5
+
+
+class _Results(Collector):
+    def __init__(self, revalidator: Revalidator | None) -> None:
+        self._revalidator = revalidator
+
+    def collect(self) -> Iterable[Metric]:
+        """The counters; without a revalidator, nothing has happened."""
+        one = self._revalidator
+        results = {("same", ""): 0} if one is None else one.results
+        checks = {"confirmed": 0} if one is None else one.checks
+        yield counter(
+            "prerender_revalidations",
+            "Expired snapshots that were to be renewed without rendering, by result and reason.",
+            ("result", "reason"),
+            {(result, reason): count for (result, reason), count in results.items()},
+        )
+        yield counter(
+            "prerender_revalidation_checks",
+            "Renewals that were checked by rendering, by result.",
+            ("result",),
+            {(result,): count for result, count in checks.items()},
+        )
+
+
+def revalidator_of(settings: Settings, parts: Rendering, notes: Notes) -> Revalidator:
+    """The revalidator; from then on, new snapshots have a manifest."""
+    gateway, renderer = parts.gateway, parts.renderer
+    maker = Maker(settings, gateway.navigation)
+    renderer.with_manifest = _with_manifest(maker)
+    return Revalidator(
+        gateway.egress,
+        gateway.assets.store,
+        gateway.limits,
+        renderer,
+        maker=maker,
+        notes=notes,
+        seconds=settings.render.timeout * _SHARE,
+        pages=page_count(settings),
+        max_age=settings.cache.max_age_without_render,
+    )
+
+
+def _with_manifest(
+    maker: Maker,
+) -> Callable[[Snapshot, Target, Document, Visit, float], Snapshot]:
+    def with_manifest(
+        snapshot: Snapshot, target: Target, document: Document, visit: Visit, now: float
+    ) -> Snapshot:
+        made = Made(snapshot, target, now)
+        try:
+            manifest = manifest_of(maker.name, made, document, visit)
+        except Ineligible as reason:
+            return replace(snapshot, unrenewable=str(reason))
+        return replace(snapshot, manifest=encode(manifest))
+
+    return with_manifest
+
+
+@asynccontextmanager
+async def extend(proxy: Proxy) -> AsyncIterator[None]:
+    """Renew while the proxy serves, if it is switched on."""
+    revalidator = None
+    if proxy.settings.cache.revalidate:
+        revalidator = revalidator_of(proxy.settings, proxy.rendering, proxy.store.notes)
+        proxy.snapshots.revalidation = revalidator
+        sections = Learned(proxy.store.notes, (revalidator.sections,), "learned sections")
+        proxy.while_serving.append(sections.shared())
+    proxy.metrics.watch(_Results(revalidator))
+    yield

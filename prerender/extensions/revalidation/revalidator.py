@@ -1,0 +1,365 @@
+"""Asks for the inputs of stored snapshots again, and checks by rendering what their sameness means.
+
+The document comes first; the first difference ends it. What was fetched of the document is kept for the
+render that follows.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import blake2b
+from http import HTTPStatus
+from typing import Protocol
+
+import structlog
+from aiohttp import ClientError, ClientResponse
+from cachetools import LRUCache, TTLCache
+
+from prerender.errors import NotRenderable, PrerenderError
+from prerender.extensions.revalidation import schedule
+from prerender.extensions.revalidation.eligibility import Reason
+from prerender.extensions.revalidation.maker import Maker
+from prerender.extensions.revalidation.manifest import (
+    Answer,
+    BadManifest,
+    Input,
+    Manifest,
+    answer_of,
+    answer_of_document,
+    decode,
+    difference,
+    encode,
+    has_changed,
+    without_volatile,
+)
+from prerender.extensions.revalidation.sameness import same_content
+from prerender.extensions.revalidation.sections import Sections
+from prerender.gateway.address_policy import Forbidden
+from prerender.gateway.assets import AssetStore
+from prerender.gateway.egress import Egress
+from prerender.gateway.received import Digest, Received
+from prerender.gateway.visit import Document, LimitReached, VisitLimits
+from prerender.http import caching
+from prerender.http.hop_by_hop import end_to_end
+from prerender.snapshots import steady_clock
+from prerender.snapshots.renewals import Finding, Renewals, Stored
+from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.target import Target
+
+# Requests of one page at once: browsers open six connections to a server.
+_AT_ONCE = 6
+# An answer about an input also counts for other pages that need it within this time.
+_SHARED_SECONDS = 2.0
+_MOST_SHARED = 5000
+_MOST_ASSET_LISTS = 200
+# How long the assets of a page stay in the notes without being stored again.
+_NOTE_SECONDS = 8 * 86400.0
+_NOTE_AGAIN_SECONDS = 6 * 3600.0
+_NOTE = "inputs:"
+_LONGEST_REASON = 300
+
+log = structlog.get_logger(__name__)
+
+
+class _Differs(Exception):
+    """An input differs: ``what`` of the response to which request."""
+
+    def __init__(self, what: str, url: str) -> None:
+        super().__init__(f"{what} {url}"[:_LONGEST_REASON])
+        self.what = what
+
+
+class Documents(Protocol):
+    """Fetches documents as renders do."""
+
+    async def fetch_ahead(self, target: Target) -> Document:
+        """The document of a target, which its next render uses. Raises NotRenderable, OriginError."""
+
+    def forget(self, target: Target) -> None:
+        """Forget the document: there will be no render."""
+
+
+class Revalidator:
+    """Asks through ``egress`` and with the ``assets`` of pages, within the ``limits`` of a render.
+
+    ``seconds``: time limit for all inputs of a page; ``pages``: how many are asked for at once.
+    ``results``: by result and reason; ``checks``: by result.
+    """
+
+    def __init__(
+        self,
+        egress: Egress,
+        assets: AssetStore,
+        limits: VisitLimits,
+        documents: Documents,
+        *,
+        maker: Maker,
+        notes: Notes,
+        seconds: float,
+        pages: int,
+        max_age: float,
+        clock: Callable[[], float] = steady_clock.now,
+    ) -> None:
+        self._egress = egress
+        self._assets = assets
+        self._limits = limits
+        self._documents = documents
+        self._maker = maker
+        self._notes = notes
+        self._seconds = seconds
+        self._pages = asyncio.Semaphore(pages)
+        self.max_age = max_age
+        self.sections = Sections(clock)
+        self.results: Counter[tuple[str, str]] = Counter({("same", ""): 0})
+        self.checks: Counter[str] = Counter({"confirmed": 0, "wrong": 0, "unsteady": 0})
+        self._shared: TTLCache[tuple[Input, int], asyncio.Future[str]] = TTLCache(
+            _MOST_SHARED, _SHARED_SECONDS, timer=time.monotonic
+        )
+        self._lists: LRUCache[str, tuple[Input, ...]] = LRUCache(_MOST_ASSET_LISTS)
+        self._noted: LRUCache[str, float] = LRUCache(_MOST_ASSET_LISTS)
+
+    async def ask(self, target: Target, old: Stored, now: float, generation: int) -> Finding:
+        """Ask for the inputs of a snapshot again."""
+        state = old.renewals
+        if why := self.hindrance(target, old, now):
+            finding = Finding("untried", why)
+        else:
+            assert state is not None
+            finding = await self._found(target, old.snapshot, generation)
+            if finding.result == "same" and schedule.is_check_due(state, now, self.max_age):
+                finding = Finding("check")
+        if finding.result == "same":
+            self._documents.forget(target)
+        self.results[finding.result, finding.reason.partition(" ")[0]] += 1
+        log.debug("revalidated", url=target.url, result=finding.result, reason=finding.reason)
+        return finding
+
+    def hindrance(self, target: Target, old: Stored, now: float) -> str:
+        """Why a snapshot is not renewed without rendering, or ''."""
+        state = old.renewals
+        if state is None or not old.snapshot.manifest:
+            return old.snapshot.unrenewable or Reason.OLDER
+        if now < state.suspended:
+            return state.why
+        return Reason.SECTION if self.sections.is_suspended(target.url) else ""
+
+    async def _found(self, target: Target, snapshot: Snapshot, generation: int) -> Finding:
+        try:
+            async with self._pages, asyncio.timeout(self._seconds):
+                manifest = await self._whole(snapshot.manifest)
+                if manifest.maker != self._maker.name:
+                    return Finding("doubt", "maker")
+                await self._compare(target, manifest, generation)
+        except _Differs as found:
+            return Finding("headers" if found.what == "headers" else "changed", str(found))
+        except NotRenderable:
+            return Finding("changed", f"status {target.url}")
+        except (
+            PrerenderError,
+            Forbidden,
+            BadManifest,
+            ClientError,
+            OSError,
+            TimeoutError,
+        ) as error:
+            return Finding("doubt", f"error {error}"[:_LONGEST_REASON])
+        return Finding("same")
+
+    async def _compare(self, target: Target, manifest: Manifest, generation: int) -> None:
+        """Raises _Differs for the first difference."""
+        document = await self._documents.fetch_ahead(target)
+        if what := difference(manifest.document, answer_of_document(document)):
+            raise _Differs(what, target.url)
+        budget = _Budget(self._limits)
+        left = iter([one for one in manifest.all if not self._is_known(one, generation)])
+
+        async def work() -> None:
+            for one in left:
+                await self._check(one, generation, budget)
+
+        workers = [
+            asyncio.create_task(work(), name=f"inputs of {target.url}") for _ in range(_AT_ONCE)
+        ]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    def _is_known(self, one: Input, generation: int) -> bool:
+        """Whether an input was asked for just now, or is fresh in the asset cache. Raises _Differs."""
+        known = self._shared.get((one, generation))
+        if known is not None:
+            if known.done() and known.result():
+                raise _Differs(known.result(), one.url)
+            return known.done()
+        headers = one.request_headers
+        if not caching.may_be_shared(one.method, headers) or caching.demands_validation(headers):
+            return False
+        stored = self._assets.find(one.url, headers)
+        if stored is None or not stored.is_fresh(time.monotonic()):
+            return False
+        now = answer_of(Received(HTTPStatus.OK, stored.headers, stored.digest))
+        if what := difference(one.answer, now):
+            raise _Differs(what, one.url)
+        self._share(one, generation).set_result("")
+        return True
+
+    def _share(self, one: Input, generation: int) -> asyncio.Future[str]:
+        future = asyncio.get_running_loop().create_future()
+        self._shared[one, generation] = future
+        return future
+
+    async def _check(self, one: Input, generation: int, budget: "_Budget") -> None:
+        """Ask for an input, or wait until another page has. Raises _Differs."""
+        while (asked := self._shared.get((one, generation))) is not None:
+            await asyncio.wait([asked])
+            if not asked.cancelled():
+                what = asked.result()
+                break
+        else:
+            asked = self._share(one, generation)
+            try:
+                what = await self._ask(one, budget)
+            except BaseException:
+                self._shared.pop((one, generation), None)
+                asked.cancel()
+                raise
+            asked.set_result(what)
+        if what:
+            raise _Differs(what, one.url)
+
+    async def _ask(self, one: Input, budget: "_Budget") -> str:
+        """What of the response differs now, or ''. Raises OriginError and Forbidden."""
+        headers = one.request_headers
+        conditions = one.conditions
+        headers.update(conditions)
+        async with (
+            asyncio.timeout(self._limits.request_timeout),
+            self._egress.repeat(one.method, one.url, headers, one.body.encode() or None) as asked,
+        ):
+            response, own = asked
+            if response.status == HTTPStatus.NOT_MODIFIED and conditions:
+                self._renew_asset(one, response)
+                return ""
+            kept = end_to_end(response.headers)
+            self._egress.publish(kept, own=own)
+            digest = await _digest(response, budget)
+        return difference(one.answer, answer_of(Received(response.status, kept, digest)))
+
+    def _renew_asset(self, one: Input, response: ClientResponse) -> None:
+        """Spare the next render that needs it the same question."""
+        headers = one.request_headers
+        if not caching.may_be_shared(one.method, headers) or caching.is_personal(response.headers):
+            return
+        stored = self._assets.find(one.url, headers)
+        if stored is not None and stored.digest == one.answer.digest:
+            renewed = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
+            self._assets.put(one.url, renewed)
+
+    async def after_render(
+        self, target: Target, old: Stored | None, new: Snapshot, finding: Finding, now: float
+    ) -> tuple[Snapshot, Renewals]:
+        """What to store of a new snapshot: its manifest, and what the finding turned out to mean."""
+        state = None if old is None else old.renewals
+        if not new.manifest:
+            return new, schedule.unchecked(state, now)
+        manifest = decode(new.manifest)
+        after = schedule.unchecked(state, now)
+        if old is not None and state is not None and old.snapshot.manifest:
+            try:
+                before = await self._whole(old.snapshot.manifest)
+            except BadManifest:
+                before = None
+            if before is not None and finding.result not in ("doubt", "untried"):
+                same = await asyncio.to_thread(same_content, old.snapshot, new)
+                settles = same and finding.result in ("check", "headers")
+                known = without_volatile(before, manifest, confirmed=settles)
+                after = self._judged(target, state, finding, before, known, same=same, now=now)
+                manifest = known
+        return replace(new, manifest=await self._stored(manifest)), after
+
+    def _judged(
+        self,
+        target: Target,
+        state: Renewals,
+        finding: Finding,
+        before: Manifest,
+        after: Manifest,
+        *,
+        same: bool,
+        now: float,
+    ) -> Renewals:
+        """The state after a render, and counts the check."""
+        changed = has_changed(without_volatile(after, before, confirmed=False), after)
+        if finding.result != "check":
+            if not same:
+                return schedule.changed(state, now)
+            if finding.result == "changed" or changed:
+                return schedule.futile(state, now, Reason.FUTILE)
+            return schedule.confirmed(state, now)
+        requests, others = ({one.key for one in it.inputs} for it in (before, after))
+        if same and requests == others:
+            self.checks["confirmed"] += 1
+            self.sections.checked(target.url, confirmed=True)
+            return schedule.confirmed(state, now)
+        if not same and changed:
+            return schedule.changed(state, now)  # in the meantime
+        self.checks["unsteady" if same else "wrong"] += 1
+        self.sections.checked(target.url, confirmed=False)
+        reason = Reason.REQUESTS if requests != others else Reason.WRONG
+        log.info("revalidation_suspended", url=target.url, reason=reason.text, same_content=same)
+        return schedule.wrong(now, reason)
+
+    async def _stored(self, manifest: Manifest) -> bytes:
+        """The manifest in its stored form, after its assets have been stored under their name."""
+        if not manifest.assets:
+            return encode(manifest)
+        data = encode(Manifest("", Answer(0, "", ()), manifest.assets))
+        name = blake2b(data, digest_size=16).hexdigest()
+        if self._noted.get(name, 0.0) < time.monotonic():
+            await self._notes.set(_NOTE + name, data, _NOTE_SECONDS)
+            self._noted[name] = time.monotonic() + _NOTE_AGAIN_SECONDS
+        return encode(replace(manifest, assets_name=name))
+
+    async def _whole(self, data: bytes) -> Manifest:
+        """A stored manifest with its assets. Raises BadManifest."""
+        manifest = decode(data)
+        if not (name := manifest.assets_name):
+            return manifest
+        if (assets := self._lists.get(name)) is None:
+            note = await self._notes.get(_NOTE + name)
+            if note is None or blake2b(note, digest_size=16).hexdigest() != name:
+                self._noted.pop(name, None)
+                raise BadManifest("its assets are not in the store any more")
+            assets = self._lists[name] = decode(note).inputs
+        return replace(manifest, assets=assets)
+
+
+class _Budget:
+    """The bytes that the responses of a page may have."""
+
+    def __init__(self, limits: VisitLimits) -> None:
+        self._limits = limits
+        self._received = 0
+
+    def spend(self, size: int, of_one: int) -> None:
+        """Raises LimitReached."""
+        self._received += size
+        limits = self._limits
+        if self._received > limits.max_bytes or of_one > limits.max_response_bytes:
+            raise LimitReached("more than max_bytes or max_response_bytes")
+
+
+async def _digest(response: ClientResponse, budget: _Budget) -> str:
+    """Read a response. Raises ClientError, OSError and LimitReached."""
+    digest, size = Digest(), 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        budget.spend(len(part), size)
+        digest.update(part)
+    return str(digest)

@@ -1,0 +1,83 @@
+"""Asks for the inputs of rendered pages directly, without a proxy and its cache."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
+
+from prerender.extensions.revalidation.extension import revalidator_of
+from prerender.extensions.revalidation.revalidator import Revalidator
+from prerender.rendering.from_settings import rendering
+from prerender.rendering.renderer import Renderer
+from prerender.snapshots import steady_clock
+from prerender.snapshots.renewals import Finding, Renewals
+from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.notes import Notes
+from prerender.snapshots.target import Target
+from prerender.urls.ajax_crawling import PrettyURL
+from tests.conftest import settings_for
+
+# Enough for the next checks to be rare.
+TRUSTED = 6
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A stored snapshot."""
+
+    target: Target
+    snapshot: Snapshot
+    renewals: Renewals | None
+
+
+@dataclass
+class Asker:
+    """Renders pages, and asks for their inputs."""
+
+    public: URL
+    renderer: Renderer
+    revalidator: Revalidator
+    generation: int = 0
+
+    async def render(self, page: str) -> Kept:
+        """Render a page, and take it for a trusted one."""
+        target = Target.of(self.public, PrettyURL(page, ""))
+        new = (await self.renderer.snapshot(target)).snapshot
+        state = Renewals(steady_clock.now(), confirmed=TRUSTED)
+        untried = Finding("untried")
+        stored, _ = await self.revalidator.after_render(target, None, new, untried, state.rendered)
+        return Kept(target, stored, state)
+
+    async def ask(self, kept: Kept) -> Finding:
+        """Ask for the inputs of a page, without what was learned for other pages."""
+        self.generation += 1
+        now = steady_clock.now()
+        return await self.revalidator.ask(kept.target, kept, now, self.generation)
+
+    async def check(self, kept: Kept, finding: Finding) -> Kept:
+        """Render again after a finding."""
+        new = (await self.renderer.snapshot(kept.target)).snapshot
+        after = self.revalidator.after_render(kept.target, kept, new, finding, steady_clock.now())
+        stored, state = await after
+        return replace(kept, snapshot=stored, renewals=state)
+
+
+@asynccontextmanager
+async def asking(
+    application: web.Application, overrides: dict[str, dict[str, object]] | None = None
+) -> AsyncIterator[Asker]:
+    """An asker about the pages of an application."""
+    async with AsyncExitStack() as stack:
+        origin = TestServer(application)
+        await origin.start_server(access_log=None, shutdown_timeout=0.1)
+        stack.push_async_callback(origin.close)
+        overrides = {"cache": {"revalidate": True}, **(overrides or {})}
+        settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
+        parts = await stack.enter_async_context(rendering(settings))
+        notes = Notes(None, BoundedMemoryCache(10_000_000))
+        revalidator = revalidator_of(settings, parts, notes)
+        yield Asker(settings.public_url, parts.renderer, revalidator)

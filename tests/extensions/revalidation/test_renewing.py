@@ -1,0 +1,184 @@
+"""Expired snapshots are renewed without rendering, and rendered when there is any doubt."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import xxhash
+from aiohttp import web
+
+from prerender.snapshots.entry import Entry, decode, encode
+from prerender.snapshots.purges import Purge
+from prerender.snapshots.target import Target
+from prerender.urls.ajax_crawling import PrettyURL
+from tests.conftest import Proxy, Reply, StartOrigin, StartProxy
+from tests.support.renders import PUBLIC, until
+
+SETTINGS = {
+    "site": {"url": "https://www.example.com"},
+    "cache": {"revalidate": True, "stale": 0},
+}
+PAGE = """<!doctype html><title>Shop</title><p id=p></p><script>
+fetch('/data', OPTIONS).then(r => r.text()).then(text => p.textContent = text)</script>"""
+
+
+class Shop:
+    """A site of one page, which shows ``data``. ``requests``: how often each path was requested."""
+
+    def __init__(self) -> None:
+        self.data = "data 1"
+        self.options = "{}"
+        self.down = False
+        self.requests: Counter[str] = Counter()
+        # Responses with data wait for it.
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.proxy: Proxy
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.requests[request.path] += 1
+        if self.down:
+            return web.Response(status=503)
+        if request.path == "/":
+            return web.Response(
+                text=PAGE.replace("OPTIONS", self.options), content_type="text/html"
+            )
+        await self.gate.wait()
+        return web.Response(text=self.data, headers={"ETag": f'"{self.data}"'})
+
+    async def expire(self, *, soft: bool = True) -> None:
+        await self.proxy.running.store.purges.purge(Purge("all", soft=soft))
+
+    async def crawl(self) -> Reply:
+        """The page, after its snapshot has expired."""
+        await self.expire()
+        return await self.proxy.crawl("/")
+
+    async def trusted(self) -> Reply:
+        """The page, after its first renewals have been checked by rendering."""
+        for _ in range(3):
+            reply = await self.crawl()
+            assert "fwd=miss; stored" in reply.headers["Cache-Status"]
+        return reply
+
+    async def entry(self) -> Entry:
+        entry = await self.proxy.running.store.get(Target.of(PUBLIC, PrettyURL("/", "")).key)
+        assert entry is not None
+        return entry
+
+
+@pytest.fixture
+async def shop(start_origin: StartOrigin, start_proxy: StartProxy) -> Shop:
+    shop = Shop()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", shop.answer)
+    shop.proxy = await start_proxy((await start_origin(application)).url, SETTINGS)
+    return shop
+
+
+def is_renewed(reply: Reply) -> bool:
+    return "detail=revalidated" in reply.headers["Cache-Status"]
+
+
+async def test_a_page_whose_inputs_are_the_same_is_not_rendered(shop: Shop) -> None:
+    rendered = await shop.trusted()
+    reply = await shop.crawl()
+    assert (
+        reply.headers["Cache-Status"]
+        == "prerender; fwd=stale; stored; ttl=3600; detail=revalidated"
+    )
+    assert reply.body == rendered.body
+    for name in ("ETag", "Last-Modified"):
+        assert reply.headers[name] == rendered.headers[name]
+    again = await shop.proxy.crawl("/")
+    assert "hit; ttl=3" in again.headers["Cache-Status"]
+    assert not is_renewed(again)
+    # One in four is checked by rendering.
+    assert [is_renewed(await shop.crawl()) for _ in range(4)] == [True, True, False, True]
+
+
+async def test_a_change_is_rendered(shop: Shop) -> None:
+    await shop.trusted()
+    before = shop.requests.copy()
+    shop.data = "data 2"
+    reply = await shop.crawl()
+    assert "fwd=miss; stored" in reply.headers["Cache-Status"]
+    assert '<p id="p">data 2</p>' in reply.text
+    # The render has the document already.
+    assert shop.requests["/"] - before["/"] == 1
+    # The page is still trusted.
+    assert is_renewed(await shop.crawl())
+
+
+async def test_a_failing_site_leaves_the_old_snapshot(shop: Shop) -> None:
+    rendered = await shop.trusted()
+    shop.down = True
+    reply = await shop.crawl()
+    assert reply.body == rendered.body
+    assert reply.headers["Cache-Status"] == "prerender; fwd=stale; detail=failed"
+    shop.down = False
+
+
+async def test_a_hard_purge_is_followed_by_a_render(shop: Shop) -> None:
+    await shop.trusted()
+    await shop.expire(soft=False)
+    assert "fwd=miss; stored" in (await shop.proxy.crawl("/")).headers["Cache-Status"]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+async def test_a_purge_while_the_inputs_are_asked_for_wins(shop: Shop, soft: bool) -> None:
+    await shop.trusted()
+    shop.gate.clear()
+    before = shop.requests["/data"]
+    crawl = asyncio.create_task(shop.crawl())
+    await until(lambda: shop.requests["/data"] > before)
+    await shop.expire(soft=soft)
+    shop.data = "data 2"
+    shop.gate.set()
+    await crawl
+    assert "data 2" in (await shop.proxy.crawl("/")).text
+
+
+async def test_a_page_that_posts_is_always_rendered(shop: Shop) -> None:
+    shop.options = "{method: 'POST'}"
+    for _ in range(5):
+        assert not is_renewed(await shop.crawl())
+    assert (await shop.entry()).snapshot.unrenewable == "method https://www.example.com/data"
+
+
+async def test_it_is_rendered_at_the_latest_after_max_age(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    shop = Shop()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", shop.answer)
+    url = (await start_origin(application)).url
+    settings = SETTINGS | {"cache": {"revalidate": True, "max_age_without_render": "10m"}}
+    shop.proxy = await start_proxy(url, settings)
+    await shop.trusted()
+    assert is_renewed(await shop.crawl())
+    entry = await shop.entry()
+    assert entry.renewals is not None
+    assert entry.renewals.count == 1
+    assert entry.expires == pytest.approx(entry.rendered + 600, abs=1)
+    assert entry.rendered < entry.stored
+
+
+async def test_entries_of_older_releases_are_read(shop: Shop) -> None:
+    await shop.trusted()
+    entry = await shop.entry()
+    data = encode(entry)
+    assert decode(data) == entry
+    assert decode(data).snapshot.manifest == entry.snapshot.manifest != b""
+    old = replace(entry, snapshot=replace(entry.snapshot, manifest=b""), renewals=None)
+    written = encode(old)
+    start, size = 24, int.from_bytes(written[20:24], "big")
+    head = json.loads(written[start : start + size])
+    for name in ("manifest_bytes", "unrenewable", "renewals"):
+        del head[name]
+    text = json.dumps(head, separators=(",", ":")).encode()
+    rest = len(text).to_bytes(4, "big") + text + written[start + size :]
+    checked = xxhash.xxh3_64(written[4:12] + rest).intdigest()
+    assert decode(written[:12] + checked.to_bytes(8, "big") + rest) == old
