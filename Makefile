@@ -99,6 +99,7 @@ release-check:
 
 docs: .venv/dev.stamp
 	.venv/bin/python scripts/settings-page > docs/configuration.md
+	.venv/bin/prerender config --example > config.example.toml
 	.venv/bin/python -m sphinx --fail-on-warning --keep-going -b html docs build/docs
 
 image:

@@ -33,7 +33,7 @@ def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
         fields = type(getattr(settings, section)).model_fields
         for key, value in keys.items():
             source = sources.get((section, key), DEFAULT)
-            told = _told(fields[key], value)
+            told = as_in_a_file(fields[key], value)
             hidden = is_secret(section, key) and bool(value)
             if hidden:
                 told = _names(value) if key == "headers" else _without_secret(value)
@@ -84,7 +84,7 @@ def toml(value: object) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _told(field: FieldInfo, value: object) -> object:
+def as_in_a_file(field: FieldInfo, value: object) -> object:
     """A value in the form of a settings file, where rules are tables."""
     keys = next((keys for keys in field.metadata if isinstance(keys, TableKeys)), None)
     if keys is None or not isinstance(value, list):

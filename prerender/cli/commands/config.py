@@ -6,11 +6,10 @@ Examples:
 """
 
 import argparse
-from importlib.resources import files
 
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
-from prerender.config import show
+from prerender.config import example, show
 from prerender.config.load import load_with_sources
 
 
@@ -30,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the settings. Raises ConfigError if they are invalid."""
     if options.example:
-        return 0 if terminal.write(example()) else FAILED
+        return 0 if terminal.write(example.example()) else FAILED
     settings, sources = load_with_sources(options.config, overrides=common.overrides_of(options))
     if options.check:
         return 0
@@ -39,8 +38,3 @@ def run(options: argparse.Namespace) -> int:
     else:
         written = terminal.write(show.as_toml(settings, sources))
     return 0 if written else FAILED
-
-
-def example() -> bytes:
-    """The settings file with all defaults."""
-    return (files("prerender.config") / "config.example.toml").read_bytes()
