@@ -1,6 +1,7 @@
 # make run      install the dependencies and start the proxy in front of the example site,
 #               or of your site: make run ORIGIN=http://127.0.0.1:3000
 # make test     install the dependencies and run all tests, or some: make test ARGS="-k cache"
+# make test-fast  only the tests that start no program, such as Chromium or nginx
 # make test-long  the long tests: soaks, and property tests with many random examples
 # make lint     ruff, mypy and import-linter
 # make image    build the container image with Docker, Podman or Buildah
@@ -38,7 +39,7 @@ COMPILE := pip compile pyproject.toml --extra otel --extra s3 --universal --pyth
 	--custom-compile-command 'make lock' --no-annotate
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
-.PHONY: lock pin-base release-check run test test-long test-lowest test-programs lint image image-test bench dist docs install \
+.PHONY: lock pin-base release-check run test test-fast test-long test-lowest test-programs lint image image-test bench dist docs install \
 	frameworks clean
 
 run: .venv/run.stamp
@@ -47,6 +48,9 @@ run: .venv/run.stamp
 
 test: test-programs
 	$(PYTEST) $(ARGS)
+
+test-fast: .venv/dev.stamp
+	$(PYTEST) --fast -r fE $(ARGS)
 
 test-long: test-programs tests/sites/field/packages/complete
 	$(PYTEST) -m 'long or hypothesis' $(ARGS)

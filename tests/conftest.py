@@ -28,7 +28,7 @@ from prerender.config import Settings, load
 from prerender.config.settings import Log
 from prerender.telemetry import logs
 from prerender.urls.ajax_crawling import pretty_to_ugly
-from tests.support import raw
+from tests.support import no_programs, raw
 from tests.support.browsers import Browsers
 from tests.support.serve_command import StartCommand, starting
 
@@ -54,9 +54,16 @@ _ORIGIN: dict[str, Any] = {
 }
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --fast."""
+    parser.addoption("--fast", action="store_true", help="skip tests that start a program")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config,
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Tests run on the event loop that is used in production."""
-    return {"uvloop": uvloop.new_event_loop}
+    return {"uvloop": no_programs.Loop if config.getoption("fast") else uvloop.new_event_loop}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,6 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _logging() -> None:
     logs.configure(Log(level="info"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests that start a program, if wanted. The test runner itself may start some before."""
+    if item.config.getoption("fast"):
+        no_programs.refuse()
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -204,6 +218,11 @@ def settings_for(origin_url: str, overrides: Overrides | None = None) -> Setting
     return load(None, {}, values)
 
 
+def _check(settings: Settings) -> None:
+    if not settings.browser.path:
+        no_programs.check()
+
+
 @pytest.fixture(scope="session")
 async def browsers() -> AsyncIterator[Browsers]:
     """The browsers that the tests of this process share."""
@@ -251,6 +270,7 @@ async def start_proxy(
 
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
             settings = settings_for(origin_url, overrides)
+            _check(settings)
             if settings.origin_url.port not in shared_ports or settings.browser.path:
                 return await _start(stack, app.serving(settings), client)
             parts = await stack.enter_async_context(browsers.lend(settings))
@@ -265,7 +285,9 @@ async def start_own_proxy(client: ClientSession) -> AsyncIterator[StartProxy]:
     async with AsyncExitStack() as stack:
 
         async def start(origin_url: str, overrides: Overrides | None = None) -> Proxy:
-            return await _start(stack, app.serving(settings_for(origin_url, overrides)), client)
+            settings = settings_for(origin_url, overrides)
+            _check(settings)
+            return await _start(stack, app.serving(settings), client)
 
         yield start
 
@@ -320,4 +342,5 @@ async def proxied(application: web.Application, overrides: Overrides) -> AsyncIt
         await origin.start_server(**_ORIGIN)
         stack.push_async_callback(origin.close)
         settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
+        _check(settings)
         yield await _start(stack, app.serving(settings), client)

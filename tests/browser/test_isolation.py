@@ -250,14 +250,21 @@ StartPair = Callable[..., Awaitable[Pair]]
 
 
 @pytest.mark.parametrize(
-    "moments",
+    ("moments", "waiting"),
     [
-        pytest.param(MOMENTS, id="writing"),
-        pytest.param(SENDING[::5], id="sending"),
-        pytest.param(SENDING, id="all-sending", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
+        pytest.param(MOMENTS[::2] + SENDING[::12], False, id="some"),
+        pytest.param(MOMENTS[1::3] + SENDING[4::12], True, id="some, by one that waits"),
+        *(
+            pytest.param(
+                MOMENTS + SENDING,
+                waiting,
+                id=f"all-{waiting}",
+                marks=[pytest.mark.long, pytest.mark.timeout(600)],
+            )
+            for waiting in (False, True)
+        ),
     ],
 )
-@pytest.mark.parametrize("waiting", [False, True])
 async def test_the_next_render_is_that_of_a_new_browser(
     start_pair: StartPair, moments: tuple[str, ...], waiting: bool
 ) -> None:

@@ -16,6 +16,7 @@ from prerender.errors import BrowserGone, PoolBusy
 from tests.conftest import Reply, StartOrigin, StartProxy, pages
 from tests.support import processes
 from tests.support.pools import SECONDS, Borrower, crawl, pool_of, shop_and_proxy, state
+from tests.support.sampling import sampled
 
 
 @pytest.fixture(autouse=True)
@@ -204,7 +205,7 @@ async def test_no_browser_can_be_started() -> None:
 VICTIMS = ["browser", "wrapper", "guardian", "renderer", "zygote"]
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", sampled(VICTIMS, 2))
 async def test_an_idle_browser_loses_a_process(
     start_origin: StartOrigin, start_own_proxy: StartProxy, seen: set[int], victim: str
 ) -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from tests.conftest import StartOrigin, StartProxy
 from tests.support.processes import busy_loops
+from tests.support.sampling import sampled
 
 AT_ONCE = 8
 RENDERS = 40
@@ -20,7 +21,7 @@ ALONE = "n999"
 PAGE = (Path(__file__).parent / "isolation" / "observables.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("frame", [False, True])
+@pytest.mark.parametrize("frame", sampled([True, False], 2))
 async def test_a_page_under_load_is_the_same(
     start_origin: StartOrigin, start_own_proxy: StartProxy, frame: bool
 ) -> None:

@@ -35,6 +35,7 @@ from tests.conftest import StartOrigin, StartProxy
 from tests.support import example, raw
 from tests.support.commands import ROOT, answered, running
 from tests.support.redis_server import redis_server
+from tests.support.sampling import sampled
 
 DOCS = ROOT / "docs"
 LEVELS = {
@@ -302,7 +303,7 @@ async def run_commands(page: str, run: Callable[[str], Awaitable[str]]) -> None:
                 assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\nprints: {printed}"
 
 
-@pytest.mark.parametrize("page", pages_with_commands())
+@pytest.mark.parametrize("page", sampled(pages_with_commands(), 2))
 async def test_commands(page: str, reader: Reader) -> None:
     await run_commands(page, reader.run)
 
@@ -392,7 +393,7 @@ async def newcomer(start_origin: StartOrigin, tmp_path: Path) -> AsyncIterator[N
     not (ROOT / ".venv/bin/python").exists(), reason="needs the .venv that make install makes"
 )
 @pytest.mark.timeout(300)  # a browser for each command
-@pytest.mark.parametrize("page", NEWCOMER)
+@pytest.mark.parametrize("page", sampled(NEWCOMER, len(NEWCOMER)))
 async def test_what_a_newcomer_types(page: str, newcomer: Newcomer) -> None:
     await run_commands(page, newcomer.run)
 
@@ -433,6 +434,7 @@ def test_indented_settings(block: str, tmp_path: Path) -> None:
     load(file, {"PRERENDER_ORIGIN": "http://app"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reader", ["proxy"], indirect=True)
 async def test_indented_commands(reader: Reader) -> None:
     for command in itertools.chain(*CALLS.values()):

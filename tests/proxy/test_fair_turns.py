@@ -3,6 +3,7 @@
 import asyncio
 import tracemalloc
 
+import pytest
 from aiohttp import web
 
 from prerender.http import portions
@@ -73,6 +74,7 @@ def test_turns_are_shared() -> None:
     assert 0.07 < second < 0.09
 
 
+@pytest.mark.long
 async def test_long_urls_do_not_fill_the_memory(
     start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

@@ -227,7 +227,7 @@ async def test_one_response_when_the_timeout_of_the_head_passes(data: bytes, tur
 
 
 async def test_mutated_requests() -> None:
-    assert await tried(5_000, seed=18) > 1_000
+    assert await tried(1_000, seed=18) > 200
 
 
 @pytest.mark.long

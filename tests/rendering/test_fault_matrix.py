@@ -16,6 +16,7 @@ from aiohttp import web
 from prerender.gateway import needed_requests
 from prerender.snapshots import repeated_faults, retries
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy
+from tests.support.sampling import sampled
 
 if TYPE_CHECKING:
     from prerender.telemetry.records import RenderRecord
@@ -220,16 +221,26 @@ async def _crawl(proxy: Proxy, cases: Iterable[Case]) -> dict[Case, Reply]:
     return dict(await asyncio.gather(*map(crawl, cases)))
 
 
-def cases_of(timeout: int) -> list[Case]:
-    return [case for case in CASES if (case[1] == "hang") == (timeout == HANG_SECONDS)]
+def cases_of(timeout: int, kinds: Collection[str]) -> list[Case]:
+    return [
+        case
+        for case in CASES
+        if (case[1] == "hang") == (timeout == HANG_SECONDS) and case[0] in kinds
+    ]
+
+
+def kinds_of_requests(*some: str) -> pytest.MarkDecorator:
+    everything = pytest.param(tuple(KINDS), id="all", marks=pytest.mark.long)
+    return pytest.mark.parametrize("kinds", [pytest.param(some, id="some"), everything])
 
 
 @pytest.mark.parametrize("timeout", [HANG_SECONDS, LIMIT_SECONDS])
+@kinds_of_requests("fetch", "import", "style")
 async def test_first_renders(
-    timeout: int, start_origin: StartOrigin, start_proxy: StartProxy
+    timeout: int, kinds: Collection[str], start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     _, _, proxy = await _start(start_origin, start_proxy, timeout=timeout)
-    answers = await _crawl(proxy, cases_of(timeout))
+    answers = await _crawl(proxy, cases_of(timeout, kinds))
     problems = {case: _problem(answer, case) for case, answer in answers.items()}
     assert {case: problem for case, problem in problems.items() if problem} == {}
 
@@ -245,18 +256,12 @@ async def test_data_that_takes_long(start_origin: StartOrigin, start_proxy: Star
 
 
 @pytest.mark.parametrize("timeout", [HANG_SECONDS, LIMIT_SECONDS])
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        pytest.param(("fetch", "script"), id="two"),
-        pytest.param(tuple(KINDS), id="all", marks=pytest.mark.long),
-    ],
-)
+@kinds_of_requests("script")
 async def test_good_snapshots_are_not_replaced(
     timeout: int, kinds: Collection[str], start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:
     faults, _, proxy = await _start(start_origin, start_proxy, timeout=timeout)
-    cases = [case for case in cases_of(timeout) if case[0] in kinds]
+    cases = cases_of(timeout, kinds)
     faults.on = False
     for answer in (await _crawl(proxy, cases)).values():
         assert CONTENT in answer.text
@@ -288,7 +293,7 @@ async def test_an_incomplete_page_is_served_where_the_owner_says_so(
     assert "hit" not in again.headers["Cache-Status"]
 
 
-@pytest.mark.parametrize("fault", ["500", "hang", "reset"])
+@pytest.mark.parametrize("fault", sampled(["500", "hang", "reset"], 3))
 async def test_optional_requests_may_fail(
     fault: str, start_origin: StartOrigin, start_proxy: StartProxy
 ) -> None:

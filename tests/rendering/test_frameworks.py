@@ -23,6 +23,7 @@ from tests.sites.frameworks import origin
 from tests.sites.frameworks.routes import ROUTES, Route
 from tests.support import processes
 from tests.support.plain_browser import plain_browser
+from tests.support.sampling import sampled
 
 SETTINGS: dict[str, dict[str, object]] = {
     # Pages that show an error in the place of a part whose data fails.
@@ -58,7 +59,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+@pytest.mark.parametrize("route", sampled(ROUTES, 4), ids=lambda route: route.path)
 async def test_alone(route: Route, proxy: Proxy) -> None:
     wait = processes.CpuWait()
     answer = await proxy.crawl(route.path)
@@ -71,7 +72,7 @@ async def test_alone(route: Route, proxy: Proxy) -> None:
 SELECTED = pytest.mark.parametrize(
     "routes",
     [
-        pytest.param(ROUTES[::5], id="a fifth"),
+        pytest.param(ROUTES[::12], id="a twelfth"),
         pytest.param(ROUTES, id="all", marks=pytest.mark.long),
     ],
 )

@@ -48,8 +48,11 @@ async def test_alone(kind: str, proxy: Proxy, reader: Reader) -> None:
     assert not any(problems), "\n".join(filter(None, problems))
 
 
-async def test_eight_at_once(reader: Reader) -> None:
-    cases = [case for case in CASES if case.kind != PUSHED]
+@pytest.mark.parametrize(
+    "every", [4, pytest.param(1, marks=pytest.mark.long)], ids=["a fourth", "all"]
+)
+async def test_eight_at_once(every: int, reader: Reader) -> None:
+    cases = [case for case in CASES if case.kind != PUSHED][::every]
     async with proxied(application(), SETTINGS) as other:
         room = asyncio.Semaphore(AT_ONCE)
 

@@ -18,6 +18,7 @@ from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.gateway import Gateway
 from prerender.gateway.upstream import Upstream, open_session
 from tests.conftest import Proxy, StartOrigin, StartProxy
+from tests.support import no_programs
 
 if TYPE_CHECKING:
     from prerender.browser.page import Page
@@ -63,6 +64,7 @@ async def pool_of(
     program: str = "",
 ) -> AsyncIterator[Pool]:
     """A pool of pages of a real browser. ``failing``: the numbers of launches that fail, from 1."""
+    no_programs.check()
     launches = 0
     async with gateway_of() as gateway:
 
