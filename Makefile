@@ -143,6 +143,10 @@ ifdef CI
 else
 	$(PIP) install --editable . --group dev
 endif
+	@# A wheel has no links: this library of 85 MB is in it three times. And one of 13 versions of schemas is used.
+	@cd .venv/lib/python3*/site-packages && \
+		for copy in libhelm_c.so libhelm_c.so.0; do ln -f helm_python/lib/libhelm_c.so.*.*.* helm_python/lib/$$copy; done && \
+		ls -d kubernetes_validate/kubernetes-json-schema/v* | sort -V | head -n -2 | xargs -r rm -r
 	@touch .venv/run.stamp $@
 
 # pip is installed last, so an unfinished virtual environment is created again.

@@ -38,7 +38,6 @@ from prerender.extension import Proxy
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
-from prerender.proxy.client_connection import Limits
 from prerender.proxy.decider import Clientele, Decider, Pages
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
@@ -48,7 +47,7 @@ from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Server
 from prerender.proxy.site_hosts import SiteHosts
 from prerender.rendering.from_settings import Rendering, page_count, rendering
-from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.learned import Learned
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.from_settings import open_store
@@ -112,7 +111,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         metrics = Metrics(telemetry)
         triggers = triggers_of(settings)
         _log_requests(settings, telemetry, stack)
-        freshness = _freshness(settings)
+        freshness = Freshness(settings.cache)
         snapshots = CachedSnapshots(
             RecordedSnapshots(renderer, telemetry.renders),
             store,
@@ -178,7 +177,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
         proxy.admin.add(proxy.purging, proxy.explanations)
         for extension in plugins.modules("extension"):
             await stack.enter_async_context(extension.extend(proxy))
-        public = Server(proxy.respond, _limits(settings), sweeper)
+        public = Server(proxy.respond, settings.server, sweeper)
         metrics.watch(
             StateMetrics(pool, gateway, snapshots, store, public, published=verified.published)
         )
@@ -343,30 +342,6 @@ def _forwarder(settings: Settings, sweeper: Sweeper, triggers: Triggers) -> Forw
         Forwarding(settings.origin_url),
         origin.timeout,
         pages_vary=vary_line(triggers.vary()),
-    )
-
-
-def _limits(settings: Settings) -> Limits:
-    server = settings.server
-    return Limits(
-        head=server.header_timeout,
-        body=server.body_timeout,
-        write=server.write_timeout,
-        idle=server.idle_timeout,
-        trusted=server.trusted_proxies,
-    )
-
-
-def _freshness(settings: Settings) -> Freshness:
-    cache = settings.cache
-    return Freshness(
-        ttl=cache.ttl,
-        error_ttl=cache.error_ttl,
-        rules=tuple(Rule(path, ttl) for path, ttl in cache.rules),
-        page_ttl=cache.page_ttl,
-        obey_origin=cache.obey_origin,
-        stale=cache.stale,
-        stale_if_error=cache.stale_if_error,
     )
 
 

@@ -8,7 +8,7 @@ HTTP for WebSockets. tests/proxy/test_aiohttp_contracts.py tests every behaviour
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -16,6 +16,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 
+from prerender.config.settings import Server as ServerSettings
 from prerender.errors import BadMessage, BadRequest, CutShort
 from prerender.http.body import Chunked
 from prerender.http.client_address import NOBODY, peer_of
@@ -33,7 +34,6 @@ from prerender.http.message_head import (
 from prerender.http.portions import Portions
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import error_response
-from prerender.urls.hosts import Network
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -55,24 +55,13 @@ _AHEAD_BYTES = 262144
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Timeouts of clients in seconds, and the networks of trusted proxies."""
-
-    head: float
-    body: float
-    write: float
-    idle: float
-    trusted: tuple[Network, ...] = ()
-
-
 Handler = Callable[[Request, ClientStream], Awaitable[None]]
 
 
 class Front(Protocol):
     """State shared by all connections of a server."""
 
-    limits: Limits
+    limits: ServerSettings
     refused: Counter[int]
 
     @property
@@ -128,7 +117,7 @@ class ClientConnection(web.RequestHandler):
             loop=sweeper.loop,
             access_log=None,  # type: ignore[arg-type]  # as web.Server itself passes it
             # Longer than our own timeouts: this one would cut off a head that is arriving.
-            keepalive_timeout=self.limits.idle + self.limits.head,
+            keepalive_timeout=self.limits.idle_timeout + self.limits.header_timeout,
             lingering_time=0,
             auto_decompress=False,
             read_bufsize=_READ_AHEAD_BYTES,
@@ -145,7 +134,7 @@ class ClientConnection(web.RequestHandler):
         self._writer: AbstractStreamWriter | None = None
         self._answered = 0
         self._current: ClientStream | None = None
-        self._due = sweeper.loop.time() + self.limits.head
+        self._due = sweeper.loop.time() + self.limits.header_timeout
         # Received bytes from the current request on, without processed parts of its body, and what is
         # left of its body: a length, or chunks.
         self._raw = bytearray()
@@ -166,7 +155,7 @@ class ClientConnection(web.RequestHandler):
         self._wire.set_write_buffer_limits(high=_UNSENT_BYTES)
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
-            self.peer = peer_of(str(name[0]), self.limits.trusted)
+            self.peer = peer_of(str(name[0]), self.limits.trusted_proxies)
         self._sweeper.connections.add(self)
         super().connection_made(transport)
 
@@ -260,7 +249,7 @@ class ClientConnection(web.RequestHandler):
     @property
     def body_timeout(self) -> float:
         """Seconds to wait for the next piece of a request body."""
-        return self.limits.body
+        return self.limits.body_timeout
 
     @property
     def draining(self) -> bool:
@@ -281,7 +270,7 @@ class ClientConnection(web.RequestHandler):
             assert self._writer is not None
             unsent = self.transport.get_write_buffer_size()
             try:
-                async with asyncio.timeout(self.limits.write):
+                async with asyncio.timeout(self.limits.write_timeout):
                     await self._writer.drain()
             except TimeoutError as error:
                 if self.transport is None or self.transport.get_write_buffer_size() >= unsent:
@@ -304,7 +293,7 @@ class ClientConnection(web.RequestHandler):
         if self._wire is not None and self._wire.is_closing():
             unsent = self._wire.get_write_buffer_size()
             if unsent != self._unsent_bytes:
-                self._unsent_bytes, self._unsent_due = unsent, now + self.limits.write
+                self._unsent_bytes, self._unsent_due = unsent, now + self.limits.write_timeout
             elif now >= self._unsent_due:
                 self.abort()
 
@@ -346,7 +335,7 @@ class ClientConnection(web.RequestHandler):
                 data = data.lstrip(b"\r\n")
                 if not data:
                     return
-            self._due = self._sweeper.loop.time() + self.limits.head
+            self._due = self._sweeper.loop.time() + self.limits.header_timeout
         received = len(self._raw)
         self._raw += data
         end = self._raw.find(_HEAD_END, max(0, received - len(_HEAD_END) + 1))
@@ -423,11 +412,11 @@ class ClientConnection(web.RequestHandler):
             self.abort()  # aiohttp parsed a different body
         self._chunks = None
         self.busy = False
-        seconds = self.limits.idle
+        seconds = self.limits.idle_timeout
         if self._raw:
             self._raw = self._raw.lstrip(b"\r\n")
             self.busy = _HEAD_END in self._raw
-            seconds = self.limits.head if self._raw else seconds
+            seconds = self.limits.header_timeout if self._raw else seconds
         self._due = self._sweeper.loop.time() + seconds
         if self._reading_held and len(self._raw) <= _AHEAD_BYTES and self.transport is not None:
             self._reading_held = False

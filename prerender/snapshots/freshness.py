@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from prerender.config.settings import Cache
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.snapshot import UNUSABLE, Snapshot
 from prerender.urls.patterns import matches
@@ -27,47 +27,27 @@ def is_fresh(expires: float, now: float) -> bool:
     return now < expires
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Paths that match the pattern have this ``ttl`` in seconds; 0: never stored."""
-
-    path: str
-    ttl: float
-
-
-@dataclass(frozen=True, slots=True)
 class Freshness:
-    """The [cache] settings about freshness; durations in seconds.
+    """How long snapshots are fresh, and used when they are not: by ``cache``, the section [cache]."""
 
-    ``ttl``: of ordinary pages; ``error_ttl``: of missing ones; ``rules``: the first match counts.
-    ``page_ttl``: pages may set their own TTL. ``obey_origin``: do not store what the origin forbids to
-    store. An expired snapshot is served for ``stale`` seconds while a new one is rendered, and for
-    ``stale_if_error`` seconds if the render fails (RFC 5861).
-    """
-
-    ttl: float
-    error_ttl: float = 60.0
-    rules: tuple[Rule, ...] = ()
-    page_ttl: bool = False
-    obey_origin: bool = True
-    stale: float = 0.0
-    stale_if_error: float = 0.0
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def ordinary(self, path: str) -> float:
         """The TTL of a path without regard to the snapshot; 0: never stored."""
-        for rule in self.rules:
-            if matches(rule.path, path):
-                return rule.ttl
-        return self.ttl
+        for pattern, ttl in self._cache.rules:
+            if matches(pattern, path):
+                return ttl
+        return self._cache.ttl
 
     def lifetime(self, path: str, snapshot: Snapshot, *, doubt: bool = True) -> float:
         """The TTL of a new snapshot. ``doubt``: it is the first with this content."""
         ttl = self.ordinary(path)
         facts = snapshot.facts
-        forbidden = self.obey_origin and not snapshot.storable
+        forbidden = self._cache.obey_origin and not snapshot.storable
         if not ttl or forbidden or facts.unfinished:
             return 0.0
-        if self.page_ttl and snapshot.ttl is not None:
+        if self._cache.page_ttl and snapshot.ttl is not None:
             ttl = snapshot.ttl
         if facts.lasting or (facts.failed_requests and doubt):
             ttl = min(ttl, DOUBT_SECONDS if doubt else LASTING_SECONDS)
@@ -75,14 +55,14 @@ class Freshness:
             return ttl
         if snapshot.status in (403, 404, 410):
             # The page may appear soon, or may be missing by mistake.
-            return min(ttl, self.error_ttl)
+            return min(ttl, self._cache.error_ttl)
         return 0.0
 
     def shown(self, entry: Entry, now: float) -> Shown | None:
         """How an entry is served without waiting for a render; None if it is not."""
         if is_fresh(entry.expires, now):
             return "fresh"
-        if now < entry.expires + self.stale:
+        if now < entry.expires + self._cache.stale:
             return "stale"
         if now < entry.retry and self.good_on_error(entry, now):
             return "stale-if-error"
@@ -94,11 +74,12 @@ class Freshness:
 
     def good_on_error(self, entry: Entry, now: float) -> bool:
         """Whether an entry is served if its render fails, so that no worse one may replace it."""
-        return now < entry.expires + self.stale_if_error
+        return now < entry.expires + self._cache.stale_if_error
 
-    def kept(self, lifetime: float) -> float:
-        """How long to store an entry with this TTL, in seconds."""
-        return lifetime + max(self.stale, self.stale_if_error, _REMEMBERED_SECONDS)
+    def kept(self, lifetime: float | None = None) -> float:
+        """How long to store an entry with this TTL, by default the ordinary one, in seconds."""
+        lifetime = self._cache.ttl if lifetime is None else lifetime
+        return lifetime + max(self._cache.stale, self._cache.stale_if_error, _REMEMBERED_SECONDS)
 
 
 def due_at(entry: Entry, before: float) -> float:

@@ -317,7 +317,7 @@ class CachedSnapshots:
         """Keep the old snapshot, and note when to try again."""
         now = self._clock()
         old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, lease.fence or 0))
-        await self._store.set(old, self._freshness.kept(self._freshness.ttl))
+        await self._store.set(old, self._freshness.kept())
         return self._stored(old, now, CacheResult.KEPT, why)
 
     async def _keep(

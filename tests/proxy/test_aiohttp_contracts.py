@@ -15,10 +15,11 @@ from aiohttp.test_utils import RawTestServer
 
 from prerender.http.connection import Sweeper
 from prerender.http.message_head import Request
-from prerender.proxy.client_connection import ClientConnection, Limits, Written
+from prerender.proxy.client_connection import ClientConnection, Written
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.server import Server
 from tests.support import raw
+from tests.support.limits import limits
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 StartServer = Callable[..., Awaitable[RawTestServer]]
@@ -92,7 +93,7 @@ async def test_no_name_of_ours_is_one_of_theirs() -> None:
         """Receives no request."""
 
     with Sweeper() as sweeper:
-        server = Server(handler, Limits(head=1, body=1, write=1, idle=1), sweeper)
+        server = Server(handler, limits(1), sweeper)
         pairs = (
             (
                 ClientConnection(server, server, sweeper),

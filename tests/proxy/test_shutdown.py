@@ -8,14 +8,14 @@ import pytest
 
 from prerender.http.connection import Sweeper
 from prerender.http.message_head import Request
-from prerender.proxy.client_connection import Limits
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.support import raw
+from tests.support.limits import limits
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-LIMITS = Limits(head=5, body=5, write=5, idle=5)
+LIMITS = limits(5)
 
 
 class Site:

@@ -14,12 +14,12 @@ from aiohttp import ClientSession
 
 from prerender.http.connection import Sweeper
 from prerender.http.message_head import Request
-from prerender.proxy.client_connection import Limits
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
 from tests.support import raw
+from tests.support.limits import limits
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 CLOSE = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -186,7 +186,7 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
         await client.answer(whole(200, b"X: y\r\n", body))
 
     with Sweeper() as sweeper:
-        server = Server(handler, Limits(head=5, body=5, write=1, idle=5), sweeper)
+        server = Server(handler, limits(write_timeout=1), sweeper)
         await server.listen("127.0.0.1", 0, 100)
         before = psutil.Process().memory_info().rss
         async with AsyncExitStack() as stack:

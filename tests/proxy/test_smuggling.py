@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from prerender.http.connection import Sweeper
-from prerender.proxy.client_connection import Limits
 from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
 from tests.proxy import test_second_hops, test_two_parsers
 from tests.support import raw
+from tests.support.limits import limits
 
 Read = tuple[str, str, bytes]
 Reading = Callable[[bytes], list[Read]]
@@ -182,7 +182,7 @@ async def test_nothing_is_read_twice() -> None:
     site = test_two_parsers.Site()
     taken = 0
     with Sweeper() as sweeper:
-        server = Server(site, Limits(head=5, body=5, write=5, idle=5), sweeper)
+        server = Server(site, limits(), sweeper)
         for data in vectors(2_000, seed=18):
             site.asked.clear()
             wire = await test_two_parsers.ask(data, server, [])

@@ -17,13 +17,13 @@ from prerender.errors import BadMessage
 from prerender.http.body import Chunked, Sized
 from prerender.http.connection import Sweeper
 from prerender.http.message_head import Request, parse_request
-from prerender.proxy.client_connection import Limits
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
 from prerender.proxy.server import Server
 from tests.conftest import StartForwarding
 from tests.proxy import test_bad_requests, test_second_hops
 from tests.support import raw
+from tests.support.limits import limits
 
 Read = tuple[str, str, bytes]
 
@@ -191,7 +191,7 @@ async def tried(count: int, seed: int) -> int:
     site = Site()
     answered = 0
     with Sweeper() as sweeper:
-        server = Server(site, Limits(head=5, body=5, write=5, idle=5), sweeper)
+        server = Server(site, limits(5), sweeper)
         for _ in range(count):
             data = mutated(chance)
             cuts = sorted(chance.randrange(len(data)) for _ in range(chance.choice((0, 0, 1, 4))))
@@ -212,7 +212,7 @@ async def tried(count: int, seed: int) -> int:
 async def test_one_response_when_the_timeout_of_the_head_passes(data: bytes, turns: int) -> None:
     """At any moment: before aiohttp has called anything, and while the client reads an error."""
     with Sweeper() as sweeper:
-        connection = Server(Site(), Limits(head=5, body=5, write=5, idle=500), sweeper)()
+        connection = Server(Site(), limits(idle_timeout=500), sweeper)()
         wire = Wire()
         connection.connection_made(wire)
         connection.data_received(data)

@@ -10,7 +10,7 @@ import pytest
 from prerender.errors import NotRenderable, OriginError, PoolBusy, PrerenderError, RenderError
 from prerender.http.cache_status import cache_status
 from prerender.proxy.decision import Reason
-from prerender.snapshots.freshness import Freshness, Rule
+from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import CacheResult, Facts, SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -19,7 +19,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import RequestRecord
 from tests.conftest import StartOrigin, StartProxy, pages
-from tests.support.renders import Clock, Renders, target, until
+from tests.support.renders import Clock, Renders, freshness_of, target, until
 
 PAGE = target()
 
@@ -69,7 +69,7 @@ class Site:
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    made = Site(Freshness(100.0, 10.0, stale=50.0, stale_if_error=1000.0))
+    made = Site(freshness_of(100.0, 10.0, stale=50.0, stale_if_error=1000.0))
     yield made
     await made.cached.close()
 
@@ -233,7 +233,7 @@ async def test_content_that_stays_short_is_the_content(site: Site) -> None:
     assert hows == ["kept", "kept", "kept", "miss"]
 
 
-@pytest.mark.parametrize("freshness", [Freshness(0.0), Freshness(60.0, rules=(Rule("*", 0.0),))])
+@pytest.mark.parametrize("freshness", [freshness_of(0.0), freshness_of(60.0, rules=(("*", 0.0),))])
 async def test_never_is_never(freshness: Freshness) -> None:
     site = Site(freshness)
     for count in (1, 2):
@@ -287,7 +287,7 @@ async def test_memory_is_bounded_and_what_was_used_longest_ago_goes() -> None:
     renders = Renders("x" * 50_000)
     memory = BoundedMemoryCache(2_000_000)
     cached = CachedSnapshots(
-        renders, Store(memory, clock=clock), Freshness(100.0), 5.0, clock=clock
+        renders, Store(memory, clock=clock), freshness_of(100.0), 5.0, clock=clock
     )
     hot = target("/hot")
     await cached.snapshot(hot)

@@ -14,13 +14,14 @@ from prerender.errors import BadEntry
 from prerender.http.encodings import CODINGS, accepted, encoded
 from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.entry import Entry, decode, encode
-from prerender.snapshots.freshness import Freshness, Rule, page_ttl, worse_than
+from prerender.snapshots.freshness import Freshness, page_ttl, worse_than
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges, Verdict, tags_of
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from prerender.urls.patterns import matches
 from prerender.urls.tracking import Tracking
+from tests.support.renders import freshness_of
 
 PUBLIC = URL("https://www.example.com")
 TRACKING = Tracking(TRACKING_PARAMETERS)
@@ -130,8 +131,8 @@ def test_a_pattern_is_quick_on_the_longest_page() -> None:
     assert not matches("/" + "*a" * 50 + "*b", "/" + "a" * 8000)
 
 
-RULES = (Rule("/news/*", 300.0), Rule("/news/old*", 5.0), Rule("/my/*", 0.0))
-OWNER = Freshness(3600.0, 60.0, RULES)
+RULES = (("/news/*", 300.0), ("/news/old*", 5.0), ("/my/*", 0.0))
+OWNER = freshness_of(3600.0, rules=RULES)
 LASTING = Facts("failed", lasting=True, failed_requests=("/x",))
 
 
@@ -148,21 +149,21 @@ def test_the_first_rule_that_matches_counts(page: str, seconds: float) -> None:
     [
         (OWNER, snapshot(404), 60),
         (OWNER, snapshot(410), 60),
-        (Freshness(10, 60), snapshot(404), 10),
+        (freshness_of(10, 60), snapshot(404), 10),
         (OWNER, snapshot(500), 0),
         (OWNER, snapshot(301), 0),
         (OWNER, snapshot(storable=False), 0),
-        (Freshness(3600, obey_origin=False), snapshot(storable=False), 3600),
+        (freshness_of(3600, obey_origin=False), snapshot(storable=False), 3600),
         (OWNER, snapshot(facts=Facts("cut-off")), 0),
         (OWNER, snapshot(facts=Facts(failed_requests=("/x",))), 30),
         (OWNER, snapshot(facts=LASTING), 30),
-        (Freshness(10), snapshot(facts=LASTING), 10),
+        (freshness_of(10), snapshot(facts=LASTING), 10),
         (OWNER, snapshot(503, facts=LASTING), 0),
         (OWNER, snapshot(ttl=5.0), 3600),
-        (Freshness(3600, page_ttl=True), snapshot(ttl=5.0), 5),
-        (Freshness(3600, page_ttl=True), snapshot(ttl=0.0), 0),
-        (Freshness(3600, 60, page_ttl=True), snapshot(404, ttl=600.0), 60),
-        (Freshness(0, page_ttl=True), snapshot(ttl=600.0), 0),
+        (freshness_of(3600, page_ttl=True), snapshot(ttl=5.0), 5),
+        (freshness_of(3600, page_ttl=True), snapshot(ttl=0.0), 0),
+        (freshness_of(3600, 60, page_ttl=True), snapshot(404, ttl=600.0), 60),
+        (freshness_of(0, page_ttl=True), snapshot(ttl=600.0), 0),
     ],
 )
 def test_lifetimes(freshness: Freshness, made: Snapshot, seconds: float) -> None:

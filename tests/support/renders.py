@@ -4,6 +4,7 @@ import asyncio
 
 from yarl import URL
 
+from prerender.config.settings import Cache
 from prerender.errors import RenderError
 from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.freshness import Freshness
@@ -95,8 +96,14 @@ class Replica:
         self.renders = renders or Renders("x" * 2000)
         self.store = Store(BoundedMemoryCache(memory), cache)
         self.lists = Lists(self.store)
-        freshness = Freshness(100.0, stale=50.0, stale_if_error=100.0)
+        freshness = freshness_of(100.0, stale=50.0, stale_if_error=100.0)
         self.cached = CachedSnapshots(self.renders, self.store, freshness, 5.0)
 
     async def get(self, page: str = "/") -> SnapshotResult:
         return await self.cached.snapshot(target(page))
+
+
+def freshness_of(ttl: float, error_ttl: float = 60.0, **cache: object) -> Freshness:
+    """By default, snapshots are not used when they have expired."""
+    changed = {"ttl": ttl, "error_ttl": error_ttl, "stale_if_error": 0.0, **cache}
+    return Freshness(Cache().model_copy(update=changed))

@@ -7,7 +7,7 @@ from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.target import Target
 from tests.snapshots.test_freshness import PAGE, Site, asked_for
-from tests.support.renders import target, until
+from tests.support.renders import freshness_of, target, until
 
 
 class Deployed(Site):
@@ -24,7 +24,7 @@ class Deployed(Site):
 
 
 async def test_a_deploy_makes_what_it_replaced_stale() -> None:
-    site = Deployed(Freshness(100.0, stale=50.0))
+    site = Deployed(freshness_of(100.0, stale=50.0))
     site.renders.asset_fingerprint = "v1"
     await site.get()
     site.clock.now += 60
@@ -48,7 +48,7 @@ async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
     for asked, page in zip((2, 1, 4, 3), pages, strict=True):
         for _ in range(asked):
             popularity(asked_for(page))
-    site = Deployed(Freshness(100.0), popularity.most_first)
+    site = Deployed(freshness_of(100.0), popularity.most_first)
     site.renders.asset_fingerprint = "v1"
     for page in (PAGE, *pages):
         await site.cached.snapshot(page)
@@ -66,7 +66,7 @@ async def test_what_is_asked_for_most_is_renewed_first_after_a_deploy() -> None:
 
 async def test_a_renewal_goes_on_when_a_page_fails() -> None:
     pages = [target("/fails"), target("/works")]
-    site = Deployed(Freshness(100.0), lambda: pages)
+    site = Deployed(freshness_of(100.0), lambda: pages)
     site.renders.asset_fingerprint = "v1"
     for page in (PAGE, *pages):
         await site.cached.snapshot(page)

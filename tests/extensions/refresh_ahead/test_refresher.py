@@ -16,7 +16,6 @@ from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.extensions.refresh_ahead.refresher import Refresher
 from prerender.extensions.refresh_ahead.spare_capacity import CPUUsage, SpareCapacity
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.freshness import Freshness, Rule
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.backing_store import BackingCache
 from prerender.snapshots.stores.memory import BoundedMemoryCache
@@ -28,12 +27,12 @@ from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 from tests.snapshots.test_freshness import asked_for
 from tests.support import raw
 from tests.support.redis_server import RedisServer, redis_server
-from tests.support.renders import Clock, Renders, target, until
+from tests.support.renders import Clock, Renders, freshness_of, target, until
 from tests.telemetry.test_metrics import until as eventually
 
 TTL = 1000.0
 BEFORE = 100.0
-FRESHNESS = Freshness(TTL, rules=(Rule("/short", 60.0), Rule("/minutes", 150.0)))
+FRESHNESS = freshness_of(TTL, rules=(("/short", 60.0), ("/minutes", 150.0)))
 
 
 class Site:

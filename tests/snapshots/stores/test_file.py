@@ -26,7 +26,6 @@ from prerender.errors import ConfigError, StoreError
 from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.snapshots.entry import Entry
-from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -35,7 +34,7 @@ from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.store import Store
 from tests.conftest import StartOrigin, StartProxy, pages, settings_for
-from tests.support.renders import Clock, Renders, target
+from tests.support.renders import Clock, Renders, freshness_of, target
 
 NO_MEMORY = 0
 
@@ -171,7 +170,7 @@ async def test_snapshots_and_purges_survive_a_restart(tmp_path: Path) -> None:
     for expected in ("miss", "hit", "hit"):
         async with opened(tmp_path) as file:
             store = Store(BoundedMemoryCache(10**6), file, clock)
-            cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock=clock)
+            cached = CachedSnapshots(renders, store, freshness_of(100.0), 5.0, clock=clock)
             answer = await cached.snapshot(page)
             assert answer.how == expected
             assert answer.snapshot.last_modified == 1
@@ -179,7 +178,7 @@ async def test_snapshots_and_purges_survive_a_restart(tmp_path: Path) -> None:
         await Store(BoundedMemoryCache(10**6), file, clock).purges.purge(Purge("all"))
     async with opened(tmp_path) as file:
         store = Store(BoundedMemoryCache(10**6), file, clock)
-        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0, clock=clock)
+        cached = CachedSnapshots(renders, store, freshness_of(100.0), 5.0, clock=clock)
         assert (await cached.snapshot(page)).how == "miss"
 
 
@@ -230,7 +229,7 @@ async def test_a_bad_entry_is_a_miss_and_is_overwritten(tmp_path: Path) -> None:
     async with opened(tmp_path) as file:
         renders = Renders()
         store = Store(BoundedMemoryCache(NO_MEMORY), file)
-        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0)
+        cached = CachedSnapshots(renders, store, freshness_of(100.0), 5.0)
         page = target()
         await cached.snapshot(page)
         whole = await file.get(page.key, loads_fn=lambda data: data)
@@ -262,10 +261,12 @@ async def test_entries_from_the_future_are_stale(tmp_path: Path) -> None:
         clock = Clock(time.time() + 86400)
         renders = Renders()
         ahead = Store(BoundedMemoryCache(NO_MEMORY), file, clock)
-        await CachedSnapshots(renders, ahead, Freshness(100.0), 5.0, clock=clock).snapshot(target())
+        await CachedSnapshots(renders, ahead, freshness_of(100.0), 5.0, clock=clock).snapshot(
+            target()
+        )
         here = Store(BoundedMemoryCache(NO_MEMORY), file)
         assert (
-            await CachedSnapshots(renders, here, Freshness(100.0), 5.0).snapshot(target())
+            await CachedSnapshots(renders, here, freshness_of(100.0), 5.0).snapshot(target())
         ).how == ("miss")
 
 
@@ -513,7 +514,7 @@ async def test_a_full_disk_costs_no_answer(tmp_path: Path) -> None:
     async with opened(tmp_path) as file:
         renders = Renders("x" * 100_000)
         store = Store(BoundedMemoryCache(NO_MEMORY), file)
-        cached = CachedSnapshots(renders, store, Freshness(100.0), 5.0)
+        cached = CachedSnapshots(renders, store, freshness_of(100.0), 5.0)
         await cached.snapshot(target("/before"))
         # What SQLite says when the disk is full, at the same place.
         pages_now = file.database._writer.execute("PRAGMA page_count").fetchone()[0]  # type: ignore[union-attr]

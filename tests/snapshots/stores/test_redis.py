@@ -13,7 +13,6 @@ from aiocache.serializers import NullSerializer
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.entry import Entry, encode
-from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import MOST_RECORDS, Purge
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -25,7 +24,7 @@ from tests.support import certificates
 from tests.support.processes import Stopwatch
 from tests.support.raw import SECONDS, Origin, Reader, Writer, origin
 from tests.support.redis_server import RedisServer, redis_server
-from tests.support.renders import Renders, Replica, target, until
+from tests.support.renders import Renders, Replica, freshness_of, target, until
 
 TIMEOUT = 0.5
 NAMESPACE = "prerender:www.example.com:1:"
@@ -451,7 +450,7 @@ async def test_the_lease_of_a_dead_holder_ends(server: RedisServer) -> None:
 async def test_a_lease_is_waited_for_as_long_as_a_render_may_take(server: RedisServer) -> None:
     async with connected(server.url) as cache:
         one = Replica(cache)
-        one.cached = CachedSnapshots(one.renders, one.store, Freshness(100.0), 0.3)
+        one.cached = CachedSnapshots(one.renders, one.store, freshness_of(100.0), 0.3)
         await cache.acquire(PAGE.key)
         started, watch = time.monotonic(), Stopwatch()
         assert (await one.get()).how == "miss"

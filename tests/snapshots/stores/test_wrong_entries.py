@@ -33,7 +33,6 @@ from prerender.extensions.dashboard.snapshot_lists import Lists
 from prerender.extensions.markdown.snapshots import MARKDOWN, MarkdownSnapshots, _key
 from prerender.http.encodings import encoded
 from prerender.snapshots.entry import Entry, decode, encode
-from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import Purge, Purges
 from prerender.snapshots.snapshot import Facts, Snapshot, etag_of
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -47,7 +46,7 @@ from prerender.snapshots.stores.store import Store
 from tests.conftest import settings_for
 from tests.support import processes, raw
 from tests.support.redis_server import RedisServer, redis_server
-from tests.support.renders import Renders, target
+from tests.support.renders import Renders, freshness_of, target
 
 NAMESPACE = "prerender:www.example.com:1:"
 PAGE = target("/lamps")
@@ -213,7 +212,7 @@ class Shelf:
         self.renders = Renders("x" * 2000)
         self.store = Store(BoundedMemoryCache(0), cache)
         self.lists = Lists(self.store)
-        self.cached = CachedSnapshots(self.renders, self.store, Freshness(100.0), 5.0)
+        self.cached = CachedSnapshots(self.renders, self.store, freshness_of(100.0), 5.0)
         self.markdown = MarkdownSnapshots(self.cached, self.store)
 
     async def plant(self, key: str, data: bytes) -> None:
@@ -477,7 +476,7 @@ async def test_another_backend_of_aiocache(tmp_path: Path) -> None:
             stores = [await open_store(settings_for("http://app:1", overrides)) for _ in range(2)]
         assert [line["event"] for line in logs] == ["store_limited"] * 2
         renders = Renders()
-        one, other = (CachedSnapshots(renders, store, Freshness(100.0), 5.0) for store in stores)
+        one, other = (CachedSnapshots(renders, store, freshness_of(100.0), 5.0) for store in stores)
         assert (await one.snapshot(PAGE)).stored
         assert (await other.snapshot(PAGE)).how == "hit"
         assert stores[0].state().kind == "redis"
