@@ -2,8 +2,9 @@
 
 import base64
 import json
+from collections import Counter
 from dataclasses import asdict
-from typing import cast
+from typing import Any, TypeVar, cast, get_args
 
 from prerender.admin.models import ID_LENGTH
 from prerender.admin.reasons import in_words, of_decision
@@ -12,7 +13,7 @@ from prerender.browser.settling.reasons import SettleReason
 from prerender.crawlers.published import PublishedRanges
 from prerender.extensions.dashboard import models, snapshot_models
 from prerender.extensions.dashboard.bots import Bot
-from prerender.extensions.dashboard.crawlers import Tally
+from prerender.extensions.dashboard.crawlers import Outcome, Tally
 from prerender.extensions.dashboard.history import History, Render
 from prerender.extensions.dashboard.list_rows import Row
 from prerender.extensions.dashboard.models import MOST_TOP_PAGES
@@ -28,6 +29,7 @@ from prerender.tools.text_comparison import compare, side_by_side
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
 Place = tuple[float | str, str]
+M = TypeVar("M")
 
 _LONGEST_TEXT = 300
 _MOST_URLS = 100
@@ -54,18 +56,29 @@ def place_of(cursor: str) -> Place | None:
     return value, key
 
 
+def _picked(model: type[M], source: object, **others: Any) -> M:
+    """A model with ``others``, and for the rest with the attributes of ``source`` of the same names."""
+    found = {
+        name: others[name] if name in others else getattr(source, name)
+        for name in model.__annotations__
+    }
+    return cast("M", found)
+
+
+def _by_outcome(got: Counter[Outcome]) -> dict[str, int]:
+    outcomes: tuple[Outcome, ...] = get_args(Outcome)
+    return {outcome: got[outcome] for outcome in outcomes}
+
+
 def of_pool(pool: Pool) -> models.Pool:
     """The browser's pages."""
     state = pool.state
-    return {
-        "size": state.size,
-        "idle": state.idle,
-        "busy": state.busy,
-        "waiting": state.waiting,
-        "queue_limit": state.queue_limit,
-        "browsers_started": pool.browsers_started,
-        "memory": pool.memory_bytes,
-    }
+    return _picked(
+        models.Pool,
+        state,
+        browsers_started=pool.browsers_started,
+        memory=pool.memory_bytes,
+    )
 
 
 def of_store(state: StoreState) -> models.Store:
@@ -81,140 +94,101 @@ def of_store(state: StoreState) -> models.Store:
 
 def of_tally(name: str, tally: Tally, preset: str) -> models.CrawlerFigures:
     """The requests of a crawler. ``preset``: the smallest one that serves it, if there is one."""
-    return {
-        "name": name,
-        "crawler": tally.crawler,
-        "operator": tally.known.operator if tally.known else "",
-        "docs": tally.known.docs if tally.known else "",
-        "javascript": bool(tally.known and tally.known.javascript),
-        "requests": tally.requests,
-        "snapshots": tally.got["snapshots"],
-        "forwarded": tally.got["forwarded"],
-        "refused": tally.got["refused"],
-        "errors": tally.got["errors"],
-        "unverified": tally.unverified,
-        "without_snapshot": tally.without_snapshot,
-        "preset": preset,
-        "median_seconds": round(tally.quantile(0.5), 6),
-        "p95_seconds": round(tally.quantile(0.95), 6),
-        "last": tally.last,
-        "pages": [
+    return _picked(
+        models.CrawlerFigures,
+        tally,
+        name=name,
+        operator=tally.known.operator if tally.known else "",
+        docs=tally.known.docs if tally.known else "",
+        javascript=bool(tally.known and tally.known.javascript),
+        preset=preset,
+        median_seconds=round(tally.quantile(0.5), 6),
+        p95_seconds=round(tally.quantile(0.95), 6),
+        pages=[
             {"url": url, "id": key, "requests": count}
             for (url, key), count in tally.pages.most_common(MOST_TOP_PAGES)
         ],
-    }
+        **_by_outcome(tally.got),
+    )
 
 
 def of_bot(bot: Bot) -> models.BotFigures:
     """An unknown bot."""
-    return {
-        "name": bot.name,
-        "user_agent": bot.user_agent,
-        "why": bot.why,
-        "requests": bot.got.total(),
-        "pages": bot.pages,
-        "files": bot.files,
-        "robots": bot.robots,
-        "languages": bot.languages,
-        "snapshots": bot.got["snapshots"],
-        "forwarded": bot.got["forwarded"],
-        "refused": bot.got["refused"],
-        "errors": bot.got["errors"],
-        "missing": bot.missing,
-        "last": bot.last,
-    }
+    return _picked(
+        models.BotFigures,
+        bot,
+        requests=bot.got.total(),
+        **_by_outcome(bot.got),
+    )
 
 
 def of_ranges(published: PublishedRanges) -> models.AddressRanges:
     """A published list of addresses."""
-    return {
-        "url": published.url,
-        "fetched": published.fetched,
-        "networks": len(published.networks),
-        "error": published.error,
-    }
+    return _picked(
+        models.AddressRanges,
+        published,
+        networks=len(published.networks),
+    )
 
 
 def of_row(row: Row, site: str, now: float) -> snapshot_models.SnapshotRow:
     """A stored snapshot in a list."""
-    return {
+    return _picked(
+        snapshot_models.SnapshotRow,
+        row,
         # The key of Markdown begins with the key of its HTML snapshot.
-        "id": row.key[:ID_LENGTH],
-        "url": f"{site}{row.path}",
-        "path": row.path,
-        "device": row.device,
-        "language": row.language,
-        "format": row.form,
-        "title": row.title,
-        "status": row.status,
-        "state": row.state(now),
-        "age": round(max(0.0, now - row.stored), 1),
-        "stored": row.stored,
-        "expires": row.expires,
-        "size": row.size,
-        "seconds": row.seconds,
-        "settled": settle_value(row.settled),
-        "problems": row.problems,
-    }
+        id=row.key[:ID_LENGTH],
+        url=f"{site}{row.path}",
+        format=row.form,
+        state=row.state(now),
+        age=round(max(0.0, now - row.stored), 1),
+        settled=settle_value(row.settled),
+    )
 
 
 def of_request(record: RequestRecord) -> models.Request:
     """A request of a crawler."""
-    return {
-        "time": record.time,
-        "seconds": round(record.seconds, 6),
-        "method": record.method,
-        "target": record.target[:_LONGEST_TEXT],
-        "url": record.snapshot_target.url[:_LONGEST_TEXT] if record.snapshot_target else "",
-        "id": record.snapshot_target.key if record.snapshot_target else "",
-        "device": record.snapshot_target.variant.device if record.snapshot_target else "",
-        "language": record.snapshot_target.variant.language if record.snapshot_target else "",
-        "remote": record.remote,
-        "user_agent": record.user_agent[:_LONGEST_TEXT],
-        "crawler": record.crawler or "",
-        "agent": record.agent,
-        "decision": record.kind,
-        "reason": record.reason.value,
-        "reason_text": of_decision(record.reason, record.crawler),
-        "source": record.source,
-        "cache": record.cache or "",
-        "cache_text": record.cache.text if record.cache else "",
-        "detail": record.detail[:_LONGEST_TEXT],
-        "status": record.status,
-        "bytes": record.sent_bytes,
-        "error": record.error or "",
-        "error_text": record.error.text if record.error else "",
-        "trace_id": record.trace_id,
-        "origin_seconds": record.origin_seconds,
-        "phases": _phases(record.timings) if record.timings else None,
-    }
+    return _picked(
+        models.Request,
+        record,
+        seconds=round(record.seconds, 6),
+        target=record.target[:_LONGEST_TEXT],
+        url=record.snapshot_target.url[:_LONGEST_TEXT] if record.snapshot_target else "",
+        id=record.snapshot_target.key if record.snapshot_target else "",
+        device=record.snapshot_target.variant.device if record.snapshot_target else "",
+        language=record.snapshot_target.variant.language if record.snapshot_target else "",
+        user_agent=record.user_agent[:_LONGEST_TEXT],
+        crawler=record.crawler or "",
+        decision=record.kind,
+        reason=record.reason.value,
+        reason_text=of_decision(record.reason, record.crawler),
+        cache=record.cache or "",
+        cache_text=record.cache.text if record.cache else "",
+        detail=record.detail[:_LONGEST_TEXT],
+        bytes=record.sent_bytes,
+        error=record.error or "",
+        error_text=record.error.text if record.error else "",
+        phases=_phases(record.timings) if record.timings else None,
+    )
 
 
 def of_notice(notice: Notice) -> models.Notice:
     """A configuration notice."""
-    return {
-        "name": notice.name,
-        "seen": notice.seen,
-        "consequence": notice.consequence,
-        "remedy": notice.remedy,
-    }
+    return _picked(
+        models.Notice,
+        notice,
+    )
 
 
 def of_problem(page: PageRenders) -> models.PageRenders:
     """A page that is slow, fails or is cut off."""
-    return {
-        "id": page.key,
-        "url": page.url,
-        "renders": page.renders,
-        "failed": page.failed,
-        "cut_off": page.cut_off,
-        "mean_seconds": round(page.seconds / page.renders, 4),
-        "slowest_seconds": round(page.slowest_seconds, 4),
-        "last": page.last,
-        "last_problem": page.last_problem,
-        "failing_since": page.failing_since,
-        "reason": page.reason,
-    }
+    return _picked(
+        models.PageRenders,
+        page,
+        id=page.key,
+        mean_seconds=round(page.seconds / page.renders, 4),
+        slowest_seconds=round(page.slowest_seconds, 4),
+    )
 
 
 def of_entry(entry: Entry, row: Row, site: str, now: float) -> snapshot_models.Snapshot:
