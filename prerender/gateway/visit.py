@@ -365,10 +365,6 @@ class Visit:
             default=0,
         )
 
-    def only_hanging(self, patience_seconds: float) -> bool:
-        """Whether all requests in progress are hanging."""
-        return self.has_unfinished and not self.waiting_for(patience_seconds)
-
     def waiting_for(self, patience_seconds: float) -> bool:
         """Whether a request in progress is worth waiting for.
 

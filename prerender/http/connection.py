@@ -164,10 +164,6 @@ class Connection(asyncio.BufferedProtocol):
             self._reading_paused = True
             self.transport.pause_reading()
 
-    def wait_until(self, deadline: float) -> None:
-        """Change the deadline of the current read."""
-        self._read_deadline = deadline
-
     def expect_by(self, deadline: float) -> None:
         """Set a deadline for the next head, also for the current read."""
         self._read_deadline = self._expected_by = deadline
