@@ -1,10 +1,9 @@
 """Which proxies are trusted, and the client's address behind them. Pure."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from prerender.http.fields import Fields
 from prerender.urls.hosts import Address, Network
@@ -18,8 +17,7 @@ _LONGEST_REMEMBERED = 1024
 _WITH_PORT = re.compile(r"\[([^\]]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """The sender of a request: its address, and whether it is one of [server] trusted_proxies."""
 
     remote: str = ""

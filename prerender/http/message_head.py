@@ -7,10 +7,10 @@ the origin. ``parse_response`` parses responses of the origin. Header lines keep
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 from prerender.errors import BadMessage
 from prerender.http.client_address import NOBODY, Peer
@@ -42,13 +42,13 @@ _STATUS_LINES = {
 _CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request without its body. ``octets``: the target in origin form or ``*``; ``target``: the same
     with octets above 0x7F escaped, as by browsers; ``host``: as in a Host header.
 
     ``body_bytes``: the length of the body, None if it is chunked; ``minor``: the x of HTTP/1.x.
-    ``line``: the request line without this x. ``peer``: its sender.
+    ``line``: the request line without this x. ``remote``: the address of the client, or of the
+    proxy in front; ``trusted``: whether its forwarding headers are trusted.
     """
 
     method: str
@@ -60,21 +60,12 @@ class Request:
     body_bytes: int | None
     keep_alive: bool
     line: bytes
-    peer: Peer = NOBODY
+    remote: str
+    trusted: bool
 
-    @property
-    def remote(self) -> str:
-        """The address of the client, or of the proxy in front."""
-        return self.peer.remote
-
-    @property
-    def trusted(self) -> bool:
-        """Whether its forwarding headers are trusted."""
-        return self.peer.trusted
-
-    def with_target(self, target: str, **changes: Any) -> Self:
+    def with_target(self, target: str) -> Self:
         """The same request with another target."""
-        return replace(self, target=target, octets=target.encode(), **changes)
+        return self._replace(target=target, octets=target.encode())
 
 
 # The parsed request line (method, octets, target, host, minor version, line), and the parsed headers.
@@ -124,9 +115,10 @@ def check_request(
 
     ``target``: UTF-8 with surrogates for other octets; ``fields``: names and values.
     """
-    line = _request_line(method.encode(), target.encode("utf-8", "surrogateescape"), *version)
-    block_of = _block_of if size > _LONGEST_REMEMBERED_HEAD else _remembered_block_of
-    return _request(line, block_of(fields, version[1]), peer)
+    if size > _LONGEST_REMEMBERED_HEAD:
+        return _request(_line_of(method, target, version), _block_of(fields, version[1]), peer)
+    line = _remembered_line_of(method, target, version)
+    return _request(line, _remembered_block_of(fields, version[1]), peer)
 
 
 def parse_response(head: bytes, method: str) -> ResponseHead:
@@ -185,7 +177,7 @@ def _request(line: _Line, block: _Block, peer: Peer) -> Request:
     fields, host, body_bytes, keep_alive = block
     if authority is not None:
         host = authority  # takes precedence over Host (RFC 9112 section 3.2.2)
-    return Request(method, octets, target, minor, fields, host, body_bytes, keep_alive, raw, peer)
+    return Request(method, octets, target, minor, fields, host, body_bytes, keep_alive, raw, *peer)
 
 
 def _block(lines: list[tuple[str, bytes]], minor: int) -> _Block:
@@ -216,6 +208,10 @@ def _shared_block_of(fields: Iterable[tuple[bytes, bytes]], minor: int) -> _Bloc
     block = _block_of(fields, minor)
     block[0].shared = True
     return block
+
+
+def _line_of(method: str, target: str, version: tuple[int, int]) -> _Line:
+    return _request_line(method.encode(), target.encode("utf-8", "surrogateescape"), *version)
 
 
 def _request_line(method: bytes, target: bytes, major: int, minor: int) -> _Line:
@@ -266,13 +262,14 @@ def _field(name: bytes, value: bytes) -> tuple[str, bytes]:
     return _field_line(b"%b: %b" % (name, value) if value else name + b":")
 
 
-# Clients repeat most headers, and crawlers all of them.
+# Clients repeat most headers, crawlers all of them, and some pages are requested often.
 _LONGEST_REMEMBERED = 256
 _LONGEST_REMEMBERED_HEAD = 1024
 _remembered_field = lru_cache(maxsize=4096)(_field)
 _remembered_block_of = lru_cache(maxsize=1024)(_shared_block_of)
 # A hot file has the same head as long as its Date is that of the same second.
 _remembered_response = lru_cache(maxsize=256)(_response)
+_remembered_line_of = lru_cache(maxsize=1024)(_line_of)
 
 
 def _only(fields: Fields, name: str) -> bytes | None:

@@ -50,28 +50,16 @@ class Render:
     """Respond with the snapshot of a page.
 
     ``by_user_agent``: decided by User-Agent or Accept, so visitors get the original page at the same
-    URL. ``markdown``: as Markdown. ``drop_in``: requested by a middleware. ``signed``: decided by the
-    signature of an agent.
+    URL. ``markdown``: as Markdown. ``drop_in``: requested by a middleware.
     """
 
     kind: ClassVar[Literal["render"]] = "render"
 
     pretty: PrettyURL
+    reason: Reason = Reason.UGLY_URL
     by_user_agent: bool = False
     markdown: bool = False
     drop_in: bool = False
-    signed: bool = False
-
-    @property
-    def reason(self) -> Reason:
-        """Why."""
-        if self.drop_in:
-            return Reason.MIDDLEWARE
-        if self.markdown:
-            return Reason.PREFERS_MARKDOWN
-        if self.signed:
-            return Reason.SIGNED_AGENT
-        return Reason.CRAWLER if self.by_user_agent else Reason.UGLY_URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +124,8 @@ def decide(
     decision = read(target, ordinary_too, markdown, drop_in)
     if isinstance(decision, Render) and not triggers.may_render(decision.pretty.path):
         return Forward(Reason.EXCLUDED_PATH)
-    if crawler == "signed" and isinstance(decision, Render) and decision.by_user_agent:
-        return replace(decision, signed=True)
+    if crawler == "signed" and isinstance(decision, Render) and decision.reason is Reason.CRAWLER:
+        return replace(decision, reason=Reason.SIGNED_AGENT)
     return decision
 
 
@@ -155,7 +143,13 @@ def _read(target: str, ordinary_too: bool, markdown: bool, drop_in: bool) -> Dec
         return Forward(Reason.UNRESOLVED_PATH)
     if len(pretty.path) + len(pretty.fragment) > LONGEST_PAGE:
         return Refuse(PageTooLong, Reason.LONG_URL) if ugly or drop_in else Forward(Reason.LONG_URL)
-    return Render(pretty, by_user_agent=not ugly, markdown=markdown, drop_in=drop_in)
+    if drop_in:
+        reason = Reason.MIDDLEWARE
+    elif markdown:
+        reason = Reason.PREFERS_MARKDOWN
+    else:
+        reason = Reason.UGLY_URL if ugly else Reason.CRAWLER
+    return Render(pretty, reason, by_user_agent=not ugly, markdown=markdown, drop_in=drop_in)
 
 
 # Crawlers request the same pages repeatedly, and parsing a target is a third of the cost of a hit.

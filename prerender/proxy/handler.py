@@ -79,15 +79,16 @@ class Handler:
             trace = self.begin_span(trace)
         if trace is not None:
             CURRENT.set(trace)
-        outcome: Outcome | None = await self._respond(considered, client, trace)
-        assert outcome is not None
+        outcome = await self._respond(considered, client, trace)
+        if outcome.error is None:
+            self._records(record_of(outcome, client, trace, began))
+            return
         try:
-            if outcome.error is not None:
-                await _fail(outcome.error, outcome.considered, client)
+            await _fail(outcome.error, outcome.considered, client)
         finally:
             self._records(record_of(outcome, client, trace, began))
-            # The traceback of an error references this frame, and so large buffers.
-            outcome = None
+            # The traceback of the error references this frame, and so large buffers.
+            del outcome
 
     async def _respond(
         self, considered: Considered, client: ClientStream, trace: TraceContext | None

@@ -36,6 +36,7 @@ from prerender.snapshots.stores.store import Lease, Store
 from prerender.snapshots.target import Target
 
 _UNTRIED = Finding("untried")
+_HIT = CacheResult.HIT  # slow to look up
 
 log = structlog.get_logger(__name__)
 
@@ -109,9 +110,7 @@ class CachedSnapshots:
         if entry is None or not is_fresh(entry.expires, now):
             return None
         self._store.memory_hits += 1
-        return SnapshotResult(
-            entry.snapshot, CacheResult.HIT, age=now - entry.stored, ttl=entry.expires - now
-        )
+        return SnapshotResult(entry.snapshot, _HIT, age=now - entry.stored, ttl=entry.expires - now)
 
     async def snapshot(self, target: Target) -> SnapshotResult:
         """A stored or new snapshot. Raises RenderError, OriginError or NotRenderable."""

@@ -4,7 +4,7 @@ import pytest
 
 from prerender.config.types import CLASSES, CrawlerClass
 from prerender.crawlers.triggers import Paths, Triggers
-from prerender.proxy.decision import LONGEST_PAGE, Forward, Refuse, Render, decide
+from prerender.proxy.decision import LONGEST_PAGE, Forward, Reason, Refuse, Render, decide
 from prerender.urls.ajax_crawling import PrettyURL
 
 UGLY = "/p?a=1&_escaped_fragment_=k"
@@ -69,7 +69,7 @@ def test_no_page_has_a_url_of_over_8192_characters() -> None:
 @pytest.mark.parametrize("target", ["/", "/p?a=1", "/p?", "/a.b/c", "/release-1.2"])
 def test_pages_are_rendered_for_crawlers(target: str) -> None:
     decision = decide("GET", target, triggers=BY_CLASS, crawler="search")
-    assert decision == Render(PrettyURL(target, ""), by_user_agent=True)
+    assert decision == Render(PrettyURL(target, ""), Reason.CRAWLER, by_user_agent=True)
 
 
 def test_ugly_urls_are_rendered_for_everybody() -> None:
