@@ -60,8 +60,8 @@ class AdminClient:
         self, site: str, pages: Sequence[Mapping[str, object]], *, fresh: bool
     ) -> dict[str, int]:
         """Import pages of an export of ``site``. Counts them by outcome (export/importing.py)."""
-        answer = self._ask("POST", "import", {"site": site, "pages": pages, "fresh": fresh})
-        return {name: int(count) for name, count in answer.items()}
+        reply = self._ask("POST", "import", {"site": site, "pages": pages, "fresh": fresh})
+        return {name: int(count) for name, count in reply.items()}
 
     def crawlers(self) -> dict[str, Any]:
         """The crawlers of the last hour (models.CrawlerList)."""
@@ -103,8 +103,8 @@ class AdminClient:
             response = connection.getresponse()
             got = response.read()
             is_csv = response.getheader("Content-Type", "").startswith("text/csv")
-            answer = {} if is_csv else json.loads(got)
-            if not isinstance(answer, dict):
+            reply = {} if is_csv else json.loads(got)
+            if not isinstance(reply, dict):
                 raise ValueError("not an object")
         except OSError as error:
             reason = error.strerror or str(error)
@@ -114,6 +114,6 @@ class AdminClient:
         finally:
             connection.close()
         if response.status != 200:
-            told = answer.get("detail") or f"status {response.status}"
-            raise AdminError(f"{self.url} ({self.named}): {told}", response.status)
+            detail = reply.get("detail") or f"status {response.status}"
+            raise AdminError(f"{self.url} ({self.named}): {detail}", response.status)
         return got

@@ -82,12 +82,12 @@ class Explanations:
         if isinstance(considered.decision, Render):
             page = self._decider.target_of(considered.request, considered.decision)
             outlook = await self._snapshots.outlook(page)
-        told = self._told(method, target, considered, page, outlook)
+        explanation = self._explanation(method, target, considered, page, outlook)
         if page and self.last_render is not None:
-            await self.last_render(page.key, told)
-        return told
+            await self.last_render(page.key, explanation)
+        return explanation
 
-    def _told(
+    def _explanation(
         self,
         method: str,
         target: str,
@@ -95,7 +95,7 @@ class Explanations:
         page: Target | None,
         outlook: Outlook | None,
     ) -> Explanation:
-        told: Explanation = {
+        explanation: Explanation = {
             "request": {"method": method, "target": target, "user_agent": considered.user_agent},
             "crawler": considered.crawler,
             "decision": considered.decision.kind,
@@ -104,31 +104,31 @@ class Explanations:
             "answered_by": _answered_by(considered, outlook),
         }
         if considered.agent or considered.agent_unverified:
-            told["signature"] = {
+            explanation["signature"] = {
                 "verified": bool(considered.agent),
                 "agent": considered.agent,
                 "reason": considered.agent_unverified,
             }
         if page is not None and outlook is not None:
-            told["page"] = {
+            explanation["page"] = {
                 "url": page.url,
                 "key": page.key,
                 "variant": str(page.variant),
                 "markdown": isinstance(considered.decision, Render)
                 and considered.decision.markdown,
             }
-            told["freshness"] = {
+            explanation["freshness"] = {
                 "ttl_seconds": outlook.ttl,
                 "shown": outlook.shown,
                 "renewed": outlook.renewed,
             }
-            told["snapshot"] = _stored(outlook.entry, outlook.now) if outlook.entry else None
-            told["rendering"] = {
+            explanation["snapshot"] = _stored(outlook.entry, outlook.now) if outlook.entry else None
+            explanation["rendering"] = {
                 "this_page_now": outlook.rendering,
                 "ready": self._pool.ready,
                 "queue": self._pool.state.waiting,
             }
-        return told
+        return explanation
 
 
 def _answered_by(considered: Considered, outlook: Outlook | None) -> str:

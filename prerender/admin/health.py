@@ -55,7 +55,7 @@ class Health:
         return web.json_response({"status": "ok"})
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return self._answer(self._problem())
+        return self._response(self._problem())
 
     async def _readyz_queue(self, _: web.Request) -> web.Response:
         state, problem = self._pool.state, self._problem()
@@ -65,7 +65,7 @@ class Health:
                 "queued": state.queued,
                 "limit": state.queue_limit,
             }
-        return self._answer(problem)
+        return self._response(problem)
 
     def _problem(self) -> dict[str, object]:
         """Why the proxy cannot render; empty if it can."""
@@ -73,10 +73,10 @@ class Health:
             return {"status": "draining"}
         return {} if self._pool.ready else {"status": "no page", "pool": repr(self._pool)}
 
-    def _answer(self, problem: dict[str, object]) -> web.Response:
+    def _response(self, problem: dict[str, object]) -> web.Response:
         degraded = [] if self._store.state().available else ["store"]
-        answer = (problem or {"status": "ready"}) | {"degraded": degraded}
-        return web.json_response(answer, status=503 if problem else 200)
+        fields = (problem or {"status": "ready"}) | {"degraded": degraded}
+        return web.json_response(fields, status=503 if problem else 200)
 
     async def _exposition(self, request: web.Request) -> web.Response:
         body, media_type = self._metrics.exposition(request.headers.get("Accept", ""))

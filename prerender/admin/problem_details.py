@@ -25,10 +25,10 @@ async def as_problems(request: web.Request, handler: Handler) -> web.StreamRespo
     try:
         return await handler(request)
     except web.HTTPException as error:
-        answer = problem(error.status, error.text or error.reason)
+        response = problem(error.status, error.text or error.reason)
         if isinstance(error, web.HTTPMethodNotAllowed):
-            answer.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
-        return answer
+            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        return response
     except ValueError as error:
         return problem(400, str(error))
     except NotRenderable as error:

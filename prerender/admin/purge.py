@@ -35,20 +35,20 @@ class Purging:
     @route("POST", "/purge", errors=(503,))
     async def purge(self, body: PurgeBody) -> Purged:
         """Purge snapshots, for all replicas."""
-        purges = self._asked_for(body)
+        purges = self._purges_of(body)
         count = await self.count(purges) if body.count and self.count else None
-        told = [await self._purges.purge(purge) for purge in purges]
+        results = [await self._purges.purge(purge) for purge in purges]
         log.info("snapshots_purged", count=len(purges), first=str(purges[0]))
-        if not all(told):
+        if not all(results):
             raise web.HTTPServiceUnavailable(
                 text="purged in this process only: the store is unavailable"
             )
-        answer = Purged(purged=len(purges))
+        body_out = Purged(purged=len(purges))
         if body.count:
-            answer["snapshots"] = count
-        return answer
+            body_out["snapshots"] = count
+        return body_out
 
-    def _asked_for(self, body: PurgeBody) -> list[Purge]:
+    def _purges_of(self, body: PurgeBody) -> list[Purge]:
         """The purges of a request, at least one. Raises ValueError."""
         soft = body.soft
         found = [Purge("all", soft=soft)] if body.all else []

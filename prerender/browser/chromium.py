@@ -333,19 +333,19 @@ class Chromium:
                     timeout=_PROBE_EVERY_SECONDS,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                answers = exited.done() or closed.done() or await self._answers()
+                responds = exited.done() or closed.done() or await self._responds()
                 if exited.done():
                     return f"exit status {self._process.returncode}"
                 if closed.done():
                     died = self._watch.died
                     return died.result() if died.done() else "connection lost"
-                if not answers:
+                if not responds:
                     return "no answer"
         finally:
             exited.cancel()
             closed.cancel()
 
-    async def _answers(self) -> bool:
+    async def _responds(self) -> bool:
         """Whether the browser responds. Its connection can be dead while its processes run."""
         began, silent = time.monotonic(), 0
         while silent < _PROBES and not self.devtools.closed.is_set():

@@ -70,9 +70,9 @@ class _Client(EventEmitter):  # type: ignore[misc]
         """Send a command. The future fails with CommandFailed or, at the end, with BrowserGone."""
         future = self.future(method)
         if not future.done():
-            answer = super().send(method, params or {})
-            answer.error = CommandFailed()  # pyppeteer sets the text
-            answer.add_done_callback(partial(_pass_on, future))
+            reply = super().send(method, params or {})
+            reply.error = CommandFailed()  # pyppeteer sets the text
+            reply.add_done_callback(partial(_pass_on, future))
             # Forget a response that nobody waits for: it may never come.
             future.add_done_callback(partial(_forget, self._callbacks, self._lastId))
         return future
@@ -129,7 +129,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
         self._connected = True
         self.closed = asyncio.Event()
         self.drawing = asyncio.Lock()  # one frame at a time (frame_drawing.py)
-        self.heard = 0.0  # when the last message arrived, on the monotonic clock
+        self.last_message = 0.0  # when the last message arrived, on the monotonic clock
 
     @classmethod
     async def over(cls, connection: socket.socket) -> Self:
@@ -138,8 +138,8 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
 
     async def attach(self, target_id: str) -> "Session":
         """Open a flat session to a target."""
-        answer = await self.call("Target.attachToTarget", targetId=target_id, flatten=True)
-        session: Session | None = self._sessions.get(answer["sessionId"])
+        reply = await self.call("Target.attachToTarget", targetId=target_id, flatten=True)
+        session: Session | None = self._sessions.get(reply["sessionId"])
         if session is None:
             raise BrowserGone("the target was gone before it could be used")
         return session
@@ -168,7 +168,7 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
             await super()._async_send(msg, callback_id)
 
     async def _on_message(self, message: str) -> None:
-        self.heard = time.monotonic()
+        self.last_message = time.monotonic()
         try:
             if flat := _SESSION_ID.search(message, max(0, len(message) - _LONGEST_SESSION_ID)):
                 if session := self._sessions.get(flat[1]):
@@ -183,12 +183,12 @@ class DevTools(_Client, Connection):  # type: ignore[misc]
             self.abandon()
 
     def _on_response(self, msg: Params) -> None:
-        _check_answer(msg)  # before pyppeteer removes the waiting call
+        _check_reply(msg)  # before pyppeteer removes the waiting call
         super()._on_response(msg)
 
     def _on_query(self, msg: Params) -> None:
         if "id" in msg:  # a response that nobody waits for
-            _check_answer(msg)
+            _check_reply(msg)
             return
         if "sessionId" in msg:
             raise ValueError("the session of a message is not at its end")
@@ -213,13 +213,13 @@ class Session(_Client, CDPSession):  # type: ignore[misc]
 
     async def evaluate(self, expression: str, timeout: float = COMMAND_SECONDS, **more: Any) -> Any:
         """Evaluate a JavaScript expression. Raises CommandFailed if it throws."""
-        answer = await self.call(
+        reply = await self.call(
             "Runtime.evaluate", timeout, expression=expression, returnByValue=True, **more
         )
-        if "exceptionDetails" in answer:
-            details = answer["exceptionDetails"]
+        if "exceptionDetails" in reply:
+            details = reply["exceptionDetails"]
             raise CommandFailed(details.get("exception", {}).get("description", details["text"]))
-        return answer["result"].get("value")
+        return reply["result"].get("value")
 
     def expect(self, event: str) -> asyncio.Future[Params]:
         """A future of the next event of this kind. Call this before causing the event."""
@@ -260,7 +260,7 @@ def ignore_failure(future: asyncio.Future[Any]) -> None:
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-def _check_answer(message: Params) -> None:
+def _check_reply(message: Params) -> None:
     """Raises KeyError, TypeError or ValueError if a message is neither a result nor an error."""
     if "error" in message:
         str(message["error"]["message"])
@@ -268,12 +268,12 @@ def _check_answer(message: Params) -> None:
         dict(message["result"])
 
 
-def _pass_on(future: asyncio.Future[Params], answer: asyncio.Future[Params]) -> None:
-    error = answer.exception()
+def _pass_on(future: asyncio.Future[Params], reply: asyncio.Future[Params]) -> None:
+    error = reply.exception()
     if future.done():
         return
     if error is None:
-        future.set_result(answer.result())
+        future.set_result(reply.result())
     else:
         future.set_exception(error)
 

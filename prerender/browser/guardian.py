@@ -204,13 +204,13 @@ def _start(chromium: list[str]) -> int:
 def _end_session(session: int, number: signal.Signals, seconds: float) -> None:
     """Send a signal to all processes of a session, and wait up to this long until there are none."""
     deadline = time.monotonic() + seconds
-    asked: set[int] = set()
+    terminated: set[int] = set()
     while others := session_members(session):
         for pid in others:
-            if pid not in asked:
+            if pid not in terminated:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
-                asked.add(pid)
+                terminated.add(pid)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > deadline:

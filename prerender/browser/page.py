@@ -551,8 +551,8 @@ class Page:
         departure.set_result(url)
 
 
-def _is_attached(answer: object) -> bool:
-    match answer:
+def _is_attached(value: object) -> bool:
+    match value:
         case [int(), [*attributes], [*states]]:
             pairs = all(
                 isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
@@ -562,8 +562,8 @@ def _is_attached(answer: object) -> bool:
     return False
 
 
-def _is_sheet(answer: object) -> bool:
-    match answer:
+def _is_sheet(value: object) -> bool:
+    match value:
         case [int(), str() | None]:
             return True
     return False

@@ -85,10 +85,10 @@ class State:
     attachments: int = 0
 
     @classmethod
-    def read(cls, answer: object) -> "State | None":
+    def read(cls, value: object) -> "State | None":
         """Parse the probe's response; None if there is no probe or the page has broken it."""
         try:
-            state = cls(**answer)  # type: ignore[arg-type]
+            state = cls(**value)  # type: ignore[arg-type]
         except TypeError:
             return None
         if not isinstance(state.timers, list):

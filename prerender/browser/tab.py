@@ -75,10 +75,10 @@ class Tab:
             await self._disable_scripts()
         # Nothing of the page begins before its first budget of virtual time.
         await self._context.clock.pause()
-        answer = await self.session.call("Page.navigate", timeout, url=url)
-        if error := answer.get("errorText"):
+        navigation = await self.session.call("Page.navigate", timeout, url=url)
+        if error := navigation.get("errorText"):
             raise RenderError(str(error), about=url)
-        frame_id: str = answer["frameId"]
+        frame_id: str = navigation["frameId"]
         return frame_id
 
     @property

@@ -162,10 +162,10 @@ class VirtualClock:
     ) -> float:
         if policy != "pause":
             more["maxVirtualTimeTaskStarvationCount"] = tasks
-        answer = await self._session.call(
+        value = await self._session.call(
             "Emulation.setVirtualTimePolicy", _NO_DEADLINE_SECONDS, policy=policy, **more
         )
-        base: float = answer["virtualTimeTicksBase"]
+        base: float = value["virtualTimeTicksBase"]
         return base
 
     def _expired(self, _: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
     for line in browser:
         yield line
     if all(line.state != "problem" for line in browser):
-        async for line in _renders(settings, origin_answers=origin.state != "problem"):
+        async for line in _renders(settings, origin_responds=origin.state != "problem"):
             yield line
 
 
@@ -321,7 +321,7 @@ def _browser(settings: Settings) -> list[Line]:
     return lines
 
 
-async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator[Line]:
+async def _renders(settings: Settings, *, origin_responds: bool) -> AsyncIterator[Line]:
     """Start a browser, which renders a test page, then render the site's first page."""
     one = settings.browser.model_copy(update={"pages": 1})
     started = time.monotonic()
@@ -333,7 +333,7 @@ async def _renders(settings: Settings, *, origin_answers: bool) -> AsyncIterator
             pool = rendering.pool
             async with pool.place() as place, pool.page(place, settings.render.timeout):
                 yield Line("rendering", "ok", f"test page, {_milliseconds(started)}")
-            if not origin_answers:
+            if not origin_responds:
                 return
             started = time.monotonic()
             target = Target.of(settings.public_url, PrettyURL("/", ""))

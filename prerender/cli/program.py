@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
     try:
         # No global option takes a value, so the first other argument is the command.
-        asked = next((word for word in arguments if not word.startswith("-")), "")
-        options = _parser((asked,)).parse_args(arguments)
+        wanted = next((word for word in arguments if not word.startswith("-")), "")
+        options = _parser((wanted,)).parse_args(arguments)
         status: int = options.run(options)
     except ConfigError as error:
         terminal.say(_problems(options.command, error.problems))
@@ -84,8 +84,8 @@ def whole_parser() -> argparse.ArgumentParser:
     return _parser(commands())
 
 
-def _parser(asked: Container[str]) -> argparse.ArgumentParser:
-    """The parser. Only the commands in ``asked`` have their arguments."""
+def _parser(wanted: Container[str]) -> argparse.ArgumentParser:
+    """The parser. Only the commands in ``wanted`` have their arguments."""
     parser = argparse.ArgumentParser(
         prog="prerender",
         description="A reverse proxy that serves crawlers HTML snapshots of JavaScript pages.",
@@ -101,6 +101,6 @@ def _parser(asked: Container[str]) -> argparse.ArgumentParser:
             epilog=examples.lower()[:1] + examples[1:].replace("%", "%%"),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name in asked:
+        if name in wanted:
             import_module(module).add(command)
     return parser

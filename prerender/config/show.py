@@ -33,12 +33,12 @@ def shown(settings: Settings, sources: Sources) -> Iterator[Shown]:
         fields = type(getattr(settings, section)).model_fields
         for key, value in keys.items():
             source = sources.get((section, key), DEFAULT)
-            told = as_in_a_file(fields[key], value)
+            printed = as_in_a_file(fields[key], value)
             hidden = is_secret(section, key) and bool(value)
             if hidden:
-                told = _names(value) if key == "headers" else _without_secret(value)
-                hidden = told != value
-            yield Shown(section, key, told, source, hidden)
+                printed = _names(value) if key == "headers" else _without_secret(value)
+                hidden = printed != value
+            yield Shown(section, key, printed, source, hidden)
 
 
 def as_toml(settings: Settings, sources: Sources) -> str:
@@ -58,13 +58,13 @@ def as_toml(settings: Settings, sources: Sources) -> str:
 
 def as_json(settings: Settings, sources: Sources) -> dict[str, dict[str, dict[str, object]]]:
     """Settings by section and key: ``value``, ``source``, and ``hidden`` if it is masked."""
-    told: dict[str, dict[str, dict[str, object]]] = {}
+    values_by_name: dict[str, dict[str, dict[str, object]]] = {}
     for setting in shown(settings, sources):
         values: dict[str, object] = {"value": setting.value, "source": setting.source}
         if setting.hidden:
             values["hidden"] = True
-        told.setdefault(setting.section, {})[setting.key] = values
-    return told
+        values_by_name.setdefault(setting.section, {})[setting.key] = values
+    return values_by_name
 
 
 def toml(value: object) -> str:

@@ -89,7 +89,7 @@ class _Directory:
     no longer used."""
 
     keys: Mapping[str, Key]
-    asked: float
+    requested: float
     due: float
     ends: float
 
@@ -139,7 +139,7 @@ class KeyDirectories:
         now = self._clock()
         directory = self._directory(agent, now)
         if directory is None or keyid not in directory.keys:
-            if directory is None or now >= directory.asked + RETRY_SECONDS:
+            if directory is None or now >= directory.requested + RETRY_SECONDS:
                 await self._wait_for(agent, directory, patience)
                 directory = self._directory(agent, self._clock())
             if directory is None or keyid not in directory.keys:
@@ -206,7 +206,7 @@ class KeyDirectories:
             now = self._clock()
             again = now + RETRY_SECONDS
             if (directory := self._known.get(agent.directory)) is not None:
-                directory.asked, directory.due = now, again
+                directory.requested, directory.due = now, again
             self._failures[agent.directory] = (problem, again)
             return problem
         now = self._clock()
@@ -235,8 +235,8 @@ class KeyDirectories:
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
                 raise NotVerified("it is compressed, which was not accepted")
             body = await _body_of(response)
-            answer = SignedResponse(200, response.headers, SignedRequest("GET", str(url), headers))
-            return proven_keys(answer, body, time.time()), _lifetime(response.headers)
+            reply = SignedResponse(200, response.headers, SignedRequest("GET", str(url), headers))
+            return proven_keys(reply, body, time.time()), _lifetime(response.headers)
 
 
 async def _body_of(response: ClientResponse) -> bytes:
@@ -249,22 +249,22 @@ async def _body_of(response: ClientResponse) -> bytes:
 
 
 def _lifetime(headers: Headers) -> float:
-    said = directives(headers)
-    if said.keys() & {"no-store", "no-cache"}:
+    cache_rules = directives(headers)
+    if cache_rules.keys() & {"no-store", "no-cache"}:
         return _SHORTEST_SECONDS
-    age = said.get("max-age", "")
+    age = cache_rules.get("max-age", "")
     seconds = float(age[:9]) if age.isascii() and age.isdigit() else FRESH_SECONDS
     return min(max(seconds, _SHORTEST_SECONDS), _LONGEST_SECONDS)
 
 
-def proven_keys(answer: SignedResponse, body: bytes, now: float) -> dict[str, Key]:
+def proven_keys(reply: SignedResponse, body: bytes, now: float) -> dict[str, Key]:
     """The keys of a response, by thumbprint, without those that it signs wrongly. Raises NotVerified.
 
     Signatures are optional: TLS proves that the keys are from this host. But where a key signs, it has
     to sign for this host and these keys ("Possession Proof on the Directory Response").
     """
     keys = keys_of(body)
-    lines = [value for name, value in answer.headers.items() if name.lower() == "signature-input"]
+    lines = [value for name, value in reply.headers.items() if name.lower() == "signature-input"]
     for proof in signatures(", ".join(lines), PROOF_TAG) if lines else []:
         key = keys.get(proof.keyid)
         if key is None:
@@ -275,7 +275,7 @@ def proven_keys(answer: SignedResponse, body: bytes, now: float) -> dict[str, Ke
                 raise NotVerified('its signature does not cover "@authority";req')
             # Earlier drafts did not require a digest.
             digested = any(name == "content-digest" for name, _ in proof.components)
-            verify(answer, proof, key.public, body if digested else None)
+            verify(reply, proof, key.public, body if digested else None)
         except NotVerified as problem:
             log.info("agent_key_ignored", keyid=proof.keyid, reason=str(problem))
             del keys[proof.keyid]

@@ -80,10 +80,10 @@ class Names:
         """
         async with asyncio.timeout(_LOOKUP_SECONDS):
             try:
-                answer = await self._resolver.resolve_address(str(address))
+                response = await self._resolver.resolve_address(str(address))
             except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
                 return False
-            names = [str(record.target).rstrip(".").lower() for record in answer][:_MOST_NAMES]
+            names = [str(record.target).rstrip(".").lower() for record in response][:_MOST_NAMES]
             kind = "A" if address.version == 4 else "AAAA"
             for name in names:
                 if not any(name.endswith(f".{domain}") for domain in domains):

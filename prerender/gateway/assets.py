@@ -69,7 +69,7 @@ class AssetStore:
     def find(self, url: str, request: caching.Headers) -> Stored | None:
         """The stored response for a request, fresh or not."""
         for stored in self._variants.get(url, ()):
-            if stored.answers(request):
+            if stored.fits(request):
                 return stored
         return None
 
@@ -112,7 +112,7 @@ class Assets:
         # Running fetches by URL and the page's origin.
         self._under_way: dict[tuple[str, str], asyncio.Future[Stored | None]] = {}
 
-    async def answer(self, ask: Ask) -> StreamResponse:
+    async def respond(self, ask: Ask) -> StreamResponse:
         """Serve a request. Raises Forbidden, OriginError and LimitReached."""
         ask.exchange.sent = ask.headers
         if not caching.may_be_shared(ask.request.method, ask.headers):
@@ -127,7 +127,7 @@ class Assets:
         key = (ask.url, ask.headers.get("Origin", ""))
         if (first := self._under_way.get(key)) is not None:
             stored = await asyncio.shield(first)
-            if stored and stored.answers(ask.headers):
+            if stored and stored.fits(ask.headers):
                 ask.exchange.cached = True
                 return _give(ask, stored)
             return await self._fetch(ask, None, None)
@@ -227,13 +227,13 @@ class Assets:
             _JSON.fullmatch(response.content_type)
         )
         ask.visit.expect(response.content_length or 0)
-        answer = await relay(ask.request, response, headers, note)
+        relayed = await relay(ask.request, response, headers, note)
         if response.content.exception() is not None:
             exchange.status = HTTPStatus.BAD_GATEWAY
             exchange.fault, exchange.detail = Fault.DISCONNECTED, ""
         elif response.content.at_eof():
             exchange.received = Received(response.status, received, str(digest))
-        return answer
+        return relayed
 
 
 def _unreadable(ask: Ask, response: ClientResponse) -> str:

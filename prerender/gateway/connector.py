@@ -47,11 +47,11 @@ class CheckedConnector(TCPConnector):
             raise Forbidden(f"the proxy {req.proxy} would bypass the address policy")
         host, port = req.url.raw_host or "", req.url.port or 0
         self._policy.check(host, port)
-        asked = _PEER.set((host, port))
+        token = _PEER.set((host, port))
         try:
             return await super().connect(req, *args, **options)
         finally:
-            _PEER.reset(asked)
+            _PEER.reset(token)
 
     def _open_socket(self, info: AddrInfoType) -> socket.socket:
         family, kind, protocol, _, peer = info

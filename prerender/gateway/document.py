@@ -131,8 +131,8 @@ def _media_type(response: ClientResponse) -> str:
 def _codings(response: ClientResponse) -> list[str]:
     """The content codings to decode, the last one first. If browsers do not know one of them, they
     ignore all."""
-    said = ",".join(response.headers.getall("Content-Encoding", ())).lower().split(",")
-    names = [name.strip() for name in said if name.strip() not in ("", "identity")]
+    codings = ",".join(response.headers.getall("Content-Encoding", ())).lower().split(",")
+    names = [name.strip() for name in codings if name.strip() not in ("", "identity")]
     known = all(name in (*_DECODED, *_UNDECODED) for name in names)
     return names[::-1] if known else []
 

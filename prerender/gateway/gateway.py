@@ -202,7 +202,7 @@ class Gateway:
                 async with asyncio.timeout(seconds) as exchange.deadline:
                     if wanted in FRAMES:
                         await visit.frame_turn()
-                    return await self._answer(request, url, user_agent, visit, exchange)
+                    return await self._respond(request, url, user_agent, visit, exchange)
             except (Forbidden, LimitReached) as error:
                 return self._refused(visit, exchange, error)
             except TimeoutError:
@@ -255,7 +255,7 @@ class Gateway:
                 log.info("page_request_refused", **fields)
         return _refusal()
 
-    async def _answer(
+    async def _respond(
         self, request: BaseRequest, url: str, user_agent: str, visit: Visit, exchange: Exchange
     ) -> StreamResponse:
         host, port = host_and_port(request)
@@ -280,10 +280,10 @@ class Gateway:
         ask = Ask(request, url, host, port, own, headers, visit, exchange)
         if page_websocket.is_upgrade(request):
             exchange.expect_no_end()
-            answer = await self.egress.relay_websocket(ask)
-            exchange.status = answer.status
-            return answer
-        return await self.assets.answer(ask)
+            relayed = await self.egress.relay_websocket(ask)
+            exchange.status = relayed.status
+            return relayed
+        return await self.assets.respond(ask)
 
 
 def _hand_over(document: Document) -> Plain:
@@ -308,11 +308,11 @@ def _left_out(request: BaseRequest, exchange: Exchange, reason: str) -> Plain:
     exchange.blocked = exchange.stubbed = True
     exchange.reason = reason
     log.debug("request_blocked", url=exchange.url, reason=reason)
-    answer = (
+    relayed = (
         _refusal() if page_websocket.is_upgrade(request) else stub(request, exchange.destination)
     )
-    exchange.status = answer.status
-    return answer
+    exchange.status = relayed.status
+    return relayed
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -35,14 +35,16 @@ class Connection(RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Send what is left of the response."""
         try:
-            answer, lost = await super().finish_response(request, resp, start_time)
+            response, lost = await super().finish_response(request, resp, start_time)
         except RuntimeError as error:
             # uvloop's error for a connection that was aborted a moment ago, at the end of a visit.
             if request.transport is not None and not request.transport.is_closing():
                 raise
             raise ConnectionResetError("the connection was aborted") from error
-        self.reusable = not lost and bool(answer.keep_alive) and "Set-Cookie" not in answer.headers
-        return answer, lost
+        self.reusable = (
+            not lost and bool(response.keep_alive) and "Set-Cookie" not in response.headers
+        )
+        return response, lost
 
     def handle_error(
         self,
@@ -55,9 +57,9 @@ class Connection(RequestHandler):
         super().handle_error(request, status, exc, message)
         if isinstance(exc, LineTooLong):
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE  # RFC 6585 section 5
-        answer = Plain(status=status)
-        answer.force_close()
-        return answer
+        response = Plain(status=status)
+        response.force_close()
+        return response
 
 
 class _Server(web.Server):
@@ -70,13 +72,13 @@ def http_server(
 ) -> web.Server:
     """A server that passes raw requests, and cancels ``handler`` when the client disconnects."""
 
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+    async def response(request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("Connection", request.protocol)
         connection.reusable = False
         return await handler(request)
 
     return _Server(
-        answer,
+        response,
         handler_cancellation=True,
         access_log=None,
         logger=_log,

@@ -21,14 +21,14 @@ _ALL_STATES = 0xFFFFFFFF
 # struct nlmsghdr; struct inet_diag_req_v2 (with struct inet_diag_sockid); struct inet_diag_msg.
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBxI2s2s16s16sI8s")
-_ANSWER = struct.Struct("=BBBB48sIIIII")
+_MESSAGE = struct.Struct("=BBBB48sIIIII")
 # struct nlmsgerr, the relevant part.
 _NLMSG_ERROR = 2
 _ERROR = struct.Struct("=i")
 # include/net/tcp_states.h, with a user.
 _ESTABLISHED = 1
 _CLOSED = (7, 0)
-_ANSWER_BYTES = 4096
+_MESSAGE_BYTES = 4096
 
 Owner = Literal["ours", "another user", "nobody"]
 
@@ -91,11 +91,11 @@ class Peers:
         with suppress(OSError, struct.error):
             # The kernel responds synchronously.
             self._kernel.sendto(message, (0, 0))
-            answer = self._kernel.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
-            kind = _HEADER.unpack_from(answer)[1]
+            datagram = self._kernel.recv(_MESSAGE_BYTES, socket.MSG_DONTWAIT)
+            kind = _HEADER.unpack_from(datagram)[1]
             if kind == _SOCK_DIAG_BY_FAMILY:
-                fields = _ANSWER.unpack_from(answer, _HEADER.size)
+                fields = _MESSAGE.unpack_from(datagram, _HEADER.size)
                 return fields[1], fields[8]
-            if kind == _NLMSG_ERROR and _ERROR.unpack_from(answer, _HEADER.size)[0] == -ENOENT:
+            if kind == _NLMSG_ERROR and _ERROR.unpack_from(datagram, _HEADER.size)[0] == -ENOENT:
                 return _CLOSED
         return None

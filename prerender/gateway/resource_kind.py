@@ -41,9 +41,9 @@ class Fault(Word):
 
 def destination(method: str, headers: Headers, target: str) -> str:
     """The destination of a request in the terms of Sec-Fetch-Dest; '' if unknown."""
-    said = headers.get("Sec-Fetch-Dest")
-    if said is not None:
-        return said
+    fetch_dest = headers.get("Sec-Fetch-Dest")
+    if fetch_dest is not None:
+        return fetch_dest
     if method != "GET":
         return ""
     accept = headers.get("Accept", "")

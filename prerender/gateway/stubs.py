@@ -47,8 +47,8 @@ _GRANTED = {
 def stub(request: BaseRequest, destination: str) -> Plain:
     """The response to a blocked request, readable for every origin."""
     headers = {"Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "cross-origin"}
-    for asked, granted in _GRANTED.items():
-        if value := request.headers.get(asked):
+    for requested, granted in _GRANTED.items():
+        if value := request.headers.get(requested):
             headers[granted] = value
     if "Origin" in request.headers:
         headers["Access-Control-Allow-Credentials"] = "true"

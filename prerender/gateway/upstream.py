@@ -198,21 +198,21 @@ async def relay(
     If the server dies in the middle, the browser's connection is aborted: otherwise the
     body would look complete, or contain a second status line.
     """
-    answer = PlainStream(status=response.status, reason=response.reason, headers=headers)
-    await answer.prepare(request)
+    reply = PlainStream(status=response.status, reason=response.reason, headers=headers)
+    await reply.prepare(request)
     try:
         async for chunk in response.content.iter_any():
             if on_chunk is not None:
                 on_chunk(chunk)
-            await answer.write(chunk)
+            await reply.write(chunk)
     except (ClientError, OSError, TimeoutError) as error:
         log.warning("gateway_transfer_aborted", error=reason_of(error), host=response.url.host)
         if request.transport is not None:
             request.transport.abort()
-        return answer
+        return reply
     except asyncio.CancelledError:
         if request.transport is not None:
             request.transport.abort()
         raise
-    await answer.write_eof()
-    return answer
+    await reply.write_eof()
+    return reply

@@ -98,7 +98,7 @@ class Stored:
         """Whether it may be used without validation (section 4.2)."""
         return self.age(now) < self.lifetime
 
-    def answers(self, request: Headers) -> bool:
+    def fits(self, request: Headers) -> bool:
         """Whether its selecting headers match ``request`` (section 4.1)."""
         return all(_line(request, name) == value for name, value in self.selecting)
 
@@ -141,13 +141,13 @@ def terms(status: int, response: Headers, now: float) -> Terms | None:
 
     ``now``: Unix seconds of its arrival.
     """
-    said = directives(response)
+    stated = directives(response)
     if status != 200 or is_personal(response) or "*" in _vary(response):
         return None
     media_type = response.get("Content-Type", "").partition(";")[0].strip()
-    if not _ASSET.fullmatch(media_type) and not said.keys() & _FOR_EVERYBODY:
+    if not _ASSET.fullmatch(media_type) and not stated.keys() & _FOR_EVERYBODY:
         return None
-    lifetime = 0.0 if "no-cache" in said else _lifetime(said, response, now)
+    lifetime = 0.0 if "no-cache" in stated else _lifetime(stated, response, now)
     if lifetime <= 0 and not ("ETag" in response or "Last-Modified" in response):
         return None
     return Terms(lifetime, _age(response, now))
@@ -183,8 +183,8 @@ def forbid_memory(headers: CIMultiDict[str]) -> None:
     """Prevent the browser from storing anything of a response."""
     for name in _REMEMBERED:
         headers.popall(name, None)
-    said = [*headers.popall("Cache-Control", ()), "no-store"]
-    headers["Cache-Control"] = ", ".join(dict.fromkeys(said))
+    stated = [*headers.popall("Cache-Control", ()), "no-store"]
+    headers["Cache-Control"] = ", ".join(dict.fromkeys(stated))
 
 
 def asks_for_password(status: int, headers: Headers) -> bool:
@@ -192,11 +192,11 @@ def asks_for_password(status: int, headers: Headers) -> bool:
     return status == 401 and bool(_PASSWORD_SCHEMES.search(_line(headers, "WWW-Authenticate")))
 
 
-def _lifetime(said: dict[str, str], response: Headers, now: float) -> float:
+def _lifetime(stated: dict[str, str], response: Headers, now: float) -> float:
     """Explicit freshness in seconds (section 4.2.1); 0 when there is none or it makes no sense."""
     for name in ("s-maxage", "max-age"):
-        if name in said:
-            text = said[name]
+        if name in stated:
+            text = stated[name]
             is_number = text.isascii() and text.isdigit()
             return float(min(int(text[:12]), _LONGEST_SECONDS)) if is_number else 0.0
     expires = parse_http_date(_line(response, "Expires"), now=now)
@@ -208,8 +208,8 @@ def _lifetime(said: dict[str, str], response: Headers, now: float) -> float:
 
 def _age(response: Headers, now: float) -> float:
     date = parse_http_date(_line(response, "Date"), now=now)
-    said = response.get("Age", "")
-    age = int(said[:12]) if said.isascii() and said.isdigit() else 0
+    stated = response.get("Age", "")
+    age = int(stated[:12]) if stated.isascii() and stated.isdigit() else 0
     return max(0.0, float(age), 0.0 if date is None else now - date)
 
 

@@ -49,14 +49,14 @@ def client_address(remote: str, headers: Fields, trusted: tuple[Network, ...]) -
     ``remote``: the address of the peer. X-Forwarded-For of trusted proxies counts, or Forwarded if
     there is none.
     """
-    said = ", ".join(headers.getall(_FORWARDED_FOR)).split(",")
+    hops = ", ".join(headers.getall(_FORWARDED_FOR)).split(",")
     if _FORWARDED_FOR not in headers:
         elements = ",".join(headers.getall(_FORWARDED)).split(",")
-        said = [found[1] if (found := _FOR.search(element)) else "" for element in elements]
+        hops = [found[1] if (found := _FOR.search(element)) else "" for element in elements]
         if _FORWARDED not in headers:
-            said = []
+            hops = []
     address = _address(remote)
-    for text in reversed(said):
+    for text in reversed(hops):
         if address is None or not is_trusted(address, trusted):
             return address
         address = _address(text)
@@ -77,9 +77,9 @@ class Clients:
             _FORWARDED_FOR not in fields.names and _FORWARDED not in fields.names
         ):
             return remote
-        said = (fields.get(_FORWARDED_FOR), fields.get(_FORWARDED))
-        known = self._known if sum(map(len, said)) <= _LONGEST_REMEMBERED else self._read
-        return known(remote, *said)
+        hops = (fields.get(_FORWARDED_FOR), fields.get(_FORWARDED))
+        known = self._known if sum(map(len, hops)) <= _LONGEST_REMEMBERED else self._read
+        return known(remote, *hops)
 
     def _read(self, remote: str, forwarded_for: str, forwarded: str) -> str:
         lines = [

@@ -42,11 +42,11 @@ def accepted(value: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _accepted(value: str) -> tuple[str, ...]:
-    said = {name.removeprefix("x-"): weight for name, weight in weights(value).items()}
-    other = said.get("*", 0.0)
-    weighed = [(said.get(coding, other), coding) for coding in CODINGS]
+    accepted_weights = {name.removeprefix("x-"): weight for name, weight in weights(value).items()}
+    other = accepted_weights.get("*", 0.0)
+    weighed = [(accepted_weights.get(coding, other), coding) for coding in CODINGS]
     # Unless it is named, identity is acceptable, but less than the named codings.
-    weighed.append((said.get(IDENTITY, other), IDENTITY))
+    weighed.append((accepted_weights.get(IDENTITY, other), IDENTITY))
     best = sorted((pair for pair in weighed if pair[0] > 0), key=lambda pair: -pair[0])
     # If nothing is acceptable, identity is sent: better than a 406.
     return tuple(dict.fromkeys([*(coding for _, coding in best), IDENTITY]))

@@ -25,7 +25,7 @@ _REFERENCES = {
 
 # Forwarding headers. The first four are rebuilt and extended.
 _REMADE = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded")
-_NOTHING_SAID: tuple[tuple[bytes, ...], ...] = ((),) * len(_REMADE)
+_NONE: tuple[tuple[bytes, ...], ...] = ((),) * len(_REMADE)
 _ABOUT_OTHERS = frozenset(
     {
         *_REMADE,
@@ -105,20 +105,20 @@ class Forwarding:
                 pass
             elif "_" not in name and name not in (_REMADE if trusted else _ABOUT_OTHERS):
                 kept.append(line)
-        said = _NOTHING_SAID
+        received = _NONE
         if trusted and not fields.names.keys().isdisjoint(_REMADE):
-            said = tuple(tuple(fields.values(name)) for name in _REMADE)
-        kept += (*_about(said, host, remote), self._via[minor], b"")
+            received = tuple(tuple(fields.values(name)) for name in _REMADE)
+        kept += (*_about(received, host, remote), self._via[minor], b"")
         return b"\r\n".join(kept)
 
 
-def _about(said: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
+def _about(received: tuple[tuple[bytes, ...], ...], host: str, remote: str) -> list[bytes]:
     """The forwarding headers, in the form that the proxy in front uses, or in both forms.
 
-    ``said``: the values from that proxy, in the order of ``_REMADE``.
+    ``received``: the values from that proxy, in the order of ``_REMADE``.
     """
     clients, hosts, schemes, forwarded = (
-        [value.decode("latin-1") for value in values if value] for values in said
+        [value.decode("latin-1") for value in values if value] for values in received
     )
     old_form = bool(clients or hosts or schemes)
     lines = []

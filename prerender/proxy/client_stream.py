@@ -135,7 +135,7 @@ class ClientStream:
         body = response.body if self._request.method != "HEAD" else None
         self.begin(response.status, response.head, body or b"")
 
-    async def answer(self, response: WholeResponse) -> None:
+    async def respond(self, response: WholeResponse) -> None:
         """Send a complete response. Raises CutShort."""
         self.send(response)
         await self.drain()

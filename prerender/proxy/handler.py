@@ -176,4 +176,4 @@ async def _fail(error: BaseException, considered: Considered, client: ClientStre
         error = PrerenderError()
     else:
         raise error
-    await client.answer(error_response(error))
+    await client.respond(error_response(error))

@@ -40,7 +40,7 @@ class Listening:
         self._sockets: list[socket.socket] = []
         self._connecting: set[asyncio.Task[object]] = set()
         self._paused: asyncio.TimerHandle | None = None
-        self._said = -_SAY_SECONDS
+        self._logged_at = -_SAY_SECONDS
 
     async def open(self, host: str, port: int, backlog: int) -> int:
         """Listen, and return the port. Raises OSError."""
@@ -93,8 +93,8 @@ class Listening:
     def _pause(self, reason: str) -> None:
         self._stop()
         now = self._loop.time()
-        if now >= self._said + _SAY_SECONDS:
-            self._said = now
+        if now >= self._logged_at + _SAY_SECONDS:
+            self._logged_at = now
             log.warning("file_descriptors_exhausted", reason=reason)
         self._paused = self._loop.call_later(_PAUSE_SECONDS, self._resume_if_spare)
 

@@ -202,12 +202,12 @@ class Renderer:
         *,
         first: bool,
     ) -> tuple[Rendered | Departed, Visit, float]:
-        asked = time.monotonic()
+        began = time.monotonic()
         # A page that is free only at the last moment is of no use.
         waiting = self._left(deadline) * _WAITING_SHARE
         async with self._pool.page(place, waiting, first=first) as page:
             begun()
-            queue = time.monotonic() - asked
+            queue = time.monotonic() - began
             with page.visit(page_document, target.variant) as visit:
                 rendered = await page.render(
                     target.url,

@@ -192,14 +192,14 @@ def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:
     return any(e.needed and e.destination in DATA and e.status in (404, 410) for e in exchanges)
 
 
-def has_moved(asked: str, now: str) -> bool:
+def has_moved(requested: str, now: str) -> bool:
     """Whether a page changed its own path or the requested ``#!`` state.
 
     Queries are not compared: applications add and remove their own parameters.
     """
-    if _path(asked) != _path(now):
+    if _path(requested) != _path(now):
         return True
-    state, new_state = asked.partition("#!")[2], now.partition("#!")[2]
+    state, new_state = requested.partition("#!")[2], now.partition("#!")[2]
     return bool(state) and _plain(state) != _plain(new_state)
 
 

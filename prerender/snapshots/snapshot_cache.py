@@ -371,10 +371,10 @@ class CachedSnapshots:
         )
         stored = await self._store.set(entry, self._freshness.kept(ttl))
         if stored:
-            self._tell(target, "" if old is None else old.snapshot.etag, snapshot)
+            self._report(target, "" if old is None else old.snapshot.etag, snapshot)
         return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)
 
-    def _tell(self, target: Target, before: str, snapshot: Snapshot) -> None:
+    def _report(self, target: Target, before: str, snapshot: Snapshot) -> None:
         for observer in self._when_stored:
             observer(target, before, snapshot)
 

@@ -89,7 +89,7 @@ class RequestMetrics(Collector):
         if record.error in _OF_THE_ORIGIN:
             self._origin_errors[record.error,] += 1
 
-    def answers(self) -> dict[str, float]:
+    def totals(self) -> dict[str, float]:
         """Total requests by cache result of snapshots, otherwise by decision.
 
         "errors": 5xx responses; "seconds": total response time of snapshots.

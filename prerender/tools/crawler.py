@@ -168,15 +168,15 @@ class Crawler:
     @asynccontextmanager
     async def stream(self, url: str) -> AsyncIterator[Streamed]:
         """GET a file of any size. Redirects are followed. Raises FetchFailed, also while it is read."""
-        asked = url.partition("#")[0]
+        requested = url.partition("#")[0]
         for _ in range(_MOST_REDIRECTS):
-            async with self._response(asked, compressed=True) as response:
+            async with self._response(requested, compressed=True) as response:
                 location = response.headers.get("Location", "")
                 if response.status // 100 != 3 or not location:
                     body = _limited(response, url, LARGEST_FILE, self._timeout)
                     yield Streamed(response.status, response.headers, body)
                     return
-            asked = _redirect_target(asked, location)
+            requested = _redirect_target(requested, location)
         raise FetchFailed(f"{url}: more than {_MOST_REDIRECTS} redirects")
 
     @asynccontextmanager
@@ -190,16 +190,16 @@ class Crawler:
         if compressed:
             fields["Accept-Encoding"] = "gzip"
         try:
-            asked = url
+            requested = url
             if self._via is not None:
                 site = URL(url, encoded=True).origin()
                 fields["Host"] = authority(site)
                 fields["X-Forwarded-Proto"] = site.scheme
-                asked = f"{self._via.origin()}{after_host(url)}"
+                requested = f"{self._via.origin()}{after_host(url)}"
             async with (
                 asyncio.timeout(self._timeout) as limit,
                 self._session.get(
-                    URL(asked, encoded=True),
+                    URL(requested, encoded=True),
                     headers=fields,
                     allow_redirects=False,
                     auto_decompress=not compressed,

@@ -23,11 +23,11 @@ _REMEMBERED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """``answer``: the response that the crawler gets. ``document``: the page without a snapshot, if it
-    is HTML. ``moved``: the URL that visitors are redirected to, or ''. ``dynamic``: whether the answer
-    is what search engines get by their User-Agent."""
+    """``response``: what the crawler gets. ``document``: the page without a snapshot, if it is HTML.
+    ``moved``: the URL that visitors are redirected to, or ''. ``dynamic``: whether the response is what
+    search engines get by their User-Agent."""
 
-    answer: Fetched
+    response: Fetched
     document: Page | None
     moved: str = ""
     dynamic: bool = False
@@ -38,18 +38,18 @@ class Visitor:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._answers: dict[str, asyncio.Task[Fetched]] = {}
+        self._responses: dict[str, asyncio.Task[Fetched]] = {}
 
     async def visit(self, url: str) -> Visit:
         """Fetch a page by its pretty URL: its snapshot if it has one. Raises FetchFailed.
 
         That is the response of its ugly URL, or else that which search engines get.
         """
-        answer = await self.once(url.partition("#")[0])
-        moved = led_to(url, answer)
+        response = await self.once(url.partition("#")[0])
+        moved = led_to(url, response)
         document = None
-        if answer.status == 200 and answer.is_html:
-            document = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
+        if response.status == 200 and response.is_html:
+            document = await asyncio.to_thread(read_page, response.body, url, response.charset)
         ugly = pretty_to_ugly(url, opted_in=document is not None and document.opted_in)
         if ugly is not None:
             return Visit(await self._crawler.get(ugly), document, moved)
@@ -57,7 +57,7 @@ class Visitor:
             theirs = await self._as_search_engine(url, document)
             if theirs is not None:
                 return Visit(theirs, document, moved, dynamic=True)
-        return Visit(answer, document, moved)
+        return Visit(response, document, moved)
 
     async def _as_search_engine(self, url: str, document: Page) -> Fetched | None:
         """The response to a search engine, if that gets a snapshot of the page or its error.
@@ -65,40 +65,40 @@ class Visitor:
         Others are of sites that refuse search engines at addresses that are not theirs.
         """
         try:
-            answer = await self._crawler.get(url, SEARCH_ENGINE)
+            response = await self._crawler.get(url, SEARCH_ENGINE)
         except FetchFailed:
             return None
-        if answer.status != 200:
-            rendered = answer.status in (404, 410) or answer.cache_status is not None
-            return answer if rendered else None
-        if not answer.is_html:
+        if response.status != 200:
+            rendered = response.status in (404, 410) or response.cache_status is not None
+            return response if rendered else None
+        if not response.is_html:
             return None
-        page = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
-        return answer if len("".join(page.texts)) > len("".join(document.texts)) else None
+        page = await asyncio.to_thread(read_page, response.body, url, response.charset)
+        return response if len("".join(page.texts)) > len("".join(document.texts)) else None
 
     async def once(self, url: str) -> Fetched:
         """The response of a URL, fetched once: all ``#!`` states of a page share one document."""
-        task = self._answers.get(url)
+        task = self._responses.get(url)
         if task is None:
-            if len(self._answers) >= _REMEMBERED:
-                self._answers = {
-                    url: task for url, task in self._answers.items() if not task.done()
+            if len(self._responses) >= _REMEMBERED:
+                self._responses = {
+                    url: task for url, task in self._responses.items() if not task.done()
                 }
-            task = self._answers[url] = asyncio.create_task(self._crawler.get(url), name=url)
+            task = self._responses[url] = asyncio.create_task(self._crawler.get(url), name=url)
         return await asyncio.shield(task)
 
     async def close(self) -> None:
         """Cancel requests that nobody waits for."""
-        tasks = list(self._answers.values())
+        tasks = list(self._responses.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def led_to(page: str, answer: Fetched) -> str:
+def led_to(page: str, response: Fetched) -> str:
     """The target of a redirect for a visitor of a pretty URL; '' if the response is no redirect."""
-    location = answer.headers.get("Location", "")
-    if answer.status // 100 != 3 or not location:
+    location = response.headers.get("Location", "")
+    if response.status // 100 != 3 or not location:
         return ""
     try:
         return redirect_target(page, location)
@@ -106,9 +106,9 @@ def led_to(page: str, answer: Fetched) -> str:
         return ""
 
 
-def canonicals(answer: Fetched, page: Page) -> list[str]:
+def canonicals(response: Fetched, page: Page) -> list[str]:
     """The canonical URLs of a page: in its head and in Link headers (RFC 6596)."""
-    named = [link for link, relations in answer.links if "canonical" in relations]
+    named = [link for link, relations in response.links if "canonical" in relations]
     return [*page.canonicals, *named]
 
 
@@ -116,8 +116,8 @@ async def read_robots(crawler: Crawler, site: str, user_agent: str) -> Callable[
     """Returns whether the site's robots.txt allows a URL. Without one, every URL is allowed."""
     text = ""
     with suppress(FetchFailed):
-        answer = await crawler.get(f"{site}/robots.txt")
-        text = answer.body.decode("utf-8", "replace") if answer.status == 200 else ""
+        response = await crawler.get(f"{site}/robots.txt")
+        text = response.body.decode("utf-8", "replace") if response.status == 200 else ""
     rules = Protego.parse(text)
     return lambda url: bool(rules.can_fetch(url, user_agent))
 
@@ -211,17 +211,17 @@ class States:
             return []
         finally:
             self._done()
-        answer = visit.answer
-        if answer.status != 200 or not answer.is_html:
-            self.left_out[url] = f"status {answer.status}, {answer.media_type or 'no type'}"
-            return self._frontier.new([led_to(url, answer)])
-        page = await asyncio.to_thread(read_page, answer.body, url, answer.charset)
-        if reason := self._reason(url, answer, page):
+        response = visit.response
+        if response.status != 200 or not response.is_html:
+            self.left_out[url] = f"status {response.status}, {response.media_type or 'no type'}"
+            return self._frontier.new([led_to(url, response)])
+        page = await asyncio.to_thread(read_page, response.body, url, response.charset)
+        if reason := self._reason(url, response, page):
             self.left_out[url] = reason
         else:
-            changed = parse_http_date(answer.headers.get("Last-Modified", ""), now=time.time())
+            changed = parse_http_date(response.headers.get("Last-Modified", ""), now=time.time())
             self.listed[url] = Listed(url, changed)
-        return self._frontier.new(self._followed([*page.links, *canonicals(answer, page)]))
+        return self._frontier.new(self._followed([*page.links, *canonicals(response, page)]))
 
     def _followed(self, links: Iterable[str]) -> list[str]:
         """The links that a crawler of the scheme follows (specification, "Hyperlinks and Sitemaps")."""
@@ -231,14 +231,14 @@ class States:
                 self.left_out[link] = "an ugly URL: crawlers do not follow it"
         return [link for link in own if not is_ugly(link)]
 
-    def _reason(self, url: str, answer: Fetched, page: Page) -> str:
+    def _reason(self, url: str, response: Fetched, page: Page) -> str:
         """Why crawlers do not index an existing page, or ''."""
-        if page.noindex or "noindex" in answer.headers.get("X-Robots-Tag", "").lower():
+        if page.noindex or "noindex" in response.headers.get("X-Robots-Tag", "").lower():
             return "noindex"
         # A page without a state is also crawled at its own URL, if ugly URLs are disallowed.
-        if not self._allowed(answer.url) and ("#" in url or not self._allowed(url)):
+        if not self._allowed(response.url) and ("#" in url or not self._allowed(url)):
             return "robots.txt"
-        canonical = next(iter(canonicals(answer, page)), "")
+        canonical = next(iter(canonicals(response, page)), "")
         if canonical and not same_page(canonical, url):
             return f"its canonical is {canonical}"
         return ""

@@ -119,11 +119,11 @@ class Sources:
         if "#!" in url:
             return True
         try:
-            async with self._open_url(url) as answer:
-                if not is_html(answer.headers):
+            async with self._open_url(url) as response:
+                if not is_html(response.headers):
                     return False
                 head = b""
-                async for part in answer.body:
+                async for part in response.body:
                     head += part
                     if len(head) >= _HEAD_BYTES:
                         break
@@ -132,10 +132,12 @@ class Sources:
         if is_sitemap(head):
             return False
         if URL(url).suffix in _OF_LISTS:
-            told = (
-                "an HTML page, not a sitemap" if answer.status == 200 else f"status {answer.status}"
+            problem = (
+                "an HTML page, not a sitemap"
+                if response.status == 200
+                else f"status {response.status}"
             )
-            raise SitemapError(f"{url}: {told}")
+            raise SitemapError(f"{url}: {problem}")
         return True
 
     async def _entries(
@@ -158,10 +160,10 @@ class Sources:
     @asynccontextmanager
     async def _opened(self, url: str) -> AsyncIterator[sitemaps.Body]:
         try:
-            async with self._open_url(url) as answer:
-                if answer.status != 200:
-                    raise SitemapError(f"{url}: status {answer.status}")
-                yield answer.body
+            async with self._open_url(url) as response:
+                if response.status != 200:
+                    raise SitemapError(f"{url}: status {response.status}")
+                yield response.body
         except FetchFailed as error:
             raise SitemapError(str(error)) from error
 

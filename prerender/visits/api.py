@@ -74,7 +74,7 @@ class ReportApi:
         days = await (await self._current()).store.read("days", first, last)
         items = await asyncio.to_thread(report.visits, days, query)
         found: models.VisitList = {"first": day_of(first), "last": day_of(last), "items": items}
-        return _answer(query.format, found, items)
+        return _response(query.format, found, items)
 
     @route("GET", "/report/change", returns=models.ChangeList, errors=(409, 503))
     async def change(self, query: ChangeQuery) -> web.Response:
@@ -88,7 +88,7 @@ class ReportApi:
         after = await store.read("days", at, at + days - 1)
         items = await asyncio.to_thread(report.changes, before, after)
         found: models.ChangeList = {"date": query.date, "days": days, "items": items}
-        return _answer(query.format, found, items)
+        return _response(query.format, found, items)
 
     @route("GET", "/report/pages", returns=models.PageVisitList, errors=(409, 503))
     async def pages(self, query: PagesQuery) -> web.Response:
@@ -97,7 +97,7 @@ class ReportApi:
         The longest unvisited pages first. With format=csv, its items as text/csv.
         """
         found = await asyncio.to_thread(report.pages, await self._pages(), self._site.url, query)
-        return _answer(query.format, found, found["items"])
+        return _response(query.format, found, found["items"])
 
     @route("GET", "/report/gap", returns=models.PageVisitList, errors=(409, 502, 503))
     async def gap(self, query: GapQuery) -> web.Response:
@@ -113,7 +113,7 @@ class ReportApi:
         except (SitemapError, TimeoutError) as error:
             raise web.HTTPBadGateway(text=str(error) or f"{path}: it took too long") from error
         found = report.gap(paths, known, self._site.url, query.limit)
-        return _answer(query.format, found, found["items"])
+        return _response(query.format, found, found["items"])
 
     @route("GET", "/report/snapshots", returns=models.FindingList, errors=(503,))
     async def snapshots(self, query: SnapshotFindingsQuery) -> web.Response:
@@ -125,7 +125,7 @@ class ReportApi:
         rows = await self._lists.find(Query(sort="path", descending=False, limit=MOST_PAGES))
         known = await self._pages() if self._visits else {}
         found = await asyncio.to_thread(report.findings, rows.rows, known, self._site.url, query)
-        return _answer(query.format, found, found["items"])
+        return _response(query.format, found, found["items"])
 
     async def _current(self) -> Visits:
         """With what was counted until now."""
@@ -170,7 +170,7 @@ def _today() -> int:
     return int(time.time()) // DAY_SECONDS
 
 
-def _answer(
+def _response(
     form: str, found: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
 ) -> web.Response:
     if form == "csv":

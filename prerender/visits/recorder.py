@@ -230,9 +230,9 @@ class Visits:
         names: dict[tuple[str, str | None, str], str] = {}
         for record in self._new:
             at, kind, target = int(record.time), record.crawler or "", record.snapshot_target
-            said = (record.user_agent, record.crawler, record.agent)
-            if (name := names.get(said)) is None:
-                name = names[said] = self._names.of(record)
+            client = (record.user_agent, record.crawler, record.agent)
+            if (name := names.get(client)) is None:
+                name = names[client] = self._names.of(record)
             if record.reason is Reason.UNVERIFIED:
                 name, kind = f"{name}{UNVERIFIED_SUFFIX}", ""
             section, path = self._path(record.target if target is None else target.path)

@@ -173,7 +173,7 @@ def test_what_selects_an_answer() -> None:
         ((("Accept", "text/html"), ("X", "1"), SAME_COOKIE), False),
         ((("Accept", "*/*"), ("X", "1"), ("Origin", "https://a.example"), SAME_COOKIE), False),
     ]:
-        assert stored.answers(CIMultiDict(other)) is expected, other
+        assert stored.fits(CIMultiDict(other)) is expected, other
 
 
 def test_a_304_renews() -> None:

@@ -28,7 +28,7 @@ class Site:
     async def __call__(self, _: Request, client: ClientStream) -> None:
         self.asked.set()
         await self.go_on.wait()
-        await client.answer(whole(200, b"X: y\r\n", b"ok"))
+        await client.respond(whole(200, b"X: y\r\n", b"ok"))
 
 
 @asynccontextmanager

@@ -183,7 +183,7 @@ async def test_slow_readers_of_one_answer_share_it() -> None:
     body = bytes(20_000_000)
 
     async def handler(_: Request, client: ClientStream) -> None:
-        await client.answer(whole(200, b"X: y\r\n", body))
+        await client.respond(whole(200, b"X: y\r\n", body))
 
     with Sweeper() as sweeper:
         server = Server(handler, limits(write_timeout=1), sweeper)

@@ -99,7 +99,7 @@ class Site:
         while piece := await client.receive():
             body += piece
         self.asked.append((request.method, request.target, body))
-        await client.answer(whole(200, b"X: y\r\n", b"ok"))
+        await client.respond(whole(200, b"X: y\r\n", b"ok"))
 
 
 def mutated(chance: random.Random) -> bytes:

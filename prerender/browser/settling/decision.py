@@ -176,9 +176,9 @@ def decide(progress: Progress, seen: Observation) -> Decision:
     return _wait(progress, seen) if is_pending else _judge(progress, seen)
 
 
-def after_show(progress: Progress, answer: object) -> Decision:
+def after_show(progress: Progress, measured: object) -> Decision:
     """The next step after a ``Show`` and the page's answer to it, which can be anything."""
-    showing, step = progress.showing.after(answer)
+    showing, step = progress.showing.after(measured)
     progress = replace(progress, showing=showing)
     if isinstance(step, Show):
         return progress, step

@@ -52,7 +52,7 @@ class Showing:
         begun = replace(self, attempts=self.attempts + 1)
         return begun._next(_FIND if self.grows else _MEASURE)
 
-    def after(self, answer: object) -> tuple[Self, Show | bool]:
+    def after(self, measured: object) -> tuple[Self, Show | bool]:
         """The next step after the page's answer to the last one. Or, after the last step of an
         attempt, whether there was content to show.
 
@@ -60,13 +60,13 @@ class Showing:
         """
         match self.step:
             case Show("height()", None):
-                return self._measured(_height(answer))
+                return self._measured(_height(measured))
             case Show("height()"):
-                if _height(answer) <= self.height:
+                if _height(measured) <= self.height:
                     return self._next(Show("shown()"))
                 return replace(self, grows=True)._next(Show("tour()", self.ordinary_height))
             case Show("hasNextToVisit()"):
-                return self._next(Show("tour()")) if answer else (self, False)
+                return self._next(Show("tour()")) if measured else (self, False)
         return self, True
 
     def _measured(self, page_height: int) -> tuple[Self, Show]:
@@ -81,5 +81,5 @@ class Showing:
         return replace(self, step=step, height=height), step
 
 
-def _height(answer: object) -> int:
-    return int(answer) if isinstance(answer, int | float) else 0
+def _height(measured: object) -> int:
+    return int(measured) if isinstance(measured, int | float) else 0

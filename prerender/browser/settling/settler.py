@@ -95,8 +95,8 @@ class Settler:
         """Execute steps until the page has settled."""
         while not isinstance(self._step, Done):
             if isinstance(self._step, Show):
-                answer = await self._show(self._step)
-                self._progress, self._step = after_show(self._progress, answer)
+                measured = await self._show(self._step)
+                self._progress, self._step = after_show(self._progress, measured)
             else:
                 seen = await self._execute(self._step)
                 self._progress, self._step = decide(self._progress, seen)

@@ -36,37 +36,39 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the explanation. Raises AdminError."""
     query = {"url": options.url, "user_agent": options.user_agent, "header": options.header}
-    told = common.admin_of(options).explain(query)
-    written = terminal.write_json(told) if options.json else terminal.write(_text(told))
+    explanation = common.admin_of(options).explain(query)
+    written = (
+        terminal.write_json(explanation) if options.json else terminal.write(_text(explanation))
+    )
     return 0 if written else FAILED
 
 
-def _text(told: dict[str, Any]) -> str:
-    request = told["request"]
+def _text(explanation: dict[str, Any]) -> str:
+    request = explanation["request"]
     rows: list[tuple[str, str]] = [
         ("request", f"{request['method']} {request['target']}"),
-        ("client", _client(told)),
-        ("decision", f"{told['decision']}: {told['reason_text']}"),
-        ("response", told["answered_by"]),
+        ("client", _client(explanation)),
+        ("decision", f"{explanation['decision']}: {explanation['reason_text']}"),
+        ("response", explanation["answered_by"]),
     ]
-    if signature := told.get("signature"):
+    if signature := explanation.get("signature"):
         rows.append(("signature", _signature(signature)))
-    if page := told.get("page"):
+    if page := explanation.get("page"):
         rows.append(("page", f"{page['url']} ({page['variant']})"))
-        rows += _snapshot(told.get("snapshot"), told["freshness"])
-    if last := told.get("last_render"):
+        rows += _snapshot(explanation.get("snapshot"), explanation["freshness"])
+    if last := explanation.get("last_render"):
         reason = f": {last['reason']}" if last["reason"] else ""
         rows.append(("last render", f"{last['ended']}, {last['verdict']}{reason}"))
         rows += [("", line) for line in (*last["requests"], *last["errors"])]
-    if rendering := told.get("rendering"):
+    if rendering := explanation.get("rendering"):
         rows.append(("browser", _browser(rendering)))
     return "".join(f"{name:<{_WIDTH}}{_line(text)}\n" for name, text in rows)
 
 
-def _client(told: dict[str, Any]) -> str:
-    crawler = told["crawler"]
+def _client(explanation: dict[str, Any]) -> str:
+    crawler = explanation["crawler"]
     kind = f'a crawler of the class "{crawler}"' if crawler else "not a known crawler"
-    return f"{kind} ({told['request']['user_agent'] or 'no User-Agent'})"
+    return f"{kind} ({explanation['request']['user_agent'] or 'no User-Agent'})"
 
 
 def _signature(signature: dict[str, Any]) -> str:

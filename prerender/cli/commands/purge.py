@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
     if not targets and not options.all:
         names = ", ".join(f"--{kind}" for kind in _KINDS)
         raise ConfigError([f"nothing to purge: give {names} or --all"])
-    asked = {**targets, "all": options.all, "soft": options.soft}
-    count = common.admin_of(options).purge(asked)
+    query = {**targets, "all": options.all, "soft": options.soft}
+    count = common.admin_of(options).purge(query)
     if options.json:
-        written = terminal.write_json({**asked, "snapshots": count})
+        written = terminal.write_json({**query, "snapshots": count})
     else:
         written = terminal.write(f"{_summary(targets, count, options)}\n")
     return 0 if written else FAILED

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if options.screenshot is not None:
         _write(options.screenshot, picture)
     if options.json:
-        printed: bytes | str = terminal.as_json(_told(target, result))
+        printed: bytes | str = terminal.as_json(_facts(target, result))
     else:
         printed = snapshot.body
         if options.markdown:
@@ -96,7 +96,7 @@ async def _rendered(
         return result, picture
 
 
-def _told(target: Target, result: SnapshotResult) -> dict[str, object]:
+def _facts(target: Target, result: SnapshotResult) -> dict[str, object]:
     snapshot, timings = result.snapshot, result.timings
     return {
         "url": target.url,

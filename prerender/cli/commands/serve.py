@@ -40,13 +40,13 @@ def run(options: argparse.Namespace) -> int:
         stop = asyncio.Event()
         started: list[app.Running] = []
 
-        def asked_to_stop() -> None:
+        def on_stop() -> None:
             if stop.is_set():
                 # Second signal: exit at once. The guardians kill the browsers.
                 os._exit(FAILED)
             stop.set()
 
-        def asked_to_reload() -> None:
+        def on_reload() -> None:
             nonlocal settings
             try:
                 new = load(options.config, overrides=common.overrides_of(options))
@@ -58,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
                 settings = new
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked_to_stop)
-        loop.add_signal_handler(signal.SIGHUP, asked_to_reload)
+            loop.add_signal_handler(number, on_stop)
+        loop.add_signal_handler(signal.SIGHUP, on_reload)
         async with app.serving(settings) as running:
             started.append(running)
             await stop.wait()

@@ -89,8 +89,8 @@ class Api:
         session = self._auth.session(body.token)
         if not session:
             return problem(401, "the token is wrong")
-        answer = web.json_response(self._session(is_open=True))
-        answer.set_cookie(
+        response = web.json_response(self._session(is_open=True))
+        response.set_cookie(
             COOKIE,
             session,
             max_age=SESSION_SECONDS,
@@ -98,7 +98,7 @@ class Api:
             samesite="Strict",
             secure=request.headers.get("X-Forwarded-Proto") == "https",
         )
-        return answer
+        return response
 
     def _session(self, *, is_open: bool) -> models.Session:
         return {"token_needed": self._auth.needs_token, "open": is_open}
@@ -106,9 +106,9 @@ class Api:
     @route("DELETE", "/session", returns=type(None))
     async def log_out(self) -> web.Response:
         """End the session."""
-        answer = web.Response(status=204)
-        answer.del_cookie(COOKIE, samesite="Strict", httponly=True)
-        return answer
+        response = web.Response(status=204)
+        response.del_cookie(COOKIE, samesite="Strict", httponly=True)
+        return response
 
     @route("GET", "/summary")
     async def summary(self) -> models.Summary:
@@ -238,13 +238,13 @@ class Api:
         """Render a page now, and store the snapshot if it is good enough."""
         target = await self._kept(body.id) if body.id else self._site.target(body.url or "")
         began = time.monotonic()
-        answer = await self._snapshots.renew(target)
+        response = await self._snapshots.renew(target)
         return {
             "id": target.key,
             "url": target.url,
-            "status": answer.snapshot.status,
-            "kept": answer.stored,
-            "detail": answer.detail,
+            "status": response.snapshot.status,
+            "kept": response.stored,
+            "detail": response.detail,
             "seconds": round(time.monotonic() - began, 4),
         }
 

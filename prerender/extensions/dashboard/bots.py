@@ -48,7 +48,7 @@ _BROWSERS = frozenset(
 Why = Literal["name", "behavior"]
 
 
-class _Told(NamedTuple):
+class _Client(NamedTuple):
     """What a User-Agent tells. ``name``: a word to find it by, "" if there is none."""
 
     name: str
@@ -105,7 +105,7 @@ class Bots:
 
     def __init__(self) -> None:
         self._new: list[RequestRecord] = []
-        self._tell = lru_cache(maxsize=1024)(told_by)
+        self._client_of = lru_cache(maxsize=1024)(client_of)
         self._by_name: LRUCache[str, Bot] = LRUCache(MOST_NAMES)
         self._by_user_agent: LRUCache[str, Bot] = LRUCache(_MOST_USER_AGENTS)
         # Of people, whose requests cost no more than a look into this set.
@@ -131,13 +131,13 @@ class Bots:
             groups[record.user_agent[:_LONGEST]].append(record)
         self._new.clear()
         for user_agent, records in groups.items():
-            told = self._tell(user_agent)
-            key = told.name.lower() if told.program and told.name else user_agent
-            kept = self._by_name if told.program else self._by_user_agent
+            client = self._client_of(user_agent)
+            key = client.name.lower() if client.program and client.name else user_agent
+            kept = self._by_name if client.program else self._by_user_agent
             bot = kept.get(key)
             if bot is None:
-                why: Why = "name" if told.program else "behavior"
-                bot = kept[key] = Bot(told.name, user_agent, why)
+                why: Why = "name" if client.program else "behavior"
+                bot = kept[key] = Bot(client.name, user_agent, why)
             bot.count(records)
             if bot.is_browser:
                 del kept[key]
@@ -146,7 +146,7 @@ class Bots:
                 self._browsers.add(user_agent)
 
 
-def told_by(user_agent: str) -> _Told:
+def client_of(user_agent: str) -> _Client:
     """What a User-Agent tells about its client. Pure."""
     program = not user_agent or bool(_PROGRAM.search(user_agent))
     products = [one for one in _PRODUCT.findall(user_agent) if one.lower() not in _BROWSERS]
@@ -159,5 +159,5 @@ def told_by(user_agent: str) -> _Told:
         crawler = Crawler(name[:_LONGEST_NAME], "search")
         # Shorter ones would match browsers.
         if len(name) >= 3 and UserAgents([crawler]).crawlers_of(user_agent):
-            return _Told(crawler.name, program)
-    return _Told("", program)
+            return _Client(crawler.name, program)
+    return _Client("", program)

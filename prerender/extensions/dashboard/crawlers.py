@@ -159,14 +159,14 @@ class Crawlers:
     def _count_new(self) -> None:
         groups: defaultdict[tuple[float, str, str | None], list[RequestRecord]] = defaultdict(list)
         for record in self._new:
-            said = record.agent if record.crawler == "signed" else record.user_agent
-            groups[record.time // 60, said, record.crawler].append(record)
+            sender = record.agent if record.crawler == "signed" else record.user_agent
+            groups[record.time // 60, sender, record.crawler].append(record)
         for key in sorted(groups, key=itemgetter(0)):
-            minute, said, crawler = key
+            minute, sender, crawler = key
             known, name = None, OTHERS
             if crawler == "signed":
-                name = self._agent(said)
-            elif crawler and (found := self._user_agents.crawlers_of(said)):
+                name = self._agent(sender)
+            elif crawler and (found := self._user_agents.crawlers_of(sender)):
                 known, name = found[0], found[0].label
             tally = self._tallies(minute).setdefault(name, Tally())
             tally.known = known

@@ -41,15 +41,15 @@ class DashboardFiles:
 
     async def page(self, _: web.Request) -> web.Response:
         """The page. Its route is in the fragment."""
-        return self._answer("index.html")
+        return self._response("index.html")
 
     async def file(self, request: web.Request) -> web.Response:
         """A file."""
         name = request.match_info["name"]
         if name not in self._files:
             raise web.HTTPNotFound(text="file not found")
-        return self._answer(name)
+        return self._response(name)
 
-    def _answer(self, name: str) -> web.Response:
+    def _response(self, name: str) -> web.Response:
         found: dict[str, Any] = {"content_type": _TYPES[name.rpartition(".")[2]]}
         return web.Response(body=self._files[name], charset="utf-8", headers=_HEADERS, **found)

@@ -27,7 +27,7 @@ from prerender.extensions.dashboard.snapshot_lists import Lists
 async def extend(proxy: Proxy) -> AsyncIterator[None]:
     """Remember requests and renders, and add the routes."""
     settings, telemetry, store = proxy.settings, proxy.telemetry, proxy.store
-    figures, recent = Figures(proxy.metrics.requests.answers), Recent()
+    figures, recent = Figures(proxy.metrics.requests.totals), Recent()
     crawlers, bots = Crawlers(proxy.triggers.user_agents), Bots()
     histories = Histories(store.notes, settings.admin.versions)
     lists, viewer = Lists(store), viewer_of(settings, proxy.rendering)

@@ -31,15 +31,15 @@ Step = defaultdict[str, float]
 
 
 class Figures:
-    """``answers`` returns running totals of requests by result. They are sampled, not counted again.
+    """``totals`` returns running totals of requests by result. They are sampled, not counted again.
     Renders are counted from their records."""
 
     def __init__(
-        self, answers: Callable[[], Mapping[str, float]], clock: Callable[[], float] = time.time
+        self, totals: Callable[[], Mapping[str, float]], clock: Callable[[], float] = time.time
     ) -> None:
-        self._answers = answers
+        self._totals = totals
         self._clock = clock
-        self._before: Mapping[str, float] = answers()
+        self._before: Mapping[str, float] = totals()
         self._steps: deque[tuple[int, Step]] = deque(maxlen=_STEPS)
         self.started = clock()
 
@@ -69,10 +69,10 @@ class Figures:
 
     def look(self) -> None:
         """Add the growth of the totals since the last sample to the current step."""
-        answers, before = self._answers(), self._before
-        self._before = answers
+        totals, before = self._totals(), self._before
+        self._before = totals
         step = self._current()
-        for name, total in answers.items():
+        for name, total in totals.items():
             if grown := total - before.get(name, 0):
                 step[name] += grown
 

@@ -66,7 +66,7 @@ class IndexNow:
         self._same_page = same_page
         # By URL: when it may be submitted.
         self._waiting: OrderedDict[str, float] = OrderedDict()
-        self._told: LRUCache[str, float] = LRUCache(_MOST_REMEMBERED)
+        self._submitted: LRUCache[str, float] = LRUCache(_MOST_REMEMBERED)
         self._etags: LRUCache[str, str] = LRUCache(_MOST_REMEMBERED)
         self._changed = asyncio.Event()
         self._failures = 0
@@ -86,14 +86,14 @@ class IndexNow:
         async with ClientSession(
             cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=_TIMEOUT_SECONDS)
         ) as session:
-            told = cls(session, public, key, endpoint, interval, same_page=same_page)
-            work = asyncio.create_task(told._work(), name="indexnow")
+            indexnow = cls(session, public, key, endpoint, interval, same_page=same_page)
+            work = asyncio.create_task(indexnow._work(), name="indexnow")
             try:
-                yield told
+                yield indexnow
             finally:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
-                await told._finish()
+                await indexnow._finish()
 
     def kept(self, target: Target, before: str, etag: str) -> None:
         """Note that a snapshot with this ETag was stored, replacing one with ``before``.
@@ -113,7 +113,7 @@ class IndexNow:
 
     def _wait_for_turn(self, url: str) -> None:
         now = time.monotonic()
-        due = max(now, self._told.get(url, -self._same_page) + self._same_page)
+        due = max(now, self._submitted.get(url, -self._same_page) + self._same_page)
         self._waiting.setdefault(url, due)
         if len(self._waiting) > _MOST_WAITING:
             self._waiting.popitem(last=False)
@@ -126,7 +126,7 @@ class IndexNow:
             await self._some_due()
             # Batch changes that happen at about the same time.
             await asyncio.sleep(pause)
-            retry = await self._tell(self._due())
+            retry = await self._submit(self._due())
             pause = self._interval if retry is None else max(self._interval, retry)
 
     async def _some_due(self) -> None:
@@ -145,13 +145,13 @@ class IndexNow:
         now = time.monotonic()
         return [url for url, due in self._waiting.items() if due <= now][:MOST_AT_ONCE]
 
-    async def _tell(self, urls: list[str]) -> float | None:
+    async def _submit(self, urls: list[str]) -> float | None:
         """Submit a batch. Returns the seconds until the next attempt, or None on success."""
         # Removed before sending: pages that change meanwhile wait for the next batch.
         now = time.monotonic()
         for url in urls:
             self._waiting.pop(url, None)
-            self._told[url] = now
+            self._submitted[url] = now
         pause: float | None = 0.0
         try:
             pause = await self._send(urls)
@@ -171,8 +171,8 @@ class IndexNow:
         try:
             async with self._session.post(
                 self._endpoint, data=json.dumps(body), headers=fields, allow_redirects=False
-            ) as answer:
-                status, after = answer.status, answer.headers.get("Retry-After", "")
+            ) as response:
+                status, after = response.status, response.headers.get("Retry-After", "")
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             return self._again(reason_of(error), "")
         if status == 429 or status >= 500:
@@ -198,7 +198,7 @@ class IndexNow:
         if urls := self._due():
             try:
                 async with asyncio.timeout(_LAST_SECONDS):
-                    await self._tell(urls)
+                    await self._submit(urls)
             except TimeoutError:
                 log.warning("indexnow_not_submitted", count=len(urls))
 
@@ -217,4 +217,4 @@ class KeyFile:
             await self._handler(request, client)
             return
         fields = b"Content-Type: text/plain; charset=utf-8\r\nCache-Control: max-age=3600\r\n"
-        await client.answer(whole(200, fields, self._body))
+        await client.respond(whole(200, fields, self._body))

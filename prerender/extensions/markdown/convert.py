@@ -107,13 +107,13 @@ def markdown_of(html: bytes, url: str) -> bytes:
 def _front_matter(page: HtmlElement, url: str) -> str:
     """The metadata of the head as YAML front matter. A JSON string is valid YAML."""
     titles = page.xpath("//head/title")
-    said = {
+    named = {
         "title": " ".join(titles[0].text_content().split()) if titles else "",
         "description": " ".join(page.xpath('string(//meta[@name="description"]/@content)').split()),
         "url": page.xpath('string(//link[@rel="canonical"]/@href)').strip() or url,
     }
     lines = [
-        f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in said.items() if text
+        f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in named.items() if text
     ]
     return "\n".join(["---", *lines, "---", ""])
 
@@ -186,15 +186,15 @@ def _name_languages(page: HtmlElement) -> None:
     """Name the language of code as the converter expects it: ``<code class="language-x">``."""
     for code in _CODE(page):
         around = [code, *islice(code.iterancestors(), 3)]
-        said = (_language_of(element) for element in around if element.tag != "body")
-        if language := next(filter(None, said), ""):
+        named = (_language_of(element) for element in around if element.tag != "body")
+        if language := next(filter(None, named), ""):
             code.set("class", f"language-{language}")
 
 
 def _language_of(element: HtmlElement) -> str:
     names = element.get("class", "")
-    said = element.get("data-language") or element.get("data-lang") or ""
-    found = _LANGUAGE.search(names) or _HLJS.fullmatch(names.strip()) or _NAME.fullmatch(said)
+    named = element.get("data-language") or element.get("data-lang") or ""
+    found = _LANGUAGE.search(names) or _HLJS.fullmatch(names.strip()) or _NAME.fullmatch(named)
     return found[1] if found else ""
 
 

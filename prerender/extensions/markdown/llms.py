@@ -44,7 +44,7 @@ async def collect(
     site: str,
     urls: Iterable[str],
     concurrency: int,
-    told: Callable[[], None] = lambda: None,
+    on_page: Callable[[], None] = lambda: None,
     *,
     obey_origin: bool = True,
 ) -> Pages:
@@ -67,7 +67,7 @@ async def collect(
             pages.failures[target.url] = " ".join(str(error).split())
         else:
             pages.found[url] = page
-        told()
+        on_page()
         return ()
 
     await work_through(dict.fromkeys(urls), take, concurrency=concurrency)

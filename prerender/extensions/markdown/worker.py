@@ -16,7 +16,7 @@ from prerender.extensions.markdown.convert import markdown_of
 
 _SECONDS = 10.0
 _QUESTION = struct.Struct(">LL")
-_ANSWER = struct.Struct(">?L")
+_RESULT = struct.Struct(">?L")
 _NICE = 5
 
 
@@ -59,7 +59,7 @@ class MarkdownWorker:
             process.stdin.write(_QUESTION.pack(len(url), len(html)) + url)
             process.stdin.write(html)
             await process.stdin.drain()
-            done, length = _ANSWER.unpack(await process.stdout.readexactly(_ANSWER.size))
+            done, length = _RESULT.unpack(await process.stdout.readexactly(_RESULT.size))
             text = await process.stdout.readexactly(length)
             answered = True
         finally:
@@ -93,7 +93,7 @@ def main() -> None:
             done, text = True, markdown_of(html, url)
         except ValueError as error:
             done, text = False, str(error).encode("utf-8", "replace")
-        sink.write(_ANSWER.pack(done, len(text)) + text)
+        sink.write(_RESULT.pack(done, len(text)) + text)
         sink.flush()
 
 

@@ -229,7 +229,7 @@ class TieredCache(BackingCache):
         """Tell all replicas of a purge; all that are remembered."""
         hot = await self._hot.ask("purge", lambda: self._redis.purge(purge))
         if isinstance(hot, Failed):
-            return self._told(await self._cold.ask("purge", lambda: self._objects.purge(purge)))
+            return self._checked(await self._cold.ask("purge", lambda: self._objects.purge(purge)))
         cold = await self._cold.ask("purge", lambda: self._objects.restore(hot))
         return hot if isinstance(cold, Failed) else cold
 
@@ -248,14 +248,14 @@ class TieredCache(BackingCache):
         self._read_cold = now + _PURGES_SECONDS
         cold = await self._cold.ask("purges", lambda: self._objects.purges(-1))
         if isinstance(cold, Failed) or cold is None:
-            return None if hot is None else self._told(hot)
+            return None if hot is None else self._checked(hot)
         if isinstance(hot, Failed):
             return cold
         return await self._complete(cold)
 
     async def _complete(self, cold: Purges) -> Purges:
         """The purges of both. A store that lacks some gets them."""
-        hot = self._told(await self._hot.ask("purges", lambda: self._redis.purges(-1)))
+        hot = self._checked(await self._hot.ask("purges", lambda: self._redis.purges(-1)))
         together = hot.united(cold)
         if hot.generation < together.generation:
             await self._hot.ask("purge", lambda: self._redis.restore(together))
@@ -289,10 +289,10 @@ class TieredCache(BackingCache):
         first, second = await asyncio.gather(
             self._ask(self._hot, what, hot), self._ask(self._cold, what, cold)
         )
-        return self._told(first if isinstance(second, Failed) else second)
+        return self._checked(first if isinstance(second, Failed) else second)
 
     @staticmethod
-    def _told(result: T | Failed | None) -> T:
+    def _checked(result: T | Failed | None) -> T:
         if isinstance(result, Failed) or result is None:
             raise StoreGone("neither Redis nor the object store responds")
         return result

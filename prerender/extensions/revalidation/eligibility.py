@@ -8,8 +8,8 @@ from typing import NamedTuple
 from prerender.extensions.revalidation.manifest import (
     Input,
     Manifest,
-    answer_of_document,
     encode,
+    fingerprint_of_document,
     input_of,
 )
 from prerender.gateway.needed_requests import DATA
@@ -103,14 +103,14 @@ def manifest_of(
             continue
         new = _input(one, may_repeat)
         known = found.setdefault(key := (new.key, new.headers), new)
-        if known.answer[:2] != new.answer[:2]:
+        if known.fingerprint[:2] != new.fingerprint[:2]:
             raise Ineligible(Reason.VARYING, one.url)
         if one.destination in _ASSETS:
             assets.add(key)
     _check_times((it.url for key, it in found.items() if key not in assets), target, document, now)
     manifest = Manifest(
         maker,
-        answer_of_document(document),
+        fingerprint_of_document(document),
         tuple(one for key, one in found.items() if key not in assets),
         tuple(sorted((found[key] for key in assets), key=lambda it: (it.key, it.headers))),
     )

@@ -47,7 +47,7 @@ class BadManifest(ValueError):
     """A manifest of another version, or damaged."""
 
 
-class Answer(NamedTuple):
+class Fingerprint(NamedTuple):
     """What counts of a response. ``headers``: names and hashes of values; an ignored one has ''."""
 
     status: int
@@ -63,7 +63,7 @@ class Input:
     url: str
     headers: Pairs
     body: str
-    answer: Answer
+    fingerprint: Fingerprint
     etag: str = ""
     last_modified: str = ""
 
@@ -94,7 +94,7 @@ class Manifest:
     """
 
     maker: str
-    document: Answer
+    document: Fingerprint
     inputs: tuple[Input, ...] = ()
     assets: tuple[Input, ...] = ()
     assets_name: str = ""
@@ -105,14 +105,14 @@ class Manifest:
         return self.inputs + self.assets
 
 
-def answer_of(received: Received) -> Answer:
+def fingerprint_of(received: Received) -> Fingerprint:
     """What counts of a response."""
-    return Answer(received.status, received.digest, _hashes(received.headers))
+    return Fingerprint(received.status, received.digest, _hashes(received.headers))
 
 
-def answer_of_document(document: Document) -> Answer:
+def fingerprint_of_document(document: Document) -> Fingerprint:
     """What counts of the document of a page."""
-    return answer_of(Received(document.status, document.headers, digest_of(document.body)))
+    return fingerprint_of(Received(document.status, document.headers, digest_of(document.body)))
 
 
 def input_of(method: str, url: str, sent: Headers, body: str, received: Received) -> Input:
@@ -123,13 +123,13 @@ def input_of(method: str, url: str, sent: Headers, body: str, received: Received
         url,
         tuple(sent.items()),
         body,
-        answer_of(received),
+        fingerprint_of(received),
         headers.get("ETag", "") if received.status == 200 else "",
         headers.get("Last-Modified", "") if received.status == 200 else "",
     )
 
 
-def difference(then: Answer, now: Answer) -> str:
+def difference(then: Fingerprint, now: Fingerprint) -> str:
     """What differs: "status", "body", "headers" or ''."""
     if then.status != now.status:
         return "status"
@@ -143,9 +143,9 @@ def difference(then: Answer, now: Answer) -> str:
 def without_volatile(old: Manifest, new: Manifest, *, confirmed: bool) -> Manifest:
     """The new manifest, which ignores the headers that the old one ignores. ``confirmed``: the snapshot
     is the same, so those with other values do not matter either."""
-    before = {one.key: one.answer for one in old.all}
+    before = {one.key: one.fingerprint for one in old.all}
 
-    def cleaned(key: tuple[str, str, str] | None, now: Answer) -> Answer:
+    def cleaned(key: tuple[str, str, str] | None, now: Fingerprint) -> Fingerprint:
         then = old.document if key is None else before.get(key, now)
         ignored = _ignored(then) | (_changed(then, now) if confirmed else set())
         if not ignored:
@@ -156,7 +156,7 @@ def without_volatile(old: Manifest, new: Manifest, *, confirmed: bool) -> Manife
         )
 
     def all_cleaned(inputs: Iterable[Input]) -> tuple[Input, ...]:
-        return tuple(replace(one, answer=cleaned(one.key, one.answer)) for one in inputs)
+        return tuple(replace(one, fingerprint=cleaned(one.key, one.fingerprint)) for one in inputs)
 
     return replace(
         new,
@@ -168,16 +168,16 @@ def without_volatile(old: Manifest, new: Manifest, *, confirmed: bool) -> Manife
 
 def has_changed(old: Manifest, new: Manifest) -> bool:
     """Whether an input that both have differs."""
-    before = {one.key: one.answer for one in old.all}
-    pairs = [(before[one.key], one.answer) for one in new.all if one.key in before]
+    before = {one.key: one.fingerprint for one in old.all}
+    pairs = [(before[one.key], one.fingerprint) for one in new.all if one.key in before]
     return any(difference(then, now) for then, now in [(old.document, new.document), *pairs])
 
 
-def _ignored(answer: Answer) -> set[str]:
-    return {name for name, value in answer.headers if value == _IGNORED}
+def _ignored(fingerprint: Fingerprint) -> set[str]:
+    return {name for name, value in fingerprint.headers if value == _IGNORED}
 
 
-def _changed(then: Answer, now: Answer) -> set[str]:
+def _changed(then: Fingerprint, now: Fingerprint) -> set[str]:
     """The headers with other values that nobody has to obey."""
     names = {name for name, _ in set(then.headers) ^ set(now.headers)}
     return {name for name in names if not _OBEYED.fullmatch(name)}
@@ -231,9 +231,15 @@ def encode(manifest: Manifest) -> bytes:
         return [lines.setdefault(pair, len(lines)) for pair in pairs]
 
     def row(one: Input) -> list[object]:
-        said = one.answer
+        fingerprint = one.fingerprint
         request = [one.method, one.url, numbers(one.headers), one.body]
-        response = [said.status, said.digest, numbers(said.headers), one.etag, one.last_modified]
+        response = [
+            fingerprint.status,
+            fingerprint.digest,
+            numbers(fingerprint.headers),
+            one.etag,
+            one.last_modified,
+        ]
         return request + response
 
     inputs = manifest.inputs if manifest.assets_name else manifest.all
@@ -259,20 +265,20 @@ def decode(data: bytes) -> Manifest:
         if stored.version != _VERSION or not unpacked.eof:
             raise BadManifest("another version")
         inputs = tuple(_input(row, stored.lines) for row in stored.inputs)
-        document = _input(stored.document, stored.lines).answer
+        document = _input(stored.document, stored.lines).fingerprint
     except (zlib.error, ValueError, IndexError) as error:
         raise BadManifest(str(error)) from error
     return Manifest(stored.maker, document, inputs, assets_name=stored.assets)
 
 
 def _input(row: _Row, lines: Pairs) -> Input:
-    answer = Answer(row.status, row.digest, tuple(lines[n] for n in row.headers))
+    fingerprint = Fingerprint(row.status, row.digest, tuple(lines[n] for n in row.headers))
     return Input(
         row.method,
         row.url,
         tuple(lines[n] for n in row.lines),
         row.body,
-        answer,
+        fingerprint,
         row.etag,
         row.last_modified,
     )

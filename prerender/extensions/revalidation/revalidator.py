@@ -22,15 +22,15 @@ from prerender.extensions.revalidation import schedule
 from prerender.extensions.revalidation.eligibility import Reason
 from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import (
-    Answer,
     BadManifest,
+    Fingerprint,
     Input,
     Manifest,
-    answer_of,
-    answer_of_document,
     decode,
     difference,
     encode,
+    fingerprint_of,
+    fingerprint_of_document,
     has_changed,
     without_volatile,
 )
@@ -171,7 +171,7 @@ class Revalidator:
     async def _compare(self, target: Target, manifest: Manifest, generation: int) -> None:
         """Raises _Differs for the first difference."""
         document = await self._documents.fetch_ahead(target)
-        if what := difference(manifest.document, answer_of_document(document)):
+        if what := difference(manifest.document, fingerprint_of_document(document)):
             raise _Differs(what, target.url)
         budget = _Budget(self._limits)
         left = iter([one for one in manifest.all if not self._is_known(one, generation)])
@@ -203,8 +203,8 @@ class Revalidator:
         stored = self._assets.find(one.url, headers)
         if stored is None or not stored.is_fresh(time.monotonic()):
             return False
-        now = answer_of(Received(HTTPStatus.OK, stored.headers, stored.digest))
-        if what := difference(one.answer, now):
+        now = fingerprint_of(Received(HTTPStatus.OK, stored.headers, stored.digest))
+        if what := difference(one.fingerprint, now):
             raise _Differs(what, one.url)
         self._share(one, generation).set_result("")
         return True
@@ -249,7 +249,7 @@ class Revalidator:
             kept = end_to_end(response.headers)
             self._egress.publish(kept, own=own)
             digest = await _digest(response, budget)
-        return difference(one.answer, answer_of(Received(response.status, kept, digest)))
+        return difference(one.fingerprint, fingerprint_of(Received(response.status, kept, digest)))
 
     def _renew_asset(self, one: Input, response: ClientResponse) -> None:
         """Spare the next render that needs it the same question."""
@@ -257,7 +257,7 @@ class Revalidator:
         if not caching.may_be_shared(one.method, headers) or caching.is_personal(response.headers):
             return
         stored = self._assets.find(one.url, headers)
-        if stored is not None and stored.digest == one.answer.digest:
+        if stored is not None and stored.digest == one.fingerprint.digest:
             renewed = caching.refreshed(stored, response.headers, time.time(), time.monotonic())
             self._assets.put(one.url, renewed)
 
@@ -319,7 +319,7 @@ class Revalidator:
         """The manifest in its stored form, after its assets have been stored under their name."""
         if not manifest.assets:
             return encode(manifest)
-        data = encode(Manifest("", Answer(0, "", ()), manifest.assets))
+        data = encode(Manifest("", Fingerprint(0, "", ()), manifest.assets))
         name = blake2b(data, digest_size=16).hexdigest()
         if self._noted.get(name, 0.0) < time.monotonic():
             await self._notes.set(_NOTE + name, data, _NOTE_SECONDS)

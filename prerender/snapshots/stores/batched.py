@@ -40,7 +40,7 @@ class BatchedReads(Generic[T]):
             future = self._waiting[key] = asyncio.get_running_loop().create_future()
             if len(self._calls) < self._most_calls:
                 # It starts after other ready tasks, which may read, too.
-                self._calls.add(asyncio.create_task(self._answer_all(), name="batched reads"))
+                self._calls.add(asyncio.create_task(self._read_all(), name="batched reads"))
         return await asyncio.shield(future)
 
     async def close(self) -> None:
@@ -52,19 +52,19 @@ class BatchedReads(Generic[T]):
         for future in self._waiting.values():
             future.cancel()
 
-    async def _answer_all(self) -> None:
+    async def _read_all(self) -> None:
         try:
             while self._waiting:
                 batch = dict(islice(self._waiting.items(), MOST_KEYS))
                 for key in batch:
                     del self._waiting[key]
                 self._running |= batch
-                await self._answer(batch)
+                await self._read_some(batch)
         finally:
             # Now, not when the task is done one iteration later: reads until then would wait.
             self._calls.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
-    async def _answer(self, batch: dict[str, asyncio.Future[T]]) -> None:
+    async def _read_some(self, batch: dict[str, asyncio.Future[T]]) -> None:
         try:
             found = await self._read(list(batch))
         except Exception as error:

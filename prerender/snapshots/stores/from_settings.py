@@ -24,7 +24,7 @@ async def open_store(settings: Settings) -> Store:
     slow = await kind.open(settings, namespace(settings))
     store = Store(BoundedMemoryCache(settings.cache.max_bytes), slow)
     await store.open()
-    await store.tell_of_another_format()
+    await store.log_other_format()
     return store
 
 

@@ -56,8 +56,8 @@ class Invalidation:
         """The purges of a store, including those that it has lost, as in a failover."""
         if found.generation >= self.generation:
             return found
-        told = await store.ask("purge", lambda: store.cache.restore(self.purges))
-        return self.purges.united(found) if isinstance(told, Failed) else told
+        restored = await store.ask("purge", lambda: store.cache.restore(self.purges))
+        return self.purges.united(found) if isinstance(restored, Failed) else restored
 
     async def purge(self, purge: Purge) -> bool:
         """Add a purge. Returns False if other replicas could not be informed."""

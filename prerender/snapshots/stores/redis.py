@@ -62,12 +62,12 @@ class RedisCache(BackingCache):
     async def eviction(self) -> str:
         """The server's maxmemory-policy; '' if it is unknown."""
         try:
-            told = await self._result(self._redis.config_get("maxmemory-policy"))
+            info_by_name = await self._result(self._redis.config_get("maxmemory-policy"))
         except StoreGone:
             raise
         except StoreError:
             return ""  # the user may lack the permission for CONFIG
-        return str(told.get("maxmemory-policy", ""))
+        return str(info_by_name.get("maxmemory-policy", ""))
 
     async def _get(self, key: str, encoding: str | None = None, _conn: Any = None) -> bytes | None:
         (found,) = await self._multi_get([key])
@@ -155,12 +155,12 @@ class RedisCache(BackingCache):
     async def identity(self) -> str:
         """Changes when the server restarts, and in a failover. '' if it is unknown."""
         try:
-            told = await self._result(self._client.server_info())
+            info_by_name = await self._result(self._client.server_info())
         except StoreGone:
             raise
         except StoreError:
             return ""  # the user may lack the permission for INFO
-        ids = sorted(str(info["run_id"]) for info in told if "run_id" in info)
+        ids = sorted(str(info["run_id"]) for info in info_by_name if "run_id" in info)
         return blake2b(repr(ids).encode(), digest_size=8).hexdigest() if ids else ""
 
     @timed

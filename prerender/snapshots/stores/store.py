@@ -116,7 +116,7 @@ class Store:
         if self._slow is not None:
             await self._slow.ask("open", self._slow.cache.open)
 
-    async def tell_of_another_format(self) -> None:
+    async def log_other_format(self) -> None:
         """Log if the last release that used the backing store has another format. Its entries are not
         used."""
         if self._slow is None:

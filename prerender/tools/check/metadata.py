@@ -19,35 +19,35 @@ NEEDLESS = (
 _NO_TEXT_CHARACTERS = 3
 
 
-def verdict(answer: Fetched) -> str:
+def verdict(response: Fetched) -> str:
     """The verdict of a render that is not complete, from the proxy's Cache-Status; or ''."""
-    detail = (answer.cache_status or {}).get("detail", "").removesuffix("-coalesced")
+    detail = (response.cache_status or {}).get("detail", "").removesuffix("-coalesced")
     return detail if detail in _VERDICTS else ""
 
 
-def tags_and_links(page: Page, answer: Fetched, report: Report) -> None:
+def tags_and_links(page: Page, response: Fetched, report: Report) -> None:
     """Check title, description, robots and links."""
     report.title = next(iter(page.titles), "")
     report.description = next(iter(page.descriptions), "")
-    report.canonical = next(iter(canonicals(answer, page)), "")
+    report.canonical = next(iter(canonicals(response, page)), "")
     if not report.title:
         report.add("title-missing", "no title")
     if len(page.titles) > 1:
         report.add("title-several", f"{len(page.titles)} titles: {', '.join(page.titles)}")
-    if not report.description and answer.status == 200:
+    if not report.description and response.status == 200:
         report.add("description-missing", "no description")
-    robots = answer.headers.get("X-Robots-Tag", "").lower()
-    if answer.status == 200 and (page.noindex or "noindex" in robots):
+    robots = response.headers.get("X-Robots-Tag", "").lower()
+    if response.status == 200 and (page.noindex or "noindex" in robots):
         report.add("noindex", "excluded from indexes (noindex)")
     if page.opted_in and report.kind == "snapshot":
         report.add("meta-fragment", 'the snapshot contains <meta name="fragment" content="!">')
     for link in sorted(ugly(page.ugly, report.url) - {*page.canonicals}):
         report.add("link-ugly", f"a link with an ugly URL: {link}")
-    headers = {link for link, relations in answer.links if "canonical" not in relations}
+    headers = {link for link, relations in response.links if "canonical" not in relations}
     for link in sorted(ugly(headers, report.url)):
         report.add("link-ugly", f"a Link header with an ugly URL: {link}")
     routes(page.links, report)
-    if len("".join(page.texts)) < _NO_TEXT_CHARACTERS and answer.status == 200:
+    if len("".join(page.texts)) < _NO_TEXT_CHARACTERS and response.status == 200:
         report.add("empty", "no text")
 
 
@@ -87,8 +87,8 @@ async def canonical(named: Sequence[str], visitor: Visitor, report: Report) -> N
             )
             continue
         try:
-            asked = pretty_to_ugly(one) or one.partition("#")[0]
-            status = (await visitor.once(asked)).status
+            requested = pretty_to_ugly(one) or one.partition("#")[0]
+            status = (await visitor.once(requested)).status
         except FetchFailed:
             status = 0
         if status == 200:

@@ -53,43 +53,47 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     except FetchFailed as error:
         report.add("unreachable", str(error))
         return report, None
-    answer, document = visit.answer, visit.document
-    report.asked, report.status, report.seconds = answer.url, answer.status, answer.seconds
+    response, document = visit.response, visit.document
+    report.asked, report.status, report.seconds = (
+        response.url,
+        response.status,
+        response.seconds,
+    )
     if not pages.allowed(report.asked):
         report.add("robots", f"robots.txt disallows {report.asked}")
-    if answer.seconds > SLOW_SECONDS:
-        report.add("slow", f"took {answer.seconds:.1f} s; crawlers wait only a few seconds")
-    if verdict := metadata.verdict(answer):
+    if response.seconds > SLOW_SECONDS:
+        report.add("slow", f"took {response.seconds:.1f} s; crawlers wait only a few seconds")
+    if verdict := metadata.verdict(response):
         report.add("verdict", f"the render was {verdict}: see the proxy's log or dashboard")
-    if answer.status // 100 == 3:
+    if response.status // 100 == 3:
         _redirect(visit, report)
         return report, None
-    if answer.status in (404, 410):
+    if response.status in (404, 410):
         why = "crawlers drop the page"
         if document is not None and document.opted_in and "#" not in url:
             why = "the page has the meta tag, but the server does not know its ugly URL"
-        report.add("not-found", f"status {answer.status}: {why}")
-    elif answer.status != 200:
-        report.add("status", f"status {answer.status}")
-        if metadata.verdict(answer):
+        report.add("not-found", f"status {response.status}: {why}")
+    elif response.status != 200:
+        report.add("status", f"status {response.status}")
+        if metadata.verdict(response):
             async with pages.turns.looking():
                 await _explained(url, pages, report)
         return report, None
-    if not answer.is_html:
+    if not response.is_html:
         report.kind = "file"
         return report, None
-    page = read_page(answer.body, url, answer.charset)
-    report.kind = "snapshot" if visit.dynamic or UGLY_TOKEN in answer.url else "page"
-    metadata.tags_and_links(page, answer, report)
+    page = read_page(response.body, url, response.charset)
+    report.kind = "snapshot" if visit.dynamic or UGLY_TOKEN in response.url else "page"
+    metadata.tags_and_links(page, response, report)
     metadata.opt_in(page, document, report)
-    if answer.status == 200:
+    if response.status == 200:
         async with pages.turns.crawling():
-            await metadata.canonical(canonicals(answer, page), pages.visitor, report)
+            await metadata.canonical(canonicals(response, page), pages.visitor, report)
         async with pages.turns.looking():
-            changes = changes_of(answer.headers.items())
+            changes = changes_of(response.headers.items())
             look = await _compared(url, page, document, pages, report, changes=changes)
             if look is not None and (report.kind == "snapshot" or page.scripts):
-                await _listened(url, answer, look, pages, report)
+                await _listened(url, response, look, pages, report)
         _thin(page, report)
     return report, page
 
@@ -108,23 +112,23 @@ def _thin(page: Page, report: Report) -> None:
 
 
 def _redirect(visit: Visit, report: Report) -> None:
-    answer = visit.answer
+    response = visit.response
     report.kind = "redirect"
     # Resolved like by a crawler, without the #! state.
-    location = urljoin(answer.url, answer.headers.get("Location", ""))
-    report.location = led_to(report.url, answer)
+    location = urljoin(response.url, response.headers.get("Location", ""))
+    report.location = led_to(report.url, response)
     if not report.location:
-        report.add("status", f"status {answer.status} without a Location that is a URL")
+        report.add("status", f"status {response.status} without a Location that is a URL")
     elif is_ugly(location):
-        report.add("redirect-ugly", f"status {answer.status} to the ugly URL {location}")
+        report.add("redirect-ugly", f"status {response.status} to the ugly URL {location}")
     elif same_page(report.location, visit.moved) and not same_page(location, visit.moved):
         report.add(
             "redirect-state",
-            f"status {answer.status} to {location}: visitors keep the state and get {visit.moved}",
+            f"status {response.status} to {location}: visitors keep the state and get {visit.moved}",
         )
     else:
         report.location = location
-        report.add("redirect", f"status {answer.status} to {location}: link to that directly")
+        report.add("redirect", f"status {response.status} to {location}: link to that directly")
 
 
 async def _explained(url: str, pages: Pages, report: Report) -> None:
@@ -226,12 +230,12 @@ def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
         metadata.routes(seen.links, report)
 
 
-async def _listened(url: str, answer: Fetched, look: Look, pages: Pages, report: Report) -> None:
+async def _listened(url: str, response: Fetched, look: Look, pages: Pages, report: Report) -> None:
     """Compare what a screen reader announces in the snapshot and on the page (the scheme's FAQ)."""
     if pages.person is None or any(finding.code == "incomplete" for finding in report.findings):
         return
     try:
-        missing = lost(look.announced, await pages.person.listen(url, answer))
+        missing = lost(look.announced, await pages.person.listen(url, response))
     except RenderError as error:
         report.add("no-look", f"the browser could not open the snapshot: {error}")
         return

@@ -28,7 +28,7 @@ class Result:
 
 
 class SiteCheck:
-    """Checks the pages of one ``site`` (scheme and host). ``told`` is called with each report.
+    """Checks the pages of one ``site`` (scheme and host). ``on_report`` is called with each report.
 
     ``follow``: check linked pages, too. ``most``: maximum number of pages.
     """
@@ -43,7 +43,7 @@ class SiteCheck:
         most: int,
         concurrency: int,
         user_agent: str = USER_AGENT,
-        told: Callable[[Report], None] = lambda _: None,
+        on_report: Callable[[Report], None] = lambda _: None,
         found: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._site = site
@@ -51,7 +51,7 @@ class SiteCheck:
         self._follow = follow
         self._concurrency = concurrency
         self._user_agent = user_agent
-        self._told = told
+        self._on_report = on_report
         self._pages = Pages(Visitor(crawler), person)
         self._frontier = Frontier(site, most, found)
         self.result = Result()
@@ -76,7 +76,7 @@ class SiteCheck:
     async def _check(self, url: str) -> list[str]:
         report, page = await check_page(url, self._pages)
         self.result.pages.append(report)
-        self._told(report)
+        self._on_report(report)
         if not self._follow:
             return []
         # Crawlers follow redirects but no ugly links (specification, "Hyperlinks and Sitemaps").
@@ -93,13 +93,13 @@ class SiteCheck:
                 text = f"the sitemap lists a # route, which crawlers request only with #!: {url}"
                 self.result.site.append(Finding("link-hash", text))
 
-    def _duplicates(self, name: str, code: str, said: Callable[[Report], str]) -> None:
+    def _duplicates(self, name: str, code: str, text_of: Callable[[Report], str]) -> None:
         by_text: dict[str, list[Report]] = defaultdict(list)
         for report in self.result.pages:
             # Pages with another canonical are no duplicates.
             elsewhere = any(found.code.startswith("canonical-") for found in report.findings)
-            if report.status == 200 and said(report) and not elsewhere:
-                by_text[said(report)].append(report)
+            if report.status == 200 and text_of(report) and not elsewhere:
+                by_text[text_of(report)].append(report)
         for text, reports in by_text.items():
             if len(reports) > 1:
                 urls = ", ".join(report.url for report in reports[:5])
@@ -119,8 +119,8 @@ class SiteCheck:
             wanted.append(f"{found[0].partition('#')[0]}#!/{made_up}")
         for url in wanted:
             with suppress(FetchFailed):
-                answer = (await self._pages.visitor.visit(url)).answer
-                if answer.status == HTTPStatus.OK and answer.is_html:
-                    title = next(iter(read_page(answer.body, url).titles), "")
-                    text = f"a page that does not exist has status 200 (“{title}”): {answer.url}"
+                response = (await self._pages.visitor.visit(url)).response
+                if response.status == HTTPStatus.OK and response.is_html:
+                    title = next(iter(read_page(response.body, url).titles), "")
+                    text = f"a page that does not exist has status 200 (“{title}”): {response.url}"
                     self.result.site.append(Finding("soft-404", text))

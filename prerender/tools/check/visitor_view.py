@@ -71,9 +71,9 @@ class Person:
         """
         return await _twice(lambda: self._look(url, remove))
 
-    async def listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
+    async def listen(self, url: str, response: Fetched) -> tuple[Announcement, ...]:
         """What a screen reader announces in a response for the page at ``url``. Raises RenderError."""
-        return await _twice(lambda: self._listen(url, answer))
+        return await _twice(lambda: self._listen(url, response))
 
     async def _look(self, url: str, remove: Sequence[str]) -> Look:
         limits = self._limits
@@ -125,10 +125,10 @@ class Person:
             elif (host, port) in self._addresses.refused_to_pages:
                 yield f"{exchange.url}: not a public address at port 80 or 443; {remedy}"
 
-    async def _listen(self, url: str, answer: Fetched) -> tuple[Announcement, ...]:
+    async def _listen(self, url: str, response: Fetched) -> tuple[Announcement, ...]:
         limits = self._limits
-        headers = CIMultiDict({"Content-Type": answer.headers.get("Content-Type", "text/html")})
-        document = Document(200, headers, answer.body)
+        headers = CIMultiDict({"Content-Type": response.headers.get("Content-Type", "text/html")})
+        document = Document(200, headers, response.body)
         async with self._pool.place() as place, self._pool.page(place, limits.timeout) as page:
             with page.visit(document) as visit:
                 return await listen(

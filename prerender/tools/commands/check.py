@@ -56,14 +56,14 @@ def run(options: argparse.Namespace) -> int:
     result = common.run(_check(options, site, settings))
     counts = _counts(result)
     if options.json:
-        told = {
+        facts = {
             "site": site,
             "pages": [_of_report(report) for report in result.pages],
             "findings": [_of_finding(finding) for finding in result.site],
             "left_out": result.left_out,
             **counts,
         }
-        written = terminal.write_json(told)
+        written = terminal.write_json(facts)
     else:
         written = terminal.write(_summary(result, counts))
     return FAILED if counts["errors"] or not written else 0
@@ -87,7 +87,7 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             blocklist = from_settings.rules_of(settings).blocklist
             person = Person(pool, settings.render, addresses, blocklist)
 
-        def told(report: Report) -> None:
+        def on_report(report: Report) -> None:
             progress.done()
             if not options.json:
                 _print(report, progress)
@@ -100,7 +100,7 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             most=options.max_pages,
             concurrency=options.concurrency,
             user_agent=options.user_agent,
-            told=told,
+            on_report=on_report,
             found=progress.found,
         )
         return await check.run(urls)
@@ -130,7 +130,7 @@ def _counts(result: Result) -> dict[str, int]:
 def _summary(result: Result, counts: dict[str, int]) -> str:
     lines = [_line(finding).strip() for finding in result.site]
     compared = [report.similarity for report in result.pages if report.similarity is not None]
-    told = [terminal.counted(number, name[:-1]) for name, number in counts.items()]
+    facts = [terminal.counted(number, name[:-1]) for name, number in counts.items()]
     pages = terminal.counted(len(result.pages), "page")
     if result.left_out:
         pages += f" ({result.left_out} more not checked: --max-pages)"
@@ -138,14 +138,14 @@ def _summary(result: Result, counts: dict[str, int]) -> str:
         pages += f", lowest similarity {min(compared):.0%}"
     if result.pages:
         pages += f", slowest {max(report.seconds for report in result.pages):.2f} s"
-    return "\n".join([*lines, f"{pages}: {', '.join(told)}", ""])
+    return "\n".join([*lines, f"{pages}: {', '.join(facts)}", ""])
 
 
 def _of_report(report: Report) -> dict[str, object]:
-    told = asdict(report)
-    told["level"] = report.worst
-    told["findings"] = [_of_finding(finding) for finding in report.findings]
-    return told
+    facts = asdict(report)
+    facts["level"] = report.worst
+    facts["findings"] = [_of_finding(finding) for finding in report.findings]
+    return facts
 
 
 def _of_finding(finding: Finding) -> dict[str, str]:

@@ -62,7 +62,7 @@ async def _export(options: argparse.Namespace) -> Exported:
             rendering.renderer,
             archive,
             obey_origin=settings.cache.obey_origin,
-            told=lambda _: progress.done(),
+            on_page=lambda _: progress.done(),
         )
         concurrency = from_settings.page_count(settings) + _AHEAD
         try:

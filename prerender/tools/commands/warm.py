@@ -98,7 +98,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             renew=_Renewals(settings, progress)
             if settings and _has_token(settings.admin)
             else None,
-            told=lambda _: progress.done(),
+            on_page=lambda _: progress.done(),
             found=progress.found,
             page_of=sources.own_page,
         )

@@ -64,10 +64,10 @@ class Archived:
         )
 
     @classmethod
-    def read(cls, told: Any) -> "Archived":
+    def read(cls, listing: Any) -> "Archived":
         """Parse an entry from JSON. Raises ValueError."""
         try:
-            entry = cast("Archived", builder(Archived)(told))
+            entry = cast("Archived", builder(Archived)(listing))
         except ValueError as error:
             raise ValueError(f"an entry of the index is invalid: {error}") from None
         if not _FILE.fullmatch(entry.file):
@@ -130,11 +130,11 @@ class Archive:
     def open(cls, folder: Path) -> "Archive":
         """Open an existing export. Raises ArchiveError."""
         try:
-            told = json.loads((folder / INDEX).read_text("utf-8"))
-            if told["format"] != FORMAT:
+            listing = json.loads((folder / INDEX).read_text("utf-8"))
+            if listing["format"] != FORMAT:
                 raise ArchiveError(f"{folder}: is an export of another version")
-            pages = [Archived.read(entry) for entry in told["pages"]]
-            return cls(folder, str(told["site"]), {entry.path: entry for entry in pages})
+            pages = [Archived.read(entry) for entry in listing["pages"]]
+            return cls(folder, str(listing["site"]), {entry.path: entry for entry in pages})
         except OSError as error:
             raise ArchiveError(f"{folder / INDEX}: {error.strerror}") from error
         except (ValueError, TypeError, KeyError) as error:

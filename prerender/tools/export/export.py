@@ -46,13 +46,13 @@ class Export:
         archive: Archive,
         *,
         obey_origin: bool,
-        told: Callable[[Failure | None], None] = lambda _: None,
+        on_page: Callable[[Failure | None], None] = lambda _: None,
     ) -> None:
         self._snapshots = snapshots
         self._archive = archive
         self._public = URL(archive.site)
         self._obey_origin = obey_origin
-        self._told = told
+        self._on_page = on_page
         self.result = Exported()
 
     async def run(self, urls: Iterable[str], concurrency: int) -> Exported:
@@ -82,7 +82,7 @@ class Export:
             if lacking := _lacking(snapshot):
                 failure = Failure(target.url, f"in doubt: {lacking[0]} did not come")
                 self.result.doubtful.append(failure)
-        self._told(failure)
+        self._on_page(failure)
         return ()
 
     async def _rendered(self, target: Target) -> tuple[Snapshot, float]:

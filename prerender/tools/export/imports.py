@@ -96,11 +96,11 @@ class Importing:
             raise ValueError(
                 f"site: the export is of {body.site}, but this proxy serves {self._site}"
             )
-        return [self._page(told, fresh=body.fresh) for told in body.pages]
+        return [self._page(page, fresh=body.fresh) for page in body.pages]
 
-    def _page(self, told: Mapping[str, Any], *, fresh: bool) -> tuple[Target, Snapshot, float]:
-        text = told.get("body")
-        entry = Archived.read({name: value for name, value in told.items() if name != "body"})
+    def _page(self, page: Mapping[str, Any], *, fresh: bool) -> tuple[Target, Snapshot, float]:
+        text = page.get("body")
+        entry = Archived.read({name: value for name, value in page.items() if name != "body"})
         if not isinstance(text, str):
             raise ValueError(f"{entry.path}: body is missing")
         try:

@@ -194,9 +194,9 @@ def _field_values(entries: Iterable[Archived]) -> Mapping[str, dict[str, str]]:
     for entry in entries:
         for name, value in entry.headers:
             if known := _FIELDS.get(name.lower()):
-                said = found[_variable(known)]
-                before = f"{said[_name(entry)]}, " if _name(entry) in said else ""
-                said[_name(entry)] = before + value
+                by_header = found[_variable(known)]
+                before = f"{by_header[_name(entry)]}, " if _name(entry) in by_header else ""
+                by_header[_name(entry)] = before + value
     return found
 
 

@@ -72,12 +72,12 @@ class Journal:
         self._name = file or "temporary file"
         self._max_age = max_age
         self._place = 0
-        with self._told():
+        with self._guarded():
             self._database = sqlite3.connect(file or "", isolation_level=None, timeout=0)
             self._run = self._open()
 
     @contextmanager
-    def _told(self, *, together: bool = False) -> Iterator[None]:
+    def _guarded(self, *, together: bool = False) -> Iterator[None]:
         """Raise JournalError for errors of the database. ``together``: in one transaction."""
         try:
             if not together:
@@ -108,7 +108,7 @@ class Journal:
     def add(self, jobs: Iterable[Job]) -> Added:
         """Add pages of this run, each once."""
         new = done = 0
-        with self._told(together=True):
+        with self._guarded(together=True):
             for job in jobs:
                 state = self._state(job)
                 if state is None:
@@ -145,7 +145,7 @@ class Journal:
 
     def take(self, most: int) -> list[Job]:
         """The next pages to do, the last changed first, else in the order in which they were added."""
-        with self._told(together=True):
+        with self._guarded(together=True):
             rows = self._database.execute(
                 "SELECT url, lastmod, depth FROM pages WHERE state = 'listed' "
                 "ORDER BY lastmod DESC, place LIMIT ?",
@@ -158,27 +158,27 @@ class Journal:
 
     def write(self, url: str, state: Outcome | Literal["later"]) -> None:
         """Write the outcome of a page. It is kept if the process is killed after this."""
-        with self._told():
+        with self._guarded():
             self._database.execute(
                 "UPDATE pages SET state = ?, done = ? WHERE url = ?", (state, time.time(), url)
             )
 
     def has_later(self) -> bool:
         """Whether there are pages of state "later"."""
-        with self._told():
+        with self._guarded():
             found = self._database.execute("SELECT 1 FROM pages WHERE state = 'later' LIMIT 1")
             return found.fetchone() is not None
 
     def once_more(self) -> int:
         """List the pages of state "later" again. Returns how many they are."""
-        with self._told():
+        with self._guarded():
             return self._database.execute(
                 "UPDATE pages SET state = 'listed' WHERE state = 'later'"
             ).rowcount
 
     def left(self) -> int:
         """How many pages are to do."""
-        with self._told():
+        with self._guarded():
             (count,) = self._database.execute(
                 "SELECT count(*) FROM pages WHERE state = 'listed'"
             ).fetchone()

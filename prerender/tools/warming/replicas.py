@@ -84,7 +84,7 @@ class Replicas:
         while True:
             async with self._admitted() as replica:
                 try:
-                    answer = await replica.crawler.get(url)
+                    response = await replica.crawler.get(url)
                 except FetchFailed as error:
                     replica.fail()
                     if isinstance(error, Unreachable) and not self._direct:
@@ -95,8 +95,8 @@ class Replicas:
                         raise
                     continue
                 attempt += 1
-                if self._is_final(replica, answer) or attempt == _ATTEMPTS:
-                    return answer
+                if self._is_final(replica, response) or attempt == _ATTEMPTS:
+                    return response
 
     @asynccontextmanager
     async def stream(self, url: str) -> AsyncIterator[Streamed]:
@@ -105,12 +105,12 @@ class Replicas:
             replica = min(self._replicas, key=lambda replica: replica.until)
             await asyncio.sleep(max(self._until, replica.until) - time.monotonic())
             try:
-                async with replica.crawler.stream(url) as answer:
+                async with replica.crawler.stream(url) as response:
                     self._answered = time.monotonic()
-                    if answer.status not in _SLOW_DOWN or attempt == _ATTEMPTS:
-                        yield answer
+                    if response.status not in _SLOW_DOWN or attempt == _ATTEMPTS:
+                        yield response
                         return
-                    pause = max(_FIRST_PAUSE_SECONDS * attempt, retry_after(answer) or 0.0)
+                    pause = max(_FIRST_PAUSE_SECONDS * attempt, retry_after(response) or 0.0)
                     self._until = max(self._until, time.monotonic() + pause)
             except Unreachable as error:
                 replica.fail()
@@ -156,21 +156,21 @@ class Replicas:
             async with asyncio.timeout(min(left, default=None)):
                 await self._changed.wait()
 
-    def _is_final(self, replica: _Replica, answer: Fetched) -> bool:
+    def _is_final(self, replica: _Replica, response: Fetched) -> bool:
         """Whether a response is about the page. One that asks to slow down is obeyed."""
         self._answered = now = time.monotonic()
-        status = answer.cache_status
+        status = response.cache_status
         is_busy = status is not None and status.get("detail") == "busy"
-        if answer.status not in _SLOW_DOWN or (status is not None and not is_busy):
+        if response.status not in _SLOW_DOWN or (status is not None and not is_busy):
             replica.succeed()
             self._pause = _FIRST_PAUSE_SECONDS
             self._allowed = min(self._concurrency, self._allowed + 1 / self._allowed)
             return True
         if now >= max(self._until, replica.until):  # once for the requests that ran together
             self._allowed = max(1.0, self._allowed / 2)
-        if answer.status == HTTPStatus.GATEWAY_TIMEOUT:
+        if response.status == HTTPStatus.GATEWAY_TIMEOUT:
             return True
-        after = retry_after(answer)
+        after = retry_after(response)
         if is_busy or after is None:
             replica.fail(after or 0.0)
         elif after:
@@ -187,9 +187,9 @@ class Replicas:
             raise ReplicasGone(str(error)) from error
 
 
-def retry_after(answer: Fetched | Streamed) -> float | None:
+def retry_after(response: Fetched | Streamed) -> float | None:
     """Retry-After (RFC 9110 section 10.2.3) in seconds, at most an hour; None without one."""
-    text = answer.headers.get("Retry-After", "")
+    text = response.headers.get("Retry-After", "")
     seconds: float
     if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
         seconds = float(text)

@@ -68,7 +68,7 @@ class Warming:
     """Warms pages. ``renew`` renders an outdated page again, and returns whether it could.
 
     ``most``: maximum number of pages; 0: all. ``page_of`` returns the page of a link, in pretty form,
-    or None if it is not to be warmed. ``told``: called for each page, ``found``: with the number of
+    or None if it is not to be warmed. ``on_page``: called for each page, ``found``: with the number of
     pages that were found.
     """
 
@@ -80,7 +80,7 @@ class Warming:
         concurrency: int,
         most: int = 0,
         renew: Callable[[str], Awaitable[bool]] | None = None,
-        told: Callable[[Warmed], None] = lambda _: None,
+        on_page: Callable[[Warmed], None] = lambda _: None,
         found: Callable[[int], None] = lambda _: None,
         page_of: Callable[[str], str | None],
     ) -> None:
@@ -89,11 +89,11 @@ class Warming:
         self._concurrency = concurrency
         self._most = most
         self._renew = renew
-        self._told = told
+        self._on_page = on_page
         self._found = found
         self._page_of = page_of
         self._taken: deque[Job] = deque()
-        self._asked = 0
+        self._requested = 0
         self._running = 0
         self._reading = True
         self._first_pass = True
@@ -151,7 +151,7 @@ class Warming:
             if not self._taken and not (self._most and self._reading):
                 self._taken.extend(self._journal.take(min(_TAKEN, self._room())))
             if self._taken:
-                self._asked += 1
+                self._requested += 1
                 self._running += 1
                 return self._taken.popleft()
             if not self._reading and not self._running:
@@ -162,7 +162,7 @@ class Warming:
             await self._changed.wait()
 
     def _room(self) -> int:
-        return self._most - self._asked if self._most else _TAKEN
+        return self._most - self._requested if self._most else _TAKEN
 
     async def _once_more(self) -> bool:
         """List the pages that may succeed now, for the second and last time."""
@@ -173,65 +173,65 @@ class Warming:
         self._running += 1
         if self._journal.has_later():
             await asyncio.sleep(_LATER_SECONDS)
-            self._asked -= self._journal.once_more()
+            self._requested -= self._journal.once_more()
         self._running -= 1
         self._changed.set()
         return True
 
     async def _warm(self, job: Job) -> None:
-        warmed, answer = await self._asked_for(job)
-        if self._first_pass and answer is not None and _may_pass(warmed, answer):
+        warmed, response = await self._request(job)
+        if self._first_pass and response is not None and _may_pass(warmed, response):
             self._journal.write(job.url, "later")
             return
         self._journal.write(job.url, warmed.outcome)
         self._count(warmed)
-        if answer is not None:
-            await self._follow(job, warmed, answer)
+        if response is not None:
+            await self._follow(job, warmed, response)
 
     def _count(self, warmed: Warmed) -> None:
         self.totals.counts[warmed.outcome] += 1
         if warmed.outcome not in GOOD and len(self.totals.failures) < _MOST_FAILURES:
             self.totals.failures.append(warmed)
-        self._told(warmed)
+        self._on_page(warmed)
 
-    async def _follow(self, job: Job, warmed: Warmed, answer: Fetched) -> None:
+    async def _follow(self, job: Job, warmed: Warmed, response: Fetched) -> None:
         """Add the page that a redirect leads to, or those that links lead to."""
         if warmed.outcome == "redirected":
-            page_there = self._page_of(led_to(job.url, answer))
+            page_there = self._page_of(led_to(job.url, response))
             self._add([Job(page_there, depth=job.depth)] if page_there else [])
-        elif job.depth and answer.is_html:
-            page = await asyncio.to_thread(read_page, answer.body, job.url, answer.charset)
+        elif job.depth and response.is_html:
+            page = await asyncio.to_thread(read_page, response.body, job.url, response.charset)
             followed = (link for link in page.links if not is_ugly(link))
             pages = filter(None, map(self._page_of, followed))
             self._add(Job(page, depth=job.depth - 1) for page in pages)
 
-    async def _asked_for(self, job: Job) -> tuple[Warmed, Fetched | None]:
+    async def _request(self, job: Job) -> tuple[Warmed, Fetched | None]:
         ugly = pretty_to_ugly(job.url, opted_in=True)
         if ugly is None:
             return Warmed(job.url, "failed", "has no ugly URL"), None
         try:
-            answer = await self._replicas.get(ugly)
+            response = await self._replicas.get(ugly)
         except FetchFailed as error:
             return Warmed(job.url, "failed", str(error)), None
-        outcome, age = _outcome(answer)
+        outcome, age = _outcome(response)
         if outcome == "fresh" and job.lastmod is not None and time.time() - age < job.lastmod:
             outcome = "outdated"
         if outcome in ("stale", "outdated") and self._renew and await self._renew(job.url):
             outcome = "renewed"
-        if there := led_to(job.url, answer):
-            return Warmed(job.url, "redirected", f"to {there}"), answer
-        if answer.status != 200:
-            return Warmed(job.url, "failed", f"status {answer.status}"), answer
-        return Warmed(job.url, outcome, _REASONS.get(outcome, "")), answer
+        if there := led_to(job.url, response):
+            return Warmed(job.url, "redirected", f"to {there}"), response
+        if response.status != 200:
+            return Warmed(job.url, "failed", f"status {response.status}"), response
+        return Warmed(job.url, outcome, _REASONS.get(outcome, "")), response
 
 
-def _may_pass(warmed: Warmed, answer: Fetched) -> bool:
-    return warmed.outcome == "failed" and answer.status in _MAY_PASS
+def _may_pass(warmed: Warmed, response: Fetched) -> bool:
+    return warmed.outcome == "failed" and response.status in _MAY_PASS
 
 
-def _outcome(answer: Fetched) -> tuple[Outcome, float]:
+def _outcome(response: Fetched) -> tuple[Outcome, float]:
     """The outcome according to Cache-Status, and the age of a snapshot in seconds."""
-    status = answer.cache_status
+    status = response.cache_status
     if status is None:
         return "no proxy", 0.0
     if "hit" in status:

@@ -6,7 +6,7 @@ import pytest
 
 from prerender.config import load
 from prerender.crawlers.from_settings import triggers_of
-from prerender.extensions.dashboard.bots import LEAST_PAGES, MOST_NAMES, Bots, told_by
+from prerender.extensions.dashboard.bots import LEAST_PAGES, MOST_NAMES, Bots, client_of
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.remembered import size_bytes
 from tests.conftest import StartOrigin, StartProxy, pages
@@ -45,9 +45,9 @@ def _after(*records: RequestRecord) -> Bots:
 )
 def test_programs_are_told_by_their_user_agent(user_agent: str, name: str) -> None:
     if user_agent.endswith("(compatible; Fancy-Agent)"):
-        assert told_by(user_agent) == (name, False)
+        assert client_of(user_agent) == (name, False)
     else:
-        assert told_by(user_agent) == (name, True)
+        assert client_of(user_agent) == (name, True)
     if name:
         more = [{"class": "feed", "name": name}]
         settings = load(
@@ -60,7 +60,7 @@ def test_programs_are_told_by_their_user_agent(user_agent: str, name: str) -> No
     "user_agent", [one for one in PEOPLE if one and not one.startswith("curl")]
 )
 def test_people_are_no_programs(user_agent: str) -> None:
-    assert not told_by(user_agent).program
+    assert not client_of(user_agent).program
 
 
 def test_what_a_bot_got() -> None:
