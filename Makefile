@@ -3,7 +3,7 @@
 # make test     install the dependencies and run all tests, or some: make test ARGS="-k cache"
 # make test-fast  only the tests that start no program, such as Chromium or nginx
 # make test-long  the long tests: soaks, and property tests with many random examples
-# make lint     ruff, mypy and import-linter
+# make lint     ruff, mypy, import-linter, and names (scripts/names)
 # make image    build the container image with Docker, Podman or Buildah
 # make image-test  build and run the image without a daemon (needs root; see tests/project/test_image.py)
 # make bench    compare with other renderers and proxies (needs Node) and write docs/benchmarks.md
@@ -64,6 +64,7 @@ lint: .venv/dev.stamp
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+	scripts/names
 
 bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	@scripts/system-packages $(TEST_PROGRAMS)

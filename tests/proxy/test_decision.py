@@ -105,9 +105,7 @@ def test_what_crawlers_send_that_is_forwarded(
 
 @pytest.mark.parametrize("crawler", CLASSES)
 @pytest.mark.parametrize("triggers", [NONE, BY_CLASS])
-def test_reason_of_forwarded_classes(
-    triggers: Triggers, crawler: CrawlerClass
-) -> None:
+def test_reason_of_forwarded_classes(triggers: Triggers, crawler: CrawlerClass) -> None:
     decision = decide("GET", "/p", triggers=triggers, crawler=crawler)
     is_forwarded = triggers.action(crawler) == "forward"
     assert (decision.reason is Reason.CLASS_FORWARDED) is is_forwarded
