@@ -116,7 +116,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             RecordedSnapshots(renderer, telemetry.renders),
             store,
             freshness,
-            patience=settings.render.timeout,
+            wait_seconds=settings.render.timeout,
             # The other half of the pages is for waiting clients.
             refreshes=max(1, page_count(settings) // 2),
             serve_incomplete=settings.render.incomplete == "serve",

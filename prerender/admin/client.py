@@ -53,7 +53,7 @@ class AdminClient:
     def render(self, url: str, timeout: float) -> bool:
         """Render a page again, in ``timeout`` seconds. Returns whether a new snapshot is stored."""
         return bool(
-            self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + timeout).get("kept")
+            self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + timeout).get("stored")
         )
 
     def import_pages(

@@ -131,8 +131,8 @@ class KeyDirectories:
         self._left = float(MOST_PER_MINUTE)
         self._filled = clock()
 
-    async def key(self, agent: Agent, keyid: str, patience: float) -> Key:
-        """A key of an agent. Waits ``patience`` seconds for its directory, if it has to be fetched.
+    async def key(self, agent: Agent, keyid: str, wait_seconds: float) -> Key:
+        """A key of an agent. Waits ``wait_seconds`` for its directory, if it has to be fetched.
 
         Raises NotVerified.
         """
@@ -140,7 +140,7 @@ class KeyDirectories:
         directory = self._directory(agent, now)
         if directory is None or keyid not in directory.keys:
             if directory is None or now >= directory.requested + RETRY_SECONDS:
-                await self._wait_for(agent, directory, patience)
+                await self._wait_for(agent, directory, wait_seconds)
                 directory = self._directory(agent, self._clock())
             if directory is None or keyid not in directory.keys:
                 raise NotVerified(f"{agent.name} has no Ed25519 key with the thumbprint {keyid!r}")
@@ -159,11 +159,13 @@ class KeyDirectories:
         directory = self._known.get(agent.directory)
         return directory if directory is not None and now < directory.ends else None
 
-    async def _wait_for(self, agent: Agent, directory: _Directory | None, patience: float) -> None:
+    async def _wait_for(
+        self, agent: Agent, directory: _Directory | None, wait_seconds: float
+    ) -> None:
         """Fetch a directory that is unknown or lacks a key. Raises NotVerified."""
         if directory is None:
             self._check_limits(agent)
-        done, _ = await asyncio.wait({self._fetch(agent)}, timeout=patience)
+        done, _ = await asyncio.wait({self._fetch(agent)}, timeout=wait_seconds)
         for task in done:
             if task.cancelled():
                 raise NotVerified("the proxy is shutting down")

@@ -99,13 +99,15 @@ class SignedAgents:
         # By agent: nonces, as hashes, with the time when their signature expires.
         self._nonces: LRUCache[str, OrderedDict[int, int]] = LRUCache(MOST_DIRECTORIES)
 
-    async def check(self, request: Request, patience: float, *, remember: bool = True) -> Signed:
-        """The agent that signed a request. Waits at most ``patience`` seconds for its keys.
+    async def check(
+        self, request: Request, wait_seconds: float, *, remember: bool = True
+    ) -> Signed:
+        """The agent that signed a request. Waits at most ``wait_seconds`` for its keys.
 
         Without ``remember``, the nonce may be used again.
         """
         try:
-            return Signed(await self._agent(request, patience, remember=remember))
+            return Signed(await self._agent(request, wait_seconds, remember=remember))
         except NotVerified as problem:
             return Signed("", str(problem)[:_LONGEST_REASON])
         except Exception:
@@ -113,7 +115,7 @@ class SignedAgents:
             log.exception("signature_check_failed")
             return Signed("", "internal error")
 
-    async def _agent(self, request: Request, patience: float, *, remember: bool) -> str:
+    async def _agent(self, request: Request, wait_seconds: float, *, remember: bool) -> str:
         fields = {name: request.headers.get(name) for name in FIELDS}
         for name, value in fields.items():
             if not value:
@@ -128,7 +130,7 @@ class SignedAgents:
                 else f"no signature has the tag {TAG}"
             )
         message = self._message(request)
-        until = asyncio.get_running_loop().time() + patience
+        until = asyncio.get_running_loop().time() + wait_seconds
         reasons = []
         for signature in found:
             left = max(0.0, until - asyncio.get_running_loop().time())
@@ -155,9 +157,9 @@ class SignedAgents:
         return SignedRequest(request.method, url, CIMultiDict(lines))
 
     async def _verify(
-        self, message: SignedRequest, signature: Signature, agent: Agent, patience: float
+        self, message: SignedRequest, signature: Signature, agent: Agent, wait_seconds: float
     ) -> None:
-        key = await self.directories.key(agent, signature.keyid, patience)
+        key = await self.directories.key(agent, signature.keyid, wait_seconds)
         if not key.not_before <= self._clock() <= key.expires:
             raise NotVerified(f"the key {signature.keyid} has expired or is not valid yet")
         verify(message, signature, key.public)

@@ -87,7 +87,7 @@ class Forwarder:
         # The origin may be closing an idle connection just now. So only requests that may be repeated
         # reuse one (RFC 9110 section 9.2.2); others could be lost or processed twice.
         if request.method in _IDEMPOTENT and client.body_read and not upgrade:
-            reused = self._connections.kept()
+            reused = self._connections.reusable()
             if reused is not None:
                 try:
                     return await self._exchange(request, client, head, reused, reused=True)

@@ -15,8 +15,8 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.http.connection import Connection, Sweeper
 
 # Shorter than the keep-alive timeout of Node (5 s), which is the shortest of common servers.
-_KEPT_SECONDS = 4.0
-_MOST_KEPT = 256
+_IDLE_SECONDS = 4.0
+_MOST_IDLE = 256
 # RFC 8305 section 5: delay before the next address is tried.
 _NEXT_ADDRESS_SECONDS = 0.25
 
@@ -26,7 +26,7 @@ class OriginConnection(Connection):
 
     def __init__(self, sweeper: Sweeper) -> None:
         super().__init__(sweeper)
-        self.kept_until = inf
+        self.idle_until = inf
 
     @property
     def usable(self) -> bool:
@@ -36,7 +36,7 @@ class OriginConnection(Connection):
     def sweep(self, now: float) -> None:
         """Also close it after the idle time."""
         super().sweep(now)
-        if now > self.kept_until:
+        if now > self.idle_until:
             self.close(0)
 
 
@@ -51,13 +51,13 @@ class OriginConnections:
         self._connect_timeout = connect_timeout
         self._sweeper = sweeper
         self._loop = sweeper.loop
-        self._kept: deque[OriginConnection] = deque()
+        self._idle: deque[OriginConnection] = deque()
 
-    def kept(self) -> OriginConnection | None:
+    def reusable(self) -> OriginConnection | None:
         """The most recently used idle connection that is usable."""
-        while self._kept:
-            connection = self._kept.pop()
-            connection.kept_until = inf
+        while self._idle:
+            connection = self._idle.pop()
+            connection.idle_until = inf
             if connection.usable:
                 return connection
             connection.close(0)
@@ -68,10 +68,10 @@ class OriginConnections:
         if not connection.usable:
             connection.close(0)
             return
-        connection.kept_until = self._loop.time() + _KEPT_SECONDS
-        if len(self._kept) >= _MOST_KEPT or (self._kept and not self._kept[0].usable):
-            self._kept.popleft().close(0)
-        self._kept.append(connection)
+        connection.idle_until = self._loop.time() + _IDLE_SECONDS
+        if len(self._idle) >= _MOST_IDLE or (self._idle and not self._idle[0].usable):
+            self._idle.popleft().close(0)
+        self._idle.append(connection)
 
     async def connect(self) -> OriginConnection:
         """A new connection. Raises OriginTimeout and OriginError."""

@@ -76,7 +76,7 @@ class Freshness:
         """Whether an entry is served if its render fails, so that no worse one may replace it."""
         return now < entry.expires + self._cache.stale_if_error
 
-    def kept(self, lifetime: float | None = None) -> float:
+    def storage_seconds(self, lifetime: float | None = None) -> float:
         """How long to store an entry with this TTL, by default the ordinary one, in seconds."""
         lifetime = self._cache.ttl if lifetime is None else lifetime
         return lifetime + max(self._cache.stale, self._cache.stale_if_error, _REMEMBERED_SECONDS)

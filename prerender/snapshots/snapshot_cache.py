@@ -60,7 +60,7 @@ class Outlook(NamedTuple):
 class CachedSnapshots:
     """Caches the snapshots of ``inner`` in ``store``, with one render per target at a time.
 
-    ``patience``: maximum wait for the render of another replica, in seconds. ``refreshes``: maximum
+    ``wait_seconds``: maximum wait for the render of another replica, in seconds. ``refreshes``: maximum
     concurrent renders of stale snapshots. ``serve_incomplete``: serve a page whose own data is missing
     if there is no good snapshot (it is never stored); otherwise that is an error.
     Expired entries stay in the store, to compare new content with: equal content keeps its validators.
@@ -71,7 +71,7 @@ class CachedSnapshots:
         inner: Snapshots,
         store: Store,
         freshness: Freshness,
-        patience: float,
+        wait_seconds: float,
         *,
         refreshes: int = 4,
         clock: Callable[[], float] = steady_clock.now,
@@ -80,7 +80,7 @@ class CachedSnapshots:
         self._inner = inner
         self._store = store
         self._freshness = freshness
-        self._patience = patience
+        self._wait_seconds = wait_seconds
         self._refreshes = refreshes
         self._refreshing = 0
         self._ahead: set[asyncio.Task[SnapshotResult]] = set()
@@ -128,7 +128,7 @@ class CachedSnapshots:
                     return self._stored(old, now, CacheResult.HIT)
                 return self._stored(old, now, CacheResult.STALE, shown)
         return await self._shared(
-            target, lambda: self._render_if_nobody_does(target, self._patience)
+            target, lambda: self._render_if_nobody_does(target, self._wait_seconds)
         )
 
     async def renew(self, target: Target) -> SnapshotResult:
@@ -157,7 +157,7 @@ class CachedSnapshots:
         return result
 
     async def _render_anyway(self, target: Target) -> SnapshotResult:
-        async with self._store.lease(target.key, self._patience) as lease:
+        async with self._store.lease(target.key, self._wait_seconds) as lease:
             return await self._render(target, lease)
 
     async def outlook(self, target: Target) -> Outlook:
@@ -238,16 +238,16 @@ class CachedSnapshots:
             self._refreshing -= 1
 
     async def _render_if_nobody_does(
-        self, target: Target, patience: float, before: float = 0.0
+        self, target: Target, wait_seconds: float, before: float = 0.0
     ) -> SnapshotResult:
-        """Render, or wait up to ``patience`` seconds for the render of another replica.
+        """Render, or wait up to ``wait_seconds`` for the render of another replica.
 
         ``before``: render also if the stored snapshot is due so many seconds before it expires.
         """
-        async with self._store.lease(target.key, patience) as lease:
+        async with self._store.lease(target.key, wait_seconds) as lease:
             # The previous holder, or another task of this process, may have stored a snapshot.
             now = self._clock()
-            left_to_others = lease.fence is None and not patience
+            left_to_others = lease.fence is None and not wait_seconds
             entry = lease.entry
             if entry is not None and (is_fresh(due_at(entry, before), now) or left_to_others):
                 return self._stored(entry, now, CacheResult.COALESCED)
@@ -281,7 +281,7 @@ class CachedSnapshots:
             fence=lease.fence or 0,
             renewals=renewals,
         )
-        if not await self._store.set(entry, self._freshness.kept(ttl)):
+        if not await self._store.set(entry, self._freshness.storage_seconds(ttl)):
             return None
         return replace(
             self._stored(entry, now, CacheResult.REVALIDATED, "revalidated"), stored=True
@@ -316,7 +316,7 @@ class CachedSnapshots:
         """Keep the old snapshot, and note when to try again."""
         now = self._clock()
         old = replace(old, retry=now + DOUBT_SECONDS, fence=max(old.fence, lease.fence or 0))
-        await self._store.set(old, self._freshness.kept())
+        await self._store.set(old, self._freshness.storage_seconds())
         return self._stored(old, now, CacheResult.KEPT, why)
 
     async def _keep(
@@ -369,7 +369,7 @@ class CachedSnapshots:
             variant=target.variant,
             renewals=renewals,
         )
-        stored = await self._store.set(entry, self._freshness.kept(ttl))
+        stored = await self._store.set(entry, self._freshness.storage_seconds(ttl))
         if stored:
             self._report(target, "" if old is None else old.snapshot.etag, snapshot)
         return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)

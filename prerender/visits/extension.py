@@ -27,7 +27,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
             proxy.telemetry.requests.subscribe(visits)
             recorder = visits
             proxy.snapshots.when_stored(lambda target, _, made: recorder.stored(target, made))
-            await stack.enter_async_context(visits.kept())
+            await stack.enter_async_context(visits.storing())
             await stack.enter_async_context(_alerts(proxy, visits))
         elif settings.webhooks.url:
             raise ConfigError(["[webhooks] url: alerts need figures: set [visits] days"])

@@ -137,7 +137,7 @@ class Visits:
             self._stored.append((self._clock(), target, snapshot))
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def storing(self) -> AsyncIterator[None]:
         """Write what was counted while the context is open, and the rest at its end."""
         task = asyncio.create_task(self._write_on(), name="visits of crawlers")
         try:

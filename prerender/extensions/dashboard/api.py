@@ -230,8 +230,8 @@ class Api:
     async def page(self, query: PageQuery) -> models.PageId:
         """Look up the id of a page."""
         target = self._site.target(query.url)
-        kept = await self._store.get(target.key) is not None
-        return {"id": target.key, "url": target.url, "kept": kept}
+        stored = await self._store.get(target.key) is not None
+        return {"id": target.key, "url": target.url, "stored": stored}
 
     @route("POST", "/render", errors=(404, *RENDERS))
     async def render(self, body: RenderBody) -> models.Rendered:
@@ -243,7 +243,7 @@ class Api:
             "id": target.key,
             "url": target.url,
             "status": response.snapshot.status,
-            "kept": response.stored,
+            "stored": response.stored,
             "detail": response.detail,
             "seconds": round(time.monotonic() - began, 4),
         }

@@ -71,7 +71,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         "screenshots": viewer.cache.values,
         "histories_to_write": histories,
     }
-    async with histories.kept(), figures.kept(), KeptProblems(store.notes, recent).kept():
+    async with histories.storing(), figures.sampling(), KeptProblems(store.notes, recent).storing():
         yield
 
 

@@ -46,7 +46,7 @@ class Histories:
         self._more = asyncio.Event()
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def storing(self) -> AsyncIterator[None]:
         """Store recorded renders while the context is open."""
         async with running(self._write_down(), "histories"):
             yield

@@ -29,7 +29,7 @@ class KeptProblems:
         self._recent = recent
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def storing(self) -> AsyncIterator[None]:
         """Exchange them while the context is open, and at its end."""
         try:
             async with running(self._exchange_on(), "problems of pages"):

@@ -44,7 +44,7 @@ class Figures:
         self.started = clock()
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def sampling(self) -> AsyncIterator[None]:
         """Sample the totals once per step while the context is open."""
         async with running(self._look_on(), "live figures"):
             yield

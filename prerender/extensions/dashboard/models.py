@@ -241,7 +241,7 @@ class SnapshotList(TypedDict):
 class PageId(TypedDict):
     id: Id
     url: str
-    kept: bool
+    stored: bool
     """Whether a snapshot of it is stored."""
 
 
@@ -273,7 +273,7 @@ class Rendered(TypedDict):
     id: Id
     url: str
     status: int
-    kept: bool
+    stored: bool
     """Whether the snapshot was stored."""
     detail: str
     """Why the snapshot is not served or not stored."""

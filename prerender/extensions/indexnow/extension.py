@@ -19,6 +19,6 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         proxy.settings.public_url, settings.key, settings.endpoint, settings.interval
     ) as indexnow:
         proxy.snapshots.when_stored(
-            lambda target, before, snapshot: indexnow.kept(target, before, snapshot.etag)
+            lambda target, before, snapshot: indexnow.stored(target, before, snapshot.etag)
         )
         yield

@@ -95,7 +95,7 @@ class IndexNow:
                 await asyncio.gather(work, return_exceptions=True)
                 await indexnow._finish()
 
-    def kept(self, target: Target, before: str, etag: str) -> None:
+    def stored(self, target: Target, before: str, etag: str) -> None:
         """Note that a snapshot with this ETag was stored, replacing one with ``before``.
 
         ``before`` is '' if there was none. Then the last known ETag counts, because a purge

@@ -20,13 +20,13 @@ class Leases:
         self._clock = clock
 
     @asynccontextmanager
-    async def hold(self, key: str, patience: float) -> AsyncIterator[int | None]:
+    async def hold(self, key: str, wait_seconds: float) -> AsyncIterator[int | None]:
         """Hold a lease while the context is open. Yields its fence.
 
-        Waits up to ``patience`` seconds for another holder; yields None if it still has the lease then,
+        Waits up to ``wait_seconds`` for another holder; yields None if it still has the lease then,
         and 0 if the store has no leases or is unavailable.
         """
-        fence = await self._acquire(key, patience)
+        fence = await self._acquire(key, wait_seconds)
         if not fence:
             yield fence
             return
@@ -38,8 +38,8 @@ class Leases:
             await asyncio.gather(heart, return_exceptions=True)
             await self._store.ask("release", lambda: self._cache.release(key, fence))
 
-    async def _acquire(self, key: str, patience: float) -> int | None:
-        deadline = self._clock() + patience
+    async def _acquire(self, key: str, wait_seconds: float) -> int | None:
+        deadline = self._clock() + wait_seconds
         pause = _FIRST_POLL_SECONDS
         while True:
             fence = await self._store.ask("lease", lambda: self._cache.acquire(key))

@@ -252,15 +252,15 @@ class Store:
             await self._slow.ask("delete", lambda: cache.delete(key))
 
     @asynccontextmanager
-    async def lease(self, key: str, patience: float) -> AsyncIterator[Lease]:
+    async def lease(self, key: str, wait_seconds: float) -> AsyncIterator[Lease]:
         """The right to render a target while the context is open, and its stored entry.
 
-        Waits up to ``patience`` seconds for another replica that has it.
+        Waits up to ``wait_seconds`` for another replica that has it.
         """
         if self._leases is None:
             yield Lease(0, self.purges.generation, await self.get(key))
             return
-        async with self._leases.hold(key, patience) as fence:
+        async with self._leases.hold(key, wait_seconds) as fence:
             # The previous holder may have stored an entry.
             entry = await self.get(key, again=True)
             yield Lease(fence, self.purges.generation, entry)

@@ -52,6 +52,6 @@ async def adopt(
         )
         if store.purges.applied(entry) is None:
             return "purged"
-        if not await store.set(entry, freshness.kept(ttl)):
+        if not await store.set(entry, freshness.storage_seconds(ttl)):
             return "not kept"
         return "kept" if entry.expires > clock() else "expired"

@@ -161,7 +161,7 @@ async def test_everything_that_is_described(  # noqa: PLR0915
         assert picture.startswith(PNG)
         assert len(picture) > 20_000
     made = await api.post("/render", {"url": "/#!/items/3"})
-    assert (made["id"], made["status"], made["kept"]) == (key, 200, True)
+    assert (made["id"], made["status"], made["stored"]) == (key, 200, True)
     worst = await api.get("/problems")
     assert {item["url"] for item in worst["slowest"]} >= {f"{SITE}/#!/items/3"}
     assert await api.post("/purge", {"url": "/#!/items/3"}) == {"purged": 1}
@@ -323,13 +323,13 @@ async def test_versions_and_where_they_differ(
     ] == "3 versions are stored"
     # A worse one is not served, and a private one is not stored.
     content["/"] = "<title>Broken</title><script>throw Error('x')</script>"
-    assert not (await api.ask("POST", "/render", json={"url": "/"}))["kept"]
+    assert not (await api.ask("POST", "/render", json={"url": "/"}))["stored"]
     content["/"] = web.Response(
         text="<title>Mine</title><p>x",
         content_type="text/html",
         headers={"Cache-Control": "private"},
     )
-    assert not (await api.post("/render", {"url": "/"}))["kept"]
+    assert not (await api.post("/render", {"url": "/"}))["stored"]
     content["/"] = "<title>At 40</title><h1>Lamps</h1><p>cost 40 euros"
     await api.post("/render", {"url": "/"})
     page = await api.until(f"/snapshots/{key}", partial(_newest_is, "At 40"))

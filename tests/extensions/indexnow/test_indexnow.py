@@ -148,11 +148,11 @@ async def test_changes_are_told_together_and_not_too_often(engine: SearchEngine)
     async with telling(engine, interval=0.3) as told:
         began = asyncio.get_running_loop().time()
         for state in ("a", "b", "a", "c"):
-            told.kept(target(state), '"1"', '"2"')
-        told.kept(target("d"), "", '"1"')
-        told.kept(target("e"), '"1"', '"1"')
+            told.stored(target(state), '"1"', '"2"')
+        told.stored(target("d"), "", '"1"')
+        told.stored(target("e"), '"1"', '"1"')
         assert await engine.urls() == [f"https://shop.example/#!{state}" for state in "abc"]
-        told.kept(target("f"), '"1"', '"2"')
+        told.stored(target("f"), '"1"', '"2"')
         assert await engine.urls() == ["https://shop.example/#!f"]
         assert engine.times[1] - began >= 0.29
         assert told.waiting == 0
@@ -163,10 +163,10 @@ async def test_a_page_that_changes_all_the_time_is_told_of_now_and_then(
 ) -> None:
     async with telling(engine, same_page=0.5) as told:
         began = asyncio.get_running_loop().time()
-        told.kept(target("a"), '"1"', '"2"')
+        told.stored(target("a"), '"1"', '"2"')
         await engine.urls()
         for number in range(20):
-            told.kept(target("a"), f'"{number}"', '"x"')
+            told.stored(target("a"), f'"{number}"', '"x"')
         assert await engine.urls() == ["https://shop.example/#!a"]
         assert engine.times[1] - began >= 0.49
         assert engine.messages.empty()
@@ -179,9 +179,9 @@ async def test_what_was_not_taken_is_told_again(
     engine.answers = [answer]
     async with telling(engine) as told:
         began = asyncio.get_running_loop().time()
-        told.kept(target("a"), '"1"', '"2"')
+        told.stored(target("a"), '"1"', '"2"')
         await engine.urls()
-        told.kept(target("b"), '"1"', '"2"')
+        told.stored(target("b"), '"1"', '"2"')
         assert await engine.urls() == ["https://shop.example/#!a", "https://shop.example/#!b"]
         assert engine.times[1] - began >= (0.99 if answer[1] else 0.09)
 
@@ -190,9 +190,9 @@ async def test_what_was_not_taken_is_told_again(
 async def test_what_was_refused_is_not_told_again(engine: SearchEngine, status: int) -> None:
     engine.answers = [(status, {})]
     async with telling(engine) as told:
-        told.kept(target("a"), '"1"', '"2"')
+        told.stored(target("a"), '"1"', '"2"')
         await engine.urls()
-        told.kept(target("b"), '"1"', '"2"')
+        told.stored(target("b"), '"1"', '"2"')
         assert await engine.urls() == ["https://shop.example/#!b"]
 
 
@@ -210,13 +210,13 @@ async def test_an_engine_that_is_away_for_a_while(start_origin: StartOrigin) -> 
     application.router.add_post("/indexnow", cut)
     engine.url = f"{(await start_origin(application)).url}/indexnow"
     async with telling(engine) as told:
-        told.kept(target("a"), '"1"', '"2"')
+        told.stored(target("a"), '"1"', '"2"')
         assert await engine.urls() == ["https://shop.example/#!a"]
 
 
 async def test_what_waits_at_the_end_is_told(engine: SearchEngine) -> None:
     async with telling(engine, interval=3600) as told:
-        told.kept(target("a"), '"1"', '"2"')
+        told.stored(target("a"), '"1"', '"2"')
     assert await engine.urls() == ["https://shop.example/#!a"]
 
 
@@ -224,13 +224,13 @@ async def test_a_dead_engine_holds_up_no_shutdown() -> None:
     engine = SearchEngine()
     engine.url = "http://127.0.0.1:9/indexnow"
     async with asyncio.timeout(SECONDS), telling(engine, interval=3600) as told:
-        told.kept(target("a"), '"1"', '"2"')
+        told.stored(target("a"), '"1"', '"2"')
 
 
 async def test_large_batches_are_cut(engine: SearchEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prerender.extensions.indexnow.indexnow.MOST_AT_ONCE", 3)
     async with telling(engine) as told:
         for number in range(7):
-            told.kept(target(str(number)), '"1"', '"2"')
+            told.stored(target(str(number)), '"1"', '"2"')
         sizes = [len(await engine.urls()) for _ in range(3)]
         assert sizes == [3, 3, 1]

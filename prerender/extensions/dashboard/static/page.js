@@ -114,7 +114,7 @@ function actions(url, snapshot, again) {
 
 /** What became of a render: the text and the tone of a toast. */
 function told(made, problem, { snapshot, render }) {
-  if (made?.kept) return [`Rendered in ${duration(made.seconds)} and stored.`, "good"];
+  if (made?.stored) return [`Rendered in ${duration(made.seconds)} and stored.`, "good"];
   if (made && !made.detail) return [`Rendered in ${duration(made.seconds)}, not stored: pages like this are not cached.`, "warn"];
   const why = problem || (render?.error ? render.reason : render?.why) || made.detail;
   return [`Not rendered: ${why}; ${snapshot ? "the old snapshot is kept" : "no snapshot is stored"}.`, "bad"];

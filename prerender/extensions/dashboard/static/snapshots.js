@@ -91,7 +91,7 @@ export async function snapshots(root, here, signal) {
 
   async function render(item) {
     const made = await api.post("render", { id: item.id });
-    if (!made.kept) throw new Error(`the new snapshot was not stored${made.detail ? ` (${made.detail})` : ""}`);
+    if (!made.stored) throw new Error(`the new snapshot was not stored${made.detail ? ` (${made.detail})` : ""}`);
   }
 
   async function purge(soft) {
