@@ -98,6 +98,7 @@ class Decider:
         self._known_client = lru_cache(maxsize=_REMEMBERED_CLIENTS)(self._read_client)
         self._key_seconds = _KEY_SECONDS if triggers.need_signatures else 0.0
         self._checks_renders = clientele.verify is not None or clientele.opt_out is not None
+        self.has_checks = self._checks_renders or clientele.agents is not None
         variants = pages.vary.fields if pages.vary else ()
         self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
         # A middleware passes the response to crawlers at a URL where visitors get the original page.
@@ -113,10 +114,9 @@ class Decider:
 
     def needs_checks(self, considered: Considered) -> bool:
         """Whether slow checks may change the decision."""
-        return (self._checks_renders and isinstance(considered.decision, Render)) or (
-            _SIGNATURE_AGENT in considered.request.headers.names
-            and self._clientele.agents is not None
-        )
+        return (
+            self._checks_renders and isinstance(considered.decision, Render)
+        ) or _SIGNATURE_AGENT in considered.request.headers.names
 
     async def check(
         self, considered: Considered, key_seconds: float | None = None, *, remember: bool = True

@@ -97,7 +97,7 @@ class Handler:
         target = result = origin_seconds = None
         detail = ""
         try:
-            if self._decider.needs_checks(considered):
+            if self._decider.has_checks and self._decider.needs_checks(considered):
                 considered = await self._decider.check(considered)
             request, decision = considered.request, considered.decision
             if isinstance(decision, Refuse):

@@ -61,14 +61,14 @@ def snapshot_response(request: Request, result: SnapshotResult, vary: bytes = b"
 
     ``vary``: a line of vary_line().
     """
-    snapshot = result.snapshot
+    snapshot, headers = result.snapshot, request.headers
     own = _fields_of(result)
-    chosen = snapshot.best(accepted(request.headers.get("accept-encoding")))
+    chosen = snapshot.best(accepted(headers.get("accept-encoding")))
     # Conditions apply to successful responses only (RFC 9110 section 13.2.1).
-    if snapshot.status == 200 and not request.headers.names.keys().isdisjoint(_CONDITIONS):
+    if snapshot.status == 200 and not headers.names.keys().isdisjoint(_CONDITIONS):
         outcome = conditional.evaluate(
             request.method,
-            request.headers,
+            headers,
             etag=chosen.etag,
             last_modified=snapshot.last_modified,
             now=time.time(),
