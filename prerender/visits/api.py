@@ -19,11 +19,12 @@ from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
 from prerender.tools.sitemaps import Body, read
 from prerender.visits import models, report
-from prerender.visits.figures import DAY_SECONDS, MOST_PAGES
+from prerender.visits.figures import DAY_SECONDS, HOUR_SECONDS, MOST_PAGES
 from prerender.visits.parameters import (
     ChangeQuery,
     GapQuery,
     PagesQuery,
+    RecentQuery,
     SnapshotFindingsQuery,
     VisitsQuery,
     day_of,
@@ -75,6 +76,19 @@ class ReportApi:
         items = await asyncio.to_thread(report.visits, days, query)
         found: models.VisitList = {"first": day_of(first), "last": day_of(last), "items": items}
         return _response(query.format, found, items)
+
+    @route("GET", "/report/recent", returns=models.RecentVisits, errors=(409, 503))
+    async def recent(self, query: RecentQuery) -> web.Response:
+        """Requests of crawlers in the last hours.
+
+        By crawler, over restarts. With format=csv, its items as text/csv.
+        """
+        hour = int(time.time()) // HOUR_SECONDS
+        first = hour - query.hours
+        hours = await (await self._current()).store.read("hours", first, hour)
+        items = await asyncio.to_thread(report.visits, hours, VisitsQuery())
+        found: models.RecentVisits = {"since": first * HOUR_SECONDS, "items": items}
+        return _answer(query.format, found, items)
 
     @route("GET", "/report/change", returns=models.ChangeList, errors=(409, 503))
     async def change(self, query: ChangeQuery) -> web.Response:

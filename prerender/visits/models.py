@@ -1,6 +1,7 @@
 """The responses of the report API, which openapi.py describes by these types.
 
-Times are Unix seconds, durations are seconds, sizes are bytes, dates are days in UTC.
+Times are Unix seconds (in CSV: RFC 3339), durations are seconds, sizes are bytes, dates are days in
+UTC.
 """
 
 from typing import Literal
@@ -68,6 +69,13 @@ class VisitList(TypedDict):
     items: list[Visits]
 
 
+class RecentVisits(TypedDict):
+    since: float
+    """The beginning of the first hour."""
+    items: list[Visits]
+    """By crawler, most requests first; of all replicas, also from before a restart."""
+
+
 class Change(TypedDict):
     """A crawler in two periods of the same length."""
 
@@ -105,6 +113,8 @@ class PageVisitList(TypedDict):
     known: int
     """The number of pages that were looked at: those with visits, or those in the sitemap."""
     items: list[PageVisits]
+    next: str | None
+    """The cursor of the next results; null at the end. The gap has none."""
 
 
 class SnapshotFinding(TypedDict):

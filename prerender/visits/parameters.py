@@ -45,6 +45,11 @@ class VisitsQuery(_Query):
     """"errors": only rows with 404, 4xx, 503 or 5xx, most first."""
 
 
+class RecentQuery(_Query):
+    hours: Annotated[int, Field(ge=1, le=336)] = 1
+    """The full hours before the current one, which counts, too."""
+
+
 class ChangeQuery(_Query):
     date: Date
     """The day of a deploy, for example."""
@@ -58,6 +63,8 @@ class PagesQuery(_Query):
     unvisited_by: str = ""
     """Only pages that none of these classes has visited: "search,ai_search"."""
     limit: Limit = 100
+    cursor: str = ""
+    """The cursor "next" of the previous page of results."""
 
 
 class GapQuery(_Query):
@@ -80,6 +87,11 @@ FINDERS = [kind for kind in CLASSES if kind.startswith(("search", "ai_"))]
 def day_of(number: int) -> str:
     """The date of a day since 1970-01-01."""
     return datetime.fromtimestamp(number * 86400, UTC).date().isoformat()
+
+
+def time_of(seconds: float) -> str:
+    """A time in UTC (RFC 3339); "" for 0."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}" if seconds else ""
 
 
 def number_of(day: str) -> int:

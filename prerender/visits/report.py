@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from prerender.extensions.dashboard.conversions import cursor_of, place_of
 from prerender.extensions.dashboard.list_rows import Row
 from prerender.visits import models
 from prerender.visits.figures import FACTS, Cell, Outcome, Page
@@ -15,6 +16,7 @@ from prerender.visits.parameters import (
     SnapshotFindingsQuery,
     VisitsQuery,
     day_of,
+    time_of,
 )
 from prerender.visits.storage import Days, Pages
 
@@ -33,7 +35,7 @@ def visits(days: Days, query: VisitsQuery) -> list[models.Visits]:
     for day, cells in sorted(days.items()):
         at = day_of(day) if "day" in by else ""
         for key, cell in cells.items():
-            if query.crawler and key.crawler != query.crawler:
+            if key.kind == FACTS or (query.crawler and key.crawler != query.crawler):
                 continue
             named = (key.crawler, key.kind) if "crawler" in by else ("", "")
             group = groups[(at, *named, key.section if "folder" in by else "")]
@@ -118,8 +120,23 @@ def pages(known: Pages, site: str, query: PagesQuery) -> models.PageVisitList:
         for path, page in known.items()
         if search in path.casefold() and not without & page.keys()
     ]
-    found.sort(key=lambda one: (one["last"], one["url"]))
-    return {"count": len(found), "known": len(known), "items": found[: query.limit]}
+    count = len(found)
+    if after := place_of(query.cursor):
+        if isinstance(after[0], str):
+            raise ValueError("cursor: invalid for this list")
+        found = [one for one in found if _place(one) > after]
+    found.sort(key=_place)
+    more = len(found) > query.limit
+    return {
+        "count": count,
+        "known": len(known),
+        "items": found[: query.limit],
+        "next": cursor_of(_place(found[query.limit - 1])) if more else None,
+    }
+
+
+def _place(page: models.PageVisits) -> tuple[float, str]:
+    return page["last"], page["url"]
 
 
 def gap(paths: Sequence[str], known: Pages, site: str, most: int) -> models.PageVisitList:
@@ -129,7 +146,7 @@ def gap(paths: Sequence[str], known: Pages, site: str, most: int) -> models.Page
         for path in paths
         if not any(kind in known.get(path, ()) for kind in FINDERS)
     ]
-    return {"count": len(found), "known": len(paths), "items": found[:most]}
+    return {"count": len(found), "known": len(paths), "items": found[:most], "next": None}
 
 
 def _visited(url: str, page: Page) -> models.PageVisits:
@@ -202,13 +219,17 @@ def as_csv(items: Sequence[Mapping[str, Any]]) -> str:
     if items:
         table = csv.DictWriter(text, list(items[0]))
         table.writeheader()
-        table.writerows({name: _value(value) for name, value in item.items()} for item in items)
+        table.writerows(
+            {name: _value(name, value) for name, value in item.items()} for item in items
+        )
     return text.getvalue()
 
 
-def _value(value: object) -> object:
-    if isinstance(value, dict):
-        return " ".join(f"{name}={number}" for name, number in value.items())
+def _value(column: str, value: Any) -> object:
+    if column == "last":
+        return time_of(value)
+    if column == "kinds":
+        return " ".join(f"{name}={time_of(at)}" for name, at in value.items())
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return f"'{value}"
     return value

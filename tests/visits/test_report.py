@@ -108,6 +108,11 @@ async def test_what_crawlers_got_survives_a_restart(
     assert google["p95_seconds"] > 0
     assert (gpt["crawler"], gpt["kind"], gpt["forwarded"]) == ("GPTBot", "ai_training", 1)
 
+    recent = await ask(proxy, "/recent")
+    assert recent["since"] % 3600 == 0
+    assert [(one["crawler"], one["requests"]) for one in recent["items"]] == [
+        ("Googlebot", 3), ("GPTBot", 1)
+    ]  # fmt: skip
     rows = await ask(proxy, "/visits?by=day,folder&format=csv")
     assert {(row["day"], row["folder"], row["requests"]) for row in rows} == {
         (today, "/items/", "2"), (today, "/gone/", "1"), (today, "/", "1")
@@ -123,6 +128,19 @@ async def test_what_crawlers_got_survives_a_restart(
         f"{SITE}/long": (200, "ai_training"),
     }
     assert "secret" not in str(found)
+
+    assert await ask(proxy, "/pages?search=x&limit=1") == {
+        "count": 0, "known": 3, "items": [], "next": None
+    }  # fmt: skip
+    urls: list[str] = []
+    cursor: Any = ""
+    for _ in range(3):
+        page = await ask(proxy, f"/pages?limit=1&cursor={cursor}")
+        urls += [one["url"] for one in page["items"]]
+        cursor = page["next"]
+    assert cursor is None
+    assert (page["count"], sorted(urls)) == (3, sorted(kinds))
+    assert (await ask(proxy, "/pages?cursor=x", 400))["detail"].startswith("cursor: ")
 
     change = (await ask(proxy, f"/change?date={today}&days=1"))["items"]
     assert [(one["crawler"], one["requests_before"], one["requests_after"]) for one in change] == [
@@ -172,7 +190,10 @@ async def test_the_command_prints_tables(
     gap = await run("gap", "--limit", "1", "--json")
     assert json.loads(gap.out)["count"] == 2
     pages = await run("pages", "--csv")
-    assert pages.out.startswith(b"url,last,status,kinds\r\n")
+    head, row = pages.out.decode().splitlines()
+    assert head == "url,last,status,kinds"
+    time_ = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(rf"{SITE}/long,({time_}),200,ai_training=\1", row)
     for arguments, said in (
         (["gap", "--days", "3"], "--days: gap does not take it"),
         (["change"], "change: give --date"),

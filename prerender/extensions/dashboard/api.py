@@ -153,11 +153,11 @@ class Api:
     async def bots(self) -> models.BotList:
         """List clients that look automated and are not in the list of crawlers.
 
-        Since the start, most requests first.
+        Most requests first.
         """
         found = self._bots.found()
         return {
-            "since": self._figures.started,
+            "since": self._bots.since,
             "count": len(found),
             "more": [{"class": known, "name": name} for known, name in self._more],
             "items": [conversions.of_bot(bot) for bot in found[: models.MOST_BOTS]],

@@ -1,22 +1,29 @@
 """Clients that look automated and are not in the list of crawlers.
 
 They are told by their User-Agent: by words that only programs use there, or because all who send it
-read pages without a language and without any of their files. Addresses are not looked at. In memory,
-for this process only.
+read pages without a language and without any of their files. Addresses are not looked at. They are
+those of this process, and of the ones before if there is a store.
 """
 
+import asyncio
 import re
+import time
 from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from cachetools import LRUCache
+from pydantic import TypeAdapter
 
+from prerender.background import running
 from prerender.crawlers.known import Crawler
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.extensions.dashboard.crawlers import Outcome, got
+from prerender.snapshots.stores.notes import Notes
 from prerender.telemetry.records import RequestRecord
 
 # Each User-Agent and each name is a few hundred bytes.
@@ -28,6 +35,10 @@ _BATCH = 128
 # So many pages without a file are no reader's.
 LEAST_PAGES = 20
 _ROBOTS = "/robots.txt"
+_KEY = "unknown-bots"
+_EVERY_SECONDS = 60.0
+_LAST_SECONDS = 3.0
+_KEPT_SECONDS = 30 * 86400.0
 
 _PROGRAM = re.compile(
     r"""(?<!cu)bot(?![a-z]{3}) | crawl | spider | scrap | slurp | fetch | headless | phantom | selenium
@@ -101,9 +112,13 @@ class Bot:
 
 
 class Bots:
-    """Subscribes to the records of requests, and counts them in batches."""
+    """Subscribes to the records of requests, and counts them in batches. ``since``: since when, in Unix
+    seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.since = clock()
+        self._clock = clock
+        self._is_changed = False
         self._new: list[RequestRecord] = []
         self._client_of = lru_cache(maxsize=1024)(client_of)
         self._by_name: LRUCache[str, Bot] = LRUCache(MOST_NAMES)
@@ -118,6 +133,40 @@ class Bots:
             if len(self._new) >= _BATCH:
                 self._count_new()
 
+    @asynccontextmanager
+    async def storing(self, notes: Notes) -> AsyncIterator[None]:
+        """Take over the bots of the process before, and write them while the context is open."""
+        self._load(await notes.get(_KEY))
+        try:
+            async with running(self._write_on(notes), "unknown bots"):
+                yield
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self._write(notes)
+
+    async def _write_on(self, notes: Notes) -> None:
+        while True:
+            await asyncio.sleep(_EVERY_SECONDS)
+            await self._write(notes)
+
+    async def _write(self, notes: Notes) -> None:
+        bots = self.found()
+        if self._is_changed:
+            self._is_changed = False
+            await notes.set(_KEY, _NOTE.dump_json((self.since, bots)), _KEPT_SECONDS)
+
+    def _load(self, note: bytes | None) -> None:
+        try:
+            since, bots = _NOTE.validate_json(note) if note else (self.since, [])
+        except ValueError:
+            return
+        self.since = min(since, self.since)
+        for bot in reversed(bots):
+            if bot.last > self._clock() - _KEPT_SECONDS:
+                place, key = self._place(_Client(bot.name, bot.why == "name"), bot.user_agent)
+                place.setdefault(key, bot)
+
     def found(self) -> list[Bot]:
         """The unknown bots, those with most requests first."""
         self._count_new()
@@ -129,21 +178,30 @@ class Bots:
         groups: defaultdict[str, list[RequestRecord]] = defaultdict(list)
         for record in self._new:
             groups[record.user_agent[:_LONGEST]].append(record)
+        self._is_changed |= bool(self._new)
         self._new.clear()
         for user_agent, records in groups.items():
             client = self._client_of(user_agent)
-            key = client.name.lower() if client.program and client.name else user_agent
-            kept = self._by_name if client.program else self._by_user_agent
-            bot = kept.get(key)
+            bots, key = self._place(client, user_agent)
+            bot = bots.get(key)
             if bot is None:
                 why: Why = "name" if client.program else "behavior"
-                bot = kept[key] = Bot(client.name, user_agent, why)
+                bot = bots[key] = Bot(client.name, user_agent, why)
             bot.count(records)
             if bot.is_browser:
-                del kept[key]
+                del bots[key]
                 if len(self._browsers) >= _MOST_USER_AGENTS:
                     self._browsers.clear()
                 self._browsers.add(user_agent)
+
+    def _place(self, client: _Client, user_agent: str) -> tuple[LRUCache[str, Bot], str]:
+        """Where a bot is, and under which key."""
+        if client.program:
+            return self._by_name, client.name.lower() or user_agent
+        return self._by_user_agent, user_agent
+
+
+_NOTE = TypeAdapter(tuple[float, list[Bot]])
 
 
 def client_of(user_agent: str) -> _Client:

@@ -71,7 +71,12 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         "screenshots": viewer.cache.values,
         "histories_to_write": histories,
     }
-    async with histories.storing(), figures.sampling(), KeptProblems(store.notes, recent).storing():
+    async with (
+        histories.storing(),
+        figures.sampling(),
+        KeptProblems(store.notes, recent).storing(),
+        bots.storing(store.notes),
+    ):
         yield
 
 

@@ -7,6 +7,8 @@ import pytest
 from prerender.config import load
 from prerender.crawlers.from_settings import triggers_of
 from prerender.extensions.dashboard.bots import LEAST_PAGES, MOST_NAMES, Bots, client_of
+from prerender.snapshots.stores.memory import BoundedMemoryCache
+from prerender.snapshots.stores.notes import Notes
 from prerender.telemetry.records import RequestRecord
 from prerender.telemetry.remembered import size_bytes
 from tests.conftest import StartOrigin, StartProxy, pages
@@ -123,3 +125,29 @@ async def test_bots_at_a_proxy(start_origin: StartOrigin, start_proxy: StartProx
         ("FancyBot/1.0", "name", 1),
     ]
     assert "127.0.0.1" not in str(found)
+
+
+async def test_bots_survive_a_restart() -> None:
+    notes = Notes(None, BoundedMemoryCache(10**6))
+    named = replace(VISIT, user_agent="FancyBot/1.0")
+    plain = replace(VISIT, user_agent=BROWSER)
+    first = Bots(lambda: 2000.0)
+    async with first.storing(notes):
+        for record in [named] * 3 + [plain] * LEAST_PAGES:
+            first(record)
+    second = Bots(lambda: 3000.0)
+    async with second.storing(notes):
+        assert second.since == 2000.0
+        assert second.found() == first.found()
+        second(named)
+        assert [(bot.name, bot.got.total()) for bot in second.found()] == [
+            ("", 20),
+            ("FancyBot", 4),
+        ]
+    old = Bots(lambda: 10.0**8)
+    async with old.storing(notes):
+        assert old.found() == []
+    await notes.set("unknown-bots", b"[nonsense", 60)
+    third = Bots(lambda: 3000.0)
+    async with third.storing(notes):
+        assert (third.since, third.found()) == (3000.0, [])

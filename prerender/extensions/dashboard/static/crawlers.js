@@ -6,8 +6,9 @@ import { CLASSES, pageOf, path } from "./words.js";
 const GOT = [["snapshots", "snapshot", "s", "hit"], ["forwarded", "forwarded", "", "document"], ["refused", "refused", "", "plain"], ["errors", "error", "s", "error"]];
 const PERIODS = [["hour", "Last hour"], ["start", "Since start"]];
 
-/** found: the response of /crawlers for a period; choose(period): switch to the other one. */
-export function crawlers(found, period, choose) {
+/** found: the response of /crawlers for a period; choose(period): switch to the other one; earlier: the
+    response of /report/recent, if the process is younger than an hour. */
+export function crawlers(found, period, choose, earlier) {
   const modes = PERIODS.map(([value, label]) => h("button", {
     type: "button", value, "aria-pressed": String(value === period), onclick: () => choose(value),
   }, label));
@@ -19,7 +20,9 @@ export function crawlers(found, period, choose) {
       h("table", { class: "list crawlers" },
         h("thead", {}, h("tr", {}, ["Crawler", "Responses"].map(head), ["Requests", "Median", "95 %", "Last"].map(number), head("Top pages"))),
         h("tbody", {}, found.items.map(row))))
-      : nothing(period === "hour" ? "No crawlers in the last hour." : "No crawlers yet."),
+      : nothing(period === "hour" ? "No crawlers in the last hour of this process." : "No crawlers yet."),
+    period === "hour" && earlier?.items.length ? h("p", { class: "count" }, "Of all replicas, with those before the restart, since ", moment(earlier.since), ": ",
+      earlier.items.slice(0, 10).map((one) => `${one.crawler} ${count(one.requests)}`).join(", "), earlier.items.length > 10 ? ", …" : "", ".") : null,
     found.ranges.length ? addresses(found.ranges) : null);
 }
 

@@ -33,7 +33,7 @@ export async function overview(root, here, signal) {
     const open = [...body.querySelectorAll("details")].map((one) => one.open);
     const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
     body.dataset.columns = columns(body);
-    replace(body, ...parts(last, chartWidth(body), [crawlers(last.came, period, choose), bots(last.unknown)]));
+    replace(body, ...parts(last, chartWidth(body), [crawlers(last.came, period, choose, last.earlier), bots(last.unknown)]));
     body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
     if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
   };
@@ -43,7 +43,9 @@ export async function overview(root, here, signal) {
       api.get("crawlers", {}, signal), api.get("crawlers", { period }, signal),
       api.get("bots", {}, signal),
     ]);
-    last = { summary, recent, worst, hour, came, unknown };
+    // The figures of the last hour are this process's. What was before it is in the report.
+    const earlier = summary.now - summary.started < 3600 ? await api.get("report/recent", {}, signal).catch(() => null) : null;
+    last = { summary, recent, worst, hour, came, unknown, earlier };
     draw();
   };
   const choose = (value) => {
@@ -73,7 +75,7 @@ function chartWidth(body) {
   return Math.max(240, Math.floor(each) - CARD_PADDING);
 }
 
-function parts({ summary, recent, worst, hour: asking }, width, came) {
+function parts({ summary, recent, worst, hour: asking, earlier }, width, came) {
   const hour = minutes(summary);
   const sum = (name) => hour.reduce((total, minute) => total + (minute[name] || 0), 0);
   const shown = ANSWERS.reduce((total, [name]) => total + sum(name), 0);
@@ -89,7 +91,7 @@ function parts({ summary, recent, worst, hour: asking }, width, came) {
   const taken = (minute) => PHASES.reduce((total, [name]) => total + (minute[name] || 0), 0);
   return [
     ...summary.notices.map(notice),
-    verdict(summary, worst, missed, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut_off") }),
+    verdict(summary, worst, missed, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut_off"), earlier }),
     passedOver(asking, missed),
     h("div", { class: "tiles" },
       tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} served from the cache`,
@@ -132,7 +134,7 @@ function tile(name, value, note, line, tone = "") {
     h("p", { class: "note" }, note), spark(line));
 }
 
-function verdict(summary, worst, missed, { shown, failed, renders, failures, cutOff }) {
+function verdict(summary, worst, missed, { shown, failed, renders, failures, cutOff, earlier }) {
   const wrong = [];
   if (!summary.ready) wrong.push("no browser is running");
   if (!summary.store.available) wrong.push("the store is unavailable");
@@ -146,10 +148,12 @@ function verdict(summary, worst, missed, { shown, failed, renders, failures, cut
     return h("p", { class: "banner bad" }, h("a", { href: "#/problems" }, h("strong", {}, "Problems: "), wrong.join("; ")),
       last ? [". Last failure: ", moment(last)] : null, h("small", {}, uptime));
   }
-  return h("p", { class: "banner good" }, h("strong", {}, "Healthy. "), healthy(shown, missed), h("small", {}, uptime));
+  return h("p", { class: "banner good" }, h("strong", {}, "Healthy. "), healthy(shown, missed, earlier), h("small", {}, uptime));
 }
 
-function healthy(shown, missed) {
+function healthy(shown, missed, earlier) {
+  const before = (earlier?.items || []).reduce((total, one) => total + one.requests, 0);
+  if (!shown && before) return ["No requests for snapshots since the start; ", counted(before, "request"), " of crawlers since ", moment(earlier.since), "."];
   if (missed.length) return shown ? "Requests for snapshots are served." : "No requests for snapshots in the last hour.";
   return shown ? "Crawlers get snapshots." : "No crawler requests in the last hour.";
 }

@@ -50,7 +50,7 @@ export async function report(root, here, signal) {
       listing("By folder", "The first part of the path. Pages without a folder are in /.", folders.items, [text("Folder", "folder"), ...VISITS], { days, by: "folder" }),
       listing("Errors", "4xx and 5xx, by crawler and folder: the 20 with most.", failed.items.slice(0, 20), [name("Crawler", "crawler"), text("Folder", "folder"), ...ERRORS],
         { days, by: "crawler,folder", only: "errors" }),
-      change(get, days), gap(get));
+      change(get, days), gap(get), pages(get));
   }
   root.append(snapshots(await get("snapshots")));
 }
@@ -146,8 +146,38 @@ function gap(get) {
       h("button", { type: "submit" }, "Compare")), shown);
 }
 
+/** Pages, the longest unvisited first; more on demand. */
+function pages(get) {
+  const shown = h("div", {});
+  const search = h("input", { id: "pages-search", type: "search", spellcheck: "false" });
+  const kind = h("select", { id: "pages-kind" }, h("option", { value: "" }, "any"), Object.entries(CLASSES).map(([value, label]) => h("option", { value }, label)));
+  const show = async (event) => {
+    event?.preventDefault();
+    const query = { search: search.value, unvisited_by: kind.value };
+    let items = [];
+    const add = async (cursor) => {
+      try {
+        const found = await get("pages", { ...query, limit: 20, cursor });
+        items = [...items, ...found.items];
+        replace(shown, h("p", { class: "count found" }, `${count(found.count)} of ${counted(found.known, "page")}`),
+          items.length ? [table("Pages and their last visits", items, PAGES),
+            found.next ? h("button", { type: "button", class: "more", onclick: () => add(found.next) }, "Show more") : null, links(query, "pages")] : nothing("None."));
+      } catch (error) { replace(shown, nothing(error.message)); }
+    };
+    await add("");
+  };
+  show();
+  return card("Pages and their last visits", { note: "The longest unvisited first, of the 100,000 pages with the last visits.", class: "listing gap" },
+    h("form", { class: "filters", onsubmit: show },
+      h("div", { class: "field wide" }, h("label", { for: "pages-search" }, "Search"), search),
+      h("div", { class: "field" }, h("label", { for: "pages-kind" }, "Never visited by"), kind),
+      h("button", { type: "submit" }, "Show")), shown);
+}
+
 const link = (row) => h("a", { href: pageOf({ target: path(row.url) }) }, path(row.url));
 const GAP = [{ label: "Page", heading: true, value: link }, number("Last visit", (row) => (row.last ? moment(row.last) : "never"))];
+const PAGES = [GAP[0], { label: "Status", value: (row) => row.status || "–" }, GAP[1],
+  { label: "By", value: (row) => Object.keys(row.kinds).map((kind) => [pill(CLASSES[kind] || kind, "plain"), " "]) }];
 const FOUND = [{ label: "Page", heading: true, value: link }, { label: "Finding", value: (row) => pill(row.finding, "warn") }, { label: "Detail", value: (row) => row.detail || "–" }];
 
 function snapshots(found) {
