@@ -32,6 +32,7 @@ LONG = {
     "scaling_out.py": "--urls 100 --seconds 25 --at-once 6",
     "shared_assets.py": "--states 2 --pages 1",
     "stores.py": "--seconds 1 --rounds 1",
+    "visits.py": "--seconds 1 --rounds 1",
     "warming.py": "--pages 6 --parts 2 --listed 2000",
 }
 
