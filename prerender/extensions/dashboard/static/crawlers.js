@@ -21,8 +21,8 @@ export function crawlers(found, period, choose, earlier) {
         h("thead", {}, h("tr", {}, ["Crawler", "Responses"].map(head), ["Requests", "Median", "95 %", "Last"].map(number), head("Top pages"))),
         h("tbody", {}, found.items.map(row))))
       : nothing(period === "hour" ? "No crawlers in the last hour of this process." : "No crawlers yet."),
-    period === "hour" && earlier?.items.length ? h("p", { class: "count" }, "Of all replicas, with those before the restart, since ", moment(earlier.since), ": ",
-      earlier.items.slice(0, 10).map((one) => `${one.crawler} ${count(one.requests)}`).join(", "), earlier.items.length > 10 ? ", …" : "", ".") : null,
+    period === "hour" && earlier?.items.length ? h("p", { class: "count found" }, "Of all replicas, with those before the restart, since ", moment(earlier.since), ": ",
+      earlier.items.slice(0, 10).map((one) => `${one.crawler} ${count(one.requests)}`).join(", "), earlier.items.length > 10 ? ", …" : ".") : null,
     found.ranges.length ? addresses(found.ranges) : null);
 }
 
