@@ -177,7 +177,14 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     nothing = dict.fromkeys(OUTCOMES, 0)
     assert await api.post("/import", {"site": SITE, "pages": []}) == nothing
     await api.get(f"/snapshots/{key}/history?old=0")
-    for report in ("", "/visits?by=day,crawler", "/change?date=2026-01-31", "/pages", "/snapshots"):
+    for report in (
+        "",
+        "/visits?by=day,crawler",
+        "/change?date=2026-01-31",
+        "/pages",
+        "/snapshots",
+        "/recent",
+    ):
         await api.get(f"/report{report}")
     await api.get("/report/gap")
     # No page of the shop has an image for link previews.
