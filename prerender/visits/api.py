@@ -88,7 +88,7 @@ class ReportApi:
         hours = await (await self._current()).store.read("hours", first, hour)
         items = await asyncio.to_thread(report.visits, hours, VisitsQuery())
         found: models.RecentVisits = {"since": first * HOUR_SECONDS, "items": items}
-        return _answer(query.format, found, items)
+        return _response(query.format, found, items)
 
     @route("GET", "/report/change", returns=models.ChangeList, errors=(409, 503))
     async def change(self, query: ChangeQuery) -> web.Response:
