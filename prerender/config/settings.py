@@ -26,6 +26,7 @@ from prerender.config.network_types import (
 from prerender.config.types import (
     DEFAULT_LANGUAGE,
     PRESET_WORDS,
+    ContentSignal,
     CrawlerNames,
     CrawlerRanges,
     Duration,
@@ -720,6 +721,24 @@ class Snapshot(_Section):
     )
 
 
+class Markdown(_Section):
+    """Markdown that AI agents find. docs/crawlers.md has it whole."""
+
+    enabled: Flag = Field(
+        False,
+        description="Serve each page as Markdown at a URL of its own, /page.md (/index.md for /), and "
+        "name it in a Link header of the page. Also serve /llms.txt and /llms-full.txt. A file that "
+        "the origin has at such a URL is forwarded.",
+        examples=[True],
+    )
+    content_signal: ContentSignal = Field(
+        "",
+        description="Content-Signal header of Markdown, what it may be used for: "
+        '"search=yes, ai-input=yes, ai-train=no" (https://contentsignals.org).',
+        examples=["search=yes, ai-input=yes, ai-train=no"],
+    )
+
+
 class IndexNow(_Section):
     """Submits changed pages to search engines (https://www.indexnow.org)."""
 
@@ -834,6 +853,7 @@ class Settings(_Section):
     render: Render = Render()
     network: Network = Network()
     snapshot: Snapshot = Snapshot()
+    markdown: Markdown = Markdown()
     indexnow: IndexNow = IndexNow()
     visits: Visits = Visits()
     webhooks: Webhooks = Webhooks()

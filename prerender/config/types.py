@@ -57,6 +57,8 @@ PRESET_WORDS: dict[Preset, str] = {
     "all": "all crawlers but monitoring: also SEO tools, archives, feed readers (AhrefsBot, Feedly)",
 }
 
+# https://contentsignals.org
+CONTENT_SIGNALS = ("search", "ai-input", "ai-train")
 # Of pages without another one.
 DEFAULT_LANGUAGE = "en-US"
 # For settings that the proxy can determine by itself.
@@ -391,6 +393,15 @@ def _indexnow_key(value: str) -> str:
     return value
 
 
+def _content_signal(value: str) -> str:
+    signals = [part.strip().partition("=")[::2] for part in value.split(",")] if value else []
+    for name, choice in signals:
+        if name not in CONTENT_SIGNALS or choice not in ("yes", "no"):
+            allowed = ", ".join(CONTENT_SIGNALS)
+            raise ValueError(f"give signals with yes or no, such as ai-train=no; known: {allowed}")
+    return ", ".join(f"{name}={choice}" for name, choice in signals)
+
+
 def _flag(value: object) -> bool:
     """Pydantic alone would accept many other words, and numbers."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -437,6 +448,7 @@ TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
 WebhookSecrets = Annotated[tuple[str, ...], BeforeValidator(_webhook_secrets)]
+ContentSignal = Annotated[str, AfterValidator(_content_signal)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 Token = Annotated[str, AfterValidator(_token)]
 TokensOrAuto = Annotated[tuple[str, ...], BeforeValidator(admin_tokens)]

@@ -56,7 +56,7 @@ USER_AGENT_MARK = f"PrerenderProxy/{__version__}"
 
 # Headers of the document that snapshots keep. Validators, lengths, cookies, codings and policies belong
 # to the origin's bytes; these describe the page itself.
-_KEPT_ON_SNAPSHOT = frozenset({"content-language", "link", "x-robots-tag"})
+_KEPT_ON_SNAPSHOT = frozenset({"content-language", "content-signal", "link", "x-robots-tag"})
 
 
 class Forwarding:

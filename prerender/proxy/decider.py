@@ -20,6 +20,7 @@ from prerender.http.fields import Fields, value_of
 from prerender.http.message_head import Request
 from prerender.http.negotiation import prefers_markdown
 from prerender.proxy.decision import Decision, Forward, Reason, Refuse, Render, decide
+from prerender.proxy.discovery import Discovery
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.responses import vary_line
 from prerender.proxy.site_hosts import SiteHosts
@@ -99,11 +100,18 @@ class Decider:
         self._key_seconds = _KEY_SECONDS if triggers.need_signatures else 0.0
         self._checks_renders = clientele.verify is not None or clientele.opt_out is not None
         self.has_checks = self._checks_renders or clientele.agents is not None
+        self._discovery: Discovery | None = None
         variants = pages.vary.fields if pages.vary else ()
         self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
+        self._vary_line_of_markdown = vary_line(variants)
         # A middleware passes the response to crawlers at a URL where visitors get the original page.
         by_middleware = ("User-Agent",) if drop_in else ()
         self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
+
+    def discover(self, discovery: Discovery) -> None:
+        """Decide about Markdown URLs, too."""
+        self._discovery = discovery
+        self._checks_renders = self.has_checks = True
 
     def consider(self, request: Request) -> Considered:
         """The decision, without slow checks."""
@@ -153,6 +161,8 @@ class Decider:
 
     def vary(self, decision: Render) -> bytes:
         """The Vary line of a snapshot."""
+        if decision.markdown_url:
+            return self._vary_line_of_markdown
         return self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
 
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
@@ -180,15 +190,17 @@ class Decider:
         if token_at >= 0 and target.find("&", token_at + len(UGLY_TOKEN)) >= 0:
             # Others append their parameters to shared URLs, behind the token, which must be the last.
             target = self._pages.tracking.without(target)
+        page = None if self._discovery is None else self._discovery.page_of(target)
         decision = decide(
             request.method,
-            target,
+            target if page is None else page,
             triggers=self._triggers,
             crawler=crawler,
             marked=marked,
             upgrade="upgrade" in request.headers.names,
             wants_markdown=self._triggers.accept_markdown
             and prefers_markdown(request.headers.get("accept")),
+            markdown_url=page is not None,
             drop_in=drop_in,
         )
         if isinstance(decision, Render) and not drop_in and request.host not in self.hosts:
@@ -218,11 +230,14 @@ class Decider:
     async def _checked(
         self, request: Request, decision: Render, *, is_genuine: bool = False
     ) -> Decision:
-        """Apply robots.txt for ugly URLs, and DNS for crawlers by User-Agent.
+        """Apply robots.txt for ugly URLs, DNS for crawlers by User-Agent, the origin's own files.
 
         ``is_genuine``: the crawler is verified by its signature.
         """
         verify, opt_out = self._clientele.verify, self._clientele.opt_out
+        if decision.markdown_url:
+            own = self._discovery is not None and await self._discovery.origin_has(request.target)
+            return Forward(Reason.ORIGINS_FILE) if own else decision
         if decision.by_user_agent:
             if (
                 verify is not None

@@ -26,6 +26,7 @@ class Reason(Word):
     CRAWLER = "crawler", "a crawler by its User-Agent"
     SIGNED_AGENT = "signed_agent", "a signed agent"
     PREFERS_MARKDOWN = "prefers_markdown", "a client that prefers Markdown"
+    MARKDOWN_URL = "markdown_url", "a Markdown URL"
     MIDDLEWARE = "middleware", "a middleware"
 
     ORDINARY = "ordinary", "neither an ugly URL nor a crawler"
@@ -40,6 +41,7 @@ class Reason(Word):
     FOREIGN_HOST = "foreign_host", "a host name that is not the site's"
     UNVERIFIED = "unverified", "an unverified crawler"
     ROBOTS_TXT = "robots_txt", "disallowed by robots.txt"
+    ORIGINS_FILE = "origins_file", "a file of the origin at a Markdown URL"
 
     CLASS_REFUSED = "class_refused", "a refused class of crawlers"
     MIDDLEWARE_REFUSED = "middleware_refused", "a middleware that is not allowed"
@@ -51,6 +53,7 @@ class Render:
 
     ``by_user_agent``: decided by User-Agent or Accept, so visitors get the original page at the same
     URL. ``markdown``: as Markdown. ``drop_in``: requested by a middleware.
+    ``markdown_url``: requested at its Markdown URL.
     """
 
     kind: ClassVar[Literal["render"]] = "render"
@@ -60,6 +63,7 @@ class Render:
     by_user_agent: bool = False
     markdown: bool = False
     drop_in: bool = False
+    markdown_url: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +99,18 @@ def decide(
     marked: bool = False,
     upgrade: bool = False,
     wants_markdown: bool = False,
+    markdown_url: bool = False,
     drop_in: bool = False,
 ) -> Decision:
     """Decide what to do with a request.
 
     ``target``: the request target in origin form, unchanged; ``crawler``: the class of crawlers
     of its User-Agent or signature; ``marked``: a renderer sent it; ``upgrade``: it asks for another
-    protocol; ``wants_markdown``: the client prefers Markdown; ``drop_in``: a middleware sent it.
+    protocol; ``wants_markdown``: the client prefers Markdown; ``markdown_url``: ``target`` is the
+    page of a requested Markdown URL; ``drop_in``: a middleware sent it.
     """
     ugly = UGLY_TOKEN in target
+    wants_markdown = wants_markdown or markdown_url
     if not ugly and not crawler and not wants_markdown and not drop_in:
         return _ORDINARY
     if marked:
@@ -124,6 +131,9 @@ def decide(
     decision = read(target, ordinary_too, markdown, drop_in)
     if isinstance(decision, Render) and not triggers.may_render(decision.pretty.path):
         return Forward(Reason.EXCLUDED_PATH)
+    if markdown_url and isinstance(decision, Render):
+        reason = decision.reason if drop_in else Reason.MARKDOWN_URL
+        return replace(decision, reason=reason, by_user_agent=False, markdown_url=True)
     if crawler == "signed" and isinstance(decision, Render) and decision.reason is Reason.CRAWLER:
         return replace(decision, reason=Reason.SIGNED_AGENT)
     return decision

@@ -6,6 +6,7 @@ section 15.2).
 
 import asyncio
 import time
+from collections.abc import Callable
 from math import inf
 
 import structlog
@@ -34,6 +35,8 @@ _IDEMPOTENT = frozenset(
 )
 _UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
 
+MoreLines = Callable[[Request, ResponseHead], bytes]
+
 log = structlog.get_logger(__name__)
 
 
@@ -54,6 +57,7 @@ class Forwarder:
     body.
 
     ``pages_vary``: the Vary line of pages that crawlers get as snapshots, for caches in front.
+    ``more_of_pages`` may be set: more header lines of a response.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Forwarder:
         self._forwarding = forwarding
         self._timeout = timeout
         self._pages_vary = pages_vary
+        self.more_of_pages: MoreLines | None = None
 
     async def send(
         self, request: Request, client: ClientStream, trace: TraceContext | None = None
@@ -148,6 +153,7 @@ class Forwarder:
             if isinstance(error, _UploadFailed):
                 raise error.reason from None
             raise
+        more = self.more_of_pages
         return OriginResponse(
             request,
             response,
@@ -156,7 +162,7 @@ class Forwarder:
             connections=self._connections,
             upload=upload,
             timeout=self._timeout,
-            pages_vary=self._pages_vary,
+            page_lines=self._pages_vary + (b"" if more is None else more(request, response)),
         )
 
     async def _upload(
@@ -211,13 +217,16 @@ class Forwarder:
 
 
 class OriginResponse:
-    """A response of the origin, before its body. ``seconds``: until its head."""
+    """A response of the origin, before its body.
+
+    ``seconds``: until its head; ``page_lines``: more header lines, if it is a page.
+    """
 
     __slots__ = (
         "_connection",
         "_connections",
         "_head",
-        "_pages_vary",
+        "_page_lines",
         "_request",
         "_timeout",
         "_upload",
@@ -234,7 +243,7 @@ class OriginResponse:
         connections: OriginConnections,
         upload: asyncio.Task[None] | None,
         timeout: float,
-        pages_vary: bytes,
+        page_lines: bytes,
     ) -> None:
         self.seconds = seconds
         self._request = request
@@ -243,7 +252,7 @@ class OriginResponse:
         self._connections = connections
         self._upload = upload
         self._timeout = timeout
-        self._pages_vary = pages_vary
+        self._page_lines = page_lines
 
     @property
     def is_page(self) -> bool:
@@ -297,8 +306,8 @@ class OriginResponse:
                 own = b"Transfer-Encoding: chunked\r\n"
         if "date" not in head.fields.names:
             own += date_line()  # RFC 9110 section 6.6.1
-        if self._pages_vary and head.fields.get("content-type").startswith("text/html"):
-            own += self._pages_vary
+        if self._page_lines and head.fields.get("content-type").startswith("text/html"):
+            own += self._page_lines
         # Send body bytes that came with the head together with it.
         try:
             first = body.decode(connection.buffer)

@@ -20,9 +20,11 @@ from prerender.http.trace_context import CURRENT, TraceContext, trace_of
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.decider import Considered, Decider
 from prerender.proxy.decision import Refuse, Render
+from prerender.proxy.discovery import Discovery
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.outcome import Outcome, record_of
 from prerender.proxy.responses import error_response, snapshot_response
+from prerender.proxy.site_hosts import SiteHosts
 from prerender.snapshots.snapshot import SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.target import Target
@@ -47,8 +49,8 @@ class Handler:
     """Responds to requests with a snapshot, the origin's response, or an error.
 
     ``telemetry``: gets a record of each request, and notices about the configuration. Extensions may
-    set ``markdown``, the snapshots as Markdown, and ``begin_span``, which starts a span in the client's
-    trace or a new one; without it, trace headers pass unchanged.
+    set ``markdown``, the snapshots as Markdown, ``begin_span``, which starts a span in the client's
+    trace or a new one (without it, trace headers pass unchanged), and ``discover``.
     """
 
     def __init__(
@@ -66,6 +68,18 @@ class Handler:
         self._records = telemetry.requests
         self._notices = telemetry.notices
         self.begin_span: BeginSpan | None = None
+        self._discovery: Discovery | None = None
+
+    @property
+    def hosts(self) -> SiteHosts:
+        """The host names that get snapshots."""
+        return self._decider.hosts
+
+    def discover(self, discovery: Discovery) -> None:
+        """Serve Markdown URLs, and name them in headers of pages."""
+        self._discovery = discovery
+        self._decider.discover(discovery)
+        self._forwarder.more_of_pages = discovery.of_forwarded
 
     async def __call__(self, request: Request, client: ClientStream) -> None:
         """Handle a request.
@@ -113,9 +127,14 @@ class Handler:
                     # For example an image or an error: forward the pretty URL.
                     detail, refused_with = reason.reason, reason.refused_with
                     log.debug("not_renderable", url=target.url, reason=detail)
-                    request = request.with_target(target.request_target)
+                    if not decision.markdown_url:
+                        request = request.with_target(target.request_target)
                 else:
-                    client.send(snapshot_response(request, result, self._decider.vary(decision)))
+                    lines = self._decider.vary(decision)
+                    if self._discovery is not None:
+                        shown = self._discovery.shown(target, result, decision.markdown_url)
+                        result, lines = shown[0], lines + shown[1]
+                    client.send(snapshot_response(request, result, lines))
                     if client.congested:
                         await client.drain()
             if result is None:

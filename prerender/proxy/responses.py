@@ -56,10 +56,10 @@ def vary_line(names: Iterable[str]) -> bytes:
     return f"Vary: {fields}\r\n".encode() if fields else b""
 
 
-def snapshot_response(request: Request, result: SnapshotResult, vary: bytes = b"") -> WholeResponse:
+def snapshot_response(request: Request, result: SnapshotResult, more: bytes = b"") -> WholeResponse:
     """The response to a GET or HEAD for a snapshot: the snapshot, or a 304 or 412.
 
-    ``vary``: a line of vary_line().
+    ``more``: header lines.
     """
     snapshot, headers = result.snapshot, request.headers
     own = _fields_of(result)
@@ -74,11 +74,11 @@ def snapshot_response(request: Request, result: SnapshotResult, vary: bytes = b"
             now=time.time(),
         )
         if outcome is Outcome.NOT_MODIFIED:
-            head = b"".join((_NOT_MODIFIED, chosen.fields, own, vary, date_line()))
+            head = b"".join((_NOT_MODIFIED, chosen.fields, own, more, date_line()))
             return WholeResponse(304, head, None)
         if outcome is Outcome.PRECONDITION_FAILED:
-            return whole(412, b"".join((chosen.fields, own, vary)), b"")
-    head = b"".join((chosen.head, own, vary, date_line()))
+            return whole(412, b"".join((chosen.fields, own, more)), b"")
+    head = b"".join((chosen.head, own, more, date_line()))
     return WholeResponse(snapshot.status, head, chosen.body)
 
 

@@ -2,22 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiohttp import ClientError, web
-from multidict import CIMultiDict
+from aiohttp import web
 
 from prerender.admin.page_urls import Site
 from prerender.admin.routes import route
-from prerender.errors import FetchFailed, OriginError, SitemapError
+from prerender.errors import SitemapError
 from prerender.extensions.dashboard.list_rows import Query
 from prerender.extensions.dashboard.snapshot_lists import Lists
-from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
-from prerender.http import forwarding_headers
-from prerender.tools.sitemaps import Body, read
+from prerender.tools.origin_sitemaps import OriginSitemaps
 from prerender.visits import models, report
 from prerender.visits.figures import DAY_SECONDS, HOUR_SECONDS, MOST_PAGES
 from prerender.visits.parameters import (
@@ -43,7 +39,7 @@ class ReportApi:
         self._visits = visits
         self._site = site
         self._lists = lists
-        self._upstream = upstream
+        self._sitemaps = OriginSitemaps(upstream, site.public)
 
     @route("GET", "/report")
     async def about(self) -> models.Report:
@@ -154,7 +150,7 @@ class ReportApi:
     async def _listed(self, sitemap: str) -> list[str]:
         """The paths of the site's pages in a sitemap, as pages are named in reports."""
         found: dict[str, None] = {}
-        async for entry in read([sitemap], self._open):
+        async for entry in self._sitemaps.read([sitemap]):
             try:
                 found[self._site.target(entry.url).path] = None
             except ValueError:
@@ -162,22 +158,6 @@ class ReportApi:
             if len(found) >= MOST_PAGES:
                 break
         return list(found)
-
-    @asynccontextmanager
-    async def _open(self, url: str) -> AsyncIterator[Body]:
-        """The body of a sitemap, from the origin. Raises FetchFailed, SitemapError."""
-        if not url.startswith(f"{self._site.url}/"):
-            raise SitemapError(f"{url}: it is not of {self._site.url}")
-        headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
-        forwarding_headers.mark(headers, self._site.public)
-        target = url.removeprefix(self._site.url)
-        try:
-            async with self._upstream.request("GET", target, headers) as response:
-                if response.status != 200:
-                    raise SitemapError(f"{url}: status {response.status}")
-                yield response.content.iter_any()
-        except (OriginError, ClientError, OSError) as error:
-            raise FetchFailed(f"{url}: {reason_of(error)}") from error
 
 
 def _today() -> int:

@@ -31,6 +31,7 @@ MAY_BE_EMPTY = {
     ("drop_in", "token"),
     ("indexnow", "key"),
     ("webhooks", "url"),
+    ("markdown", "content_signal"),
 }
 
 

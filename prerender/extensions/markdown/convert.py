@@ -15,10 +15,11 @@ import lxml.html
 from lxml.etree import XPath
 from lxml.html import HtmlElement
 
+from prerender.extensions.markdown.tidy import tidy
 from prerender.snapshots.parsed_html import parse
 
 # A part of each key, so that the output of an older version is not used.
-FORMAT = "md2"
+FORMAT = "md3"
 
 _MAIN = XPath('//main | //*[@role="main"]')
 _ARTICLES = XPath("//body//article[not(ancestor::article)]")
@@ -62,6 +63,9 @@ _TO_ESCAPES = {place: f"\\{chr(character)}" for character, place in _ESCAPED.ite
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s?)([\w+#.-]+)")
 _HLJS = re.compile(r"hljs\s+([\w+#.-]+)")
 _NAME = re.compile(r"([\w+#.-]+)")
+# The converter ends each block within a cell with a <br>. Text has none: it is escaped.
+_LINE_OF_TABLE = re.compile(r"^ *\|.*\|$", re.MULTILINE)
+_BREAKS = re.compile(r"<br>(?: ?<br>)+")
 # No genuine document is nested deeper.
 _DEEPEST = 200
 _OPTIONS = html_to_markdown.ConversionOptions(
@@ -85,6 +89,7 @@ def markdown_of(html: bytes, url: str) -> bytes:
     front = _front_matter(page, url)
     options = replace(_OPTIONS, base_url=_base(page, url))
     _put_shadow_trees_in_place(page)
+    tidy(page)
     _drop([*_NO_CONTENT(page), *_TEMPLATES(page)])
     for link in _LINKS_TO_CODE(page):
         del link.attrib["href"]
@@ -100,8 +105,12 @@ def markdown_of(html: bytes, url: str) -> bytes:
         converted = html_to_markdown.convert(text, options).content or ""
     except Exception as error:  # of several kinds, including bugs of the library
         raise ValueError(f"cannot convert {url} to Markdown: {error!r}") from error
-    converted = converted.translate(_TO_ESCAPES)
+    converted = _LINE_OF_TABLE.sub(_without_breaks, converted.translate(_TO_ESCAPES))
     return f"{front}\n{converted.strip()}\n".encode("utf-8", "replace")
+
+
+def _without_breaks(line: re.Match[str]) -> str:
+    return _BREAKS.sub("<br>", line[0]).replace("<br> |", " |").replace("| <br>", "| ")
 
 
 def _front_matter(page: HtmlElement, url: str) -> str:

@@ -1,9 +1,11 @@
-"""Serves snapshots as Markdown to those who ask for it."""
+"""Serves snapshots as Markdown to those who ask for it, and with [markdown] at URLs of its own."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from prerender.extension import Proxy
+from prerender.extensions.markdown.discovery import Discovery, OriginFiles
+from prerender.extensions.markdown.live_llms import LlmsFiles
 from prerender.extensions.markdown.snapshots import MarkdownSnapshots
 
 
@@ -11,7 +13,15 @@ from prerender.extensions.markdown.snapshots import MarkdownSnapshots
 async def extend(proxy: Proxy) -> AsyncIterator[None]:
     """Convert snapshots while the context is open."""
     proxy.handler.markdown = markdown = MarkdownSnapshots(proxy.snapshots, proxy.store)
+    settings, llms = proxy.settings, None
+    if settings.markdown.enabled:
+        files = OriginFiles(proxy.rendering.upstream, settings.public_url)
+        signal = settings.markdown.content_signal
+        proxy.handler.discover(Discovery(files, proxy.handler.hosts, proxy.triggers, signal))
+        proxy.respond = llms = LlmsFiles(proxy, files, markdown)
     try:
         yield
     finally:
+        if llms is not None:
+            await llms.close()
         await markdown.close()

@@ -3,7 +3,8 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
 
 from yarl import URL
 
@@ -92,37 +93,79 @@ def _page(url: str, snapshot: Snapshot) -> Page:
         raise ValueError(f"status {snapshot.status}")
     if snapshot.facts.unfinished:
         raise ValueError(f"{snapshot.facts.verdict}: {snapshot.facts.why}")
+    page = listed(url, snapshot)
+    return replace(page, text=without_front_matter(markdown_of(snapshot.body, url)))
+
+
+def listed(url: str, snapshot: Snapshot) -> Page:
+    """A page without its text. Raises ValueError if robots say noindex."""
     reading = read(snapshot.body, url)
-    if _NOINDEX.search(reading.robots):
+    headers = (value for name, value in snapshot.headers if name.lower() == "x-robots-tag")
+    if any(map(_NOINDEX.search, (reading.robots, *headers))):
         raise ValueError("robots noindex")
-    text = _FRONT_MATTER.sub("", markdown_of(snapshot.body, url).decode("utf-8", "replace"))
-    return Page(url, _line(reading.title) or url, _line(reading.description), text.strip())
+    return Page(url, _line(reading.title) or url, _line(reading.description), "")
 
 
-def llms_txt(pages: Iterable[Page]) -> str:
-    """A title, a summary and a list of links. Title and summary are those of the home page, or of the
-    first page."""
+def without_front_matter(markdown: bytes) -> str:
+    """The content of a page."""
+    return _FRONT_MATTER.sub("", markdown.decode("utf-8", "replace")).strip()
+
+
+def llms_txt(pages: Iterable[Page], link: Callable[[Page], str] = lambda page: page.url) -> str:
+    """A title, a summary and lists of links by folder. Title and summary are those of the home page, or
+    of the first page. ``link``: the URL in the list."""
     pages = list(pages)
-    fronts = (page for page in pages if URL(page.url).path_qs == "/" and "#" not in page.url)
-    front = next(fronts, pages[0])
+    front = next((page for page in pages if _folder(page) is None), pages[0])
     lines = [f"# {front.title}", ""]
     if front.description:
         lines += [f"> {front.description}", ""]
-    lines += ["## Pages", ""]
+    for name, section in _sections(pages).items():
+        lines += [f"## {name}", ""]
+        for page in section:
+            title = re.sub(r"([][])", r"\\\1", page.title)
+            description = f": {page.description}" if page.description else ""
+            lines.append(f"- [{title}]({link(page)}){description}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _sections(pages: Iterable[Page]) -> dict[str, list[Page]]:
+    """Pages by folder, named by its index page or itself. A single one is with the home page."""
+    folders: dict[str, list[Page]] = {}
     for page in pages:
-        title = re.sub(r"([][])", r"\\\1", page.title)
-        link = f"- [{title}]({page.url})"
-        lines.append(f"{link}: {page.description}" if page.description else link)
-    return "\n".join([*lines, ""])
+        folders.setdefault(_folder(page) or "", []).append(page)
+    sections: dict[str, list[Page]] = {"Pages": []}
+    for folder, found in folders.items():
+        if not folder or len(found) == 1:
+            sections["Pages"] += found
+            continue
+        index = next((page for page in found if _path(page) in (f"/{folder}", f"/{folder}/")), None)
+        words = unquote(folder).replace("-", " ").replace("_", " ")
+        name = index.title if index else words[:1].upper() + words[1:]
+        sections.setdefault(_line(name), []).extend(found)
+    return {name: found for name, found in sections.items() if found}
+
+
+def _path(page: Page) -> str:
+    """Path, query and state; that of ``#!/a`` is ``/a``."""
+    return f"/{page.url.split('/', 3)[3]}".replace("/#!/", "/", 1)
+
+
+def _folder(page: Page) -> str | None:
+    """The first part of the path; None for the home page."""
+    path = _path(page)
+    return None if path == "/" else path.partition("?")[0].split("/")[1]
 
 
 def llms_full_txt(pages: Iterable[Page]) -> str:
     """The texts of all pages, each with its URL and a title."""
-    parts = []
-    for page in pages:
-        heading = "" if page.text.startswith("# ") else f"# {page.title}\n\n"
-        parts.append(f"Source: {page.url}\n\n{heading}{page.text}\n")
-    return "\n".join(parts)
+    return "\n".join(map(full, pages))
+
+
+def full(page: Page) -> str:
+    """A page in llms-full.txt."""
+    heading = "" if page.text.startswith("# ") else f"# {page.title}\n\n"
+    return f"Source: {page.url}\n\n{heading}{page.text}\n"
 
 
 def _line(text: str) -> str:

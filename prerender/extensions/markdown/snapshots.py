@@ -15,11 +15,13 @@ from prerender.snapshots.snapshot import CacheResult, Snapshot, SnapshotResult, 
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
+from prerender.snapshots.tokens import tokens_of
 
 MARKDOWN = "text/markdown; charset=utf-8"
 # The Markdown is found by the ETag of its snapshot, so it never becomes wrong: when there is another
 # snapshot, it is no longer used.
 _KEPT_SECONDS = 86400.0
+_TOKENS = "X-Markdown-Tokens"
 
 log = structlog.get_logger(__name__)
 
@@ -50,20 +52,24 @@ class MarkdownSnapshots:
         html = result.snapshot
         if not html.body:
             return result  # a redirect
-        key = _key(target, html)
-        entry = await self._store.get(key)
-        if entry is not None:
-            return replace(result, snapshot=entry.snapshot)
         # If the HTML must not be stored, the Markdown must not be either.
         keep = result.stored or result.how.is_stored or result.how is CacheResult.KEPT
         try:
-            snapshot, _ = await self._conversions.run(
-                key, lambda: self._convert(target, html, key if keep else "")
-            )
+            return replace(result, snapshot=await self.of(target, html, keep=keep))
         except ValueError as error:
             log.warning("markdown_failed", url=target.url, reason=str(error))
             return result
-        return replace(result, snapshot=snapshot)
+
+    async def of(self, target: Target, html: Snapshot, *, keep: bool = True) -> Snapshot:
+        """A snapshot as Markdown, which is stored to ``keep`` it. Raises ValueError."""
+        key = _key(target, html)
+        entry = await self._store.get(key)
+        if entry is not None:
+            return entry.snapshot
+        snapshot, _ = await self._conversions.run(
+            key, lambda: self._convert(target, html, key if keep else "")
+        )
+        return snapshot
 
     async def close(self) -> None:
         """Cancel conversions."""
@@ -74,10 +80,12 @@ class MarkdownSnapshots:
         body = await self._worker.markdown_of(html.body, target.url)
         # A weak ETag of the HTML makes a weak one of the Markdown.
         weak = "W/" if html.etag.startswith("W/") else ""
+        headers = (*html.headers, (_TOKENS, str(tokens_of(body.decode("utf-8", "replace")))))
         snapshot = replace(
             html,
+            headers=headers,
             body=body,
-            etag=weak + etag_of(html.status, html.headers, body),
+            etag=weak + etag_of(html.status, headers, body),
             encoded=await asyncio.to_thread(encoded, body),
             content_type=MARKDOWN,
         )

@@ -1,0 +1,68 @@
+"""Reads sitemaps from the origin, as crawlers get them from the site."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from aiohttp import ClientError
+from multidict import CIMultiDict
+from protego import Protego
+from yarl import URL
+
+from prerender.errors import FetchFailed, OriginError, SitemapError
+from prerender.gateway.connection_errors import reason_of
+from prerender.gateway.upstream import Upstream
+from prerender.http import forwarding_headers
+from prerender.tools.sitemap_parsing import Listed
+from prerender.tools.sitemaps import Body, read
+
+_ROBOTS = "/robots.txt"
+# RFC 9309 section 2.5.
+_ROBOTS_BYTES = 512 * 1024
+
+
+class OriginSitemaps:
+    """The sitemaps of the site at ``public``, whose origin is ``upstream``."""
+
+    def __init__(self, upstream: Upstream, public: URL) -> None:
+        self._upstream = upstream
+        self._public = public
+        self._site = str(public.origin())
+
+    async def named(self) -> list[str]:
+        """The sitemaps of the site that robots.txt names; without any, /sitemap.xml."""
+        text = b""
+        try:
+            async with self._opened(f"{self._site}{_ROBOTS}") as body:
+                async for part in body:
+                    text += part
+                    if len(text) > _ROBOTS_BYTES:
+                        break
+        except SitemapError:
+            pass
+        found = Protego.parse(text.decode("utf-8", "replace")).sitemaps
+        of_site = [url for url in found if url.startswith(f"{self._site}/")]
+        return of_site or [f"{self._site}/sitemap.xml"]
+
+    async def read(
+        self, sitemaps: list[str], failed: Callable[[SitemapError], None] | None = None
+    ) -> AsyncGenerator[Listed]:
+        """The entries of sitemaps, as ``sitemaps.read``. Raises SitemapError."""
+        async with aclosing(read(sitemaps, self._opened, failed)) as entries:
+            async for entry in entries:
+                yield entry
+
+    @asynccontextmanager
+    async def _opened(self, url: str) -> AsyncIterator[Body]:
+        """The body of a file of the site. Raises FetchFailed, SitemapError."""
+        if not url.startswith(f"{self._site}/"):
+            raise SitemapError(f"{url}: it is not of {self._site}")
+        headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
+        forwarding_headers.mark(headers, self._public)
+        target = url.removeprefix(self._site)
+        try:
+            async with self._upstream.request("GET", target, headers) as response:
+                if response.status != 200:
+                    raise SitemapError(f"{url}: status {response.status}")
+                yield response.content.iter_any()
+        except (OriginError, ClientError, OSError) as error:
+            raise FetchFailed(f"{url}: {reason_of(error)}") from error

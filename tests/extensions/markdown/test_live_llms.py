@@ -1,0 +1,126 @@
+"""/llms.txt and /llms-full.txt, served from stored snapshots."""
+
+import pytest
+from aiohttp import web
+
+from prerender.extensions.markdown import live_llms
+from prerender.extensions.markdown.llms import Page, llms_txt
+from tests.conftest import Proxy, StartOrigin, StartProxy, pages
+
+SITE = "https://www.example.com"
+ON: dict[str, dict[str, object]] = {"site": {"url": SITE}, "markdown": {"enabled": True}}
+SITEMAP = f"""<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+  <url><loc>{SITE}/lamps/arc</loc></url><url><loc>{SITE}/</loc></url><url><loc>{SITE}/lamps/</loc></url>
+  <url><loc>{SITE}/hidden</loc></url><url><loc>{SITE}/header</loc></url><url><loc>{SITE}/new</loc></url>
+  <url><loc>https://other.example/</loc></url></urlset>"""
+
+
+def _page(title: str, text: str, description: str = "") -> str:
+    return f"""<title>{title}</title><meta name=description content="{description}"><nav>menu</nav>
+      <main><h1>{title}</h1><p id=out></main><script>out.textContent = "{text}"</script>"""
+
+
+CONTENT: dict[str, str | web.Response] = {
+    "/": _page("Lamps and more", "all of them", "Lamps of steel"),
+    "/lamps/": _page("All lamps", "two"),
+    "/lamps/arc": _page("Arc", "bends", "A [lamp]"),
+    "/search": _page("Results", "for x"),
+    "/hidden": f"<meta name=robots content=noindex>{_page('Hidden', 'secret')}",
+    "/header": web.Response(
+        text=_page("Header", "secret"),
+        content_type="text/html",
+        headers={"X-Robots-Tag": "noindex"},
+    ),
+    "/mine": web.Response(
+        text=_page("Mine", "secret"), content_type="text/html", headers={"Cache-Control": "private"}
+    ),
+    "/new": _page("New", "not stored"),
+}
+STORED = ("/", "/lamps/", "/lamps/arc", "/search?q=x", "/hidden", "/header", "/mine")
+
+
+async def _stored(
+    start_origin: StartOrigin, start_proxy: StartProxy, **more: str | web.Response
+) -> Proxy:
+    origin = await pages(start_origin, CONTENT | {f"/{name}": it for name, it in more.items()})
+    # What is private is left out, even if the owner stores it.
+    proxy: Proxy = await start_proxy(origin.url, ON | {"cache": {"obey_origin": False}})
+    for path in STORED:
+        await proxy.crawl(path)
+    return proxy
+
+
+async def test_by_the_sitemap(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    xml = web.Response(text=SITEMAP, content_type="application/xml")
+    robots = web.Response(text=f"Sitemap: {SITE}/map.xml\n")
+    proxy = await _stored(start_origin, start_proxy, **{"map.xml": xml, "robots.txt": robots})
+    answer = await proxy.get("/llms.txt")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer.headers["Cache-Control"].startswith("max-age=")
+    assert answer.text == (
+        "# Lamps and more\n\n> Lamps of steel\n\n## Pages\n\n"
+        f"- [Lamps and more]({SITE}/index.md): Lamps of steel\n\n## All lamps\n\n"
+        f"- [Arc]({SITE}/lamps/arc.md): A [lamp]\n- [All lamps]({SITE}/lamps/index.md)\n"
+    )
+    again = await proxy.get("/llms.txt", headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status == 304
+    full = (await proxy.get("/llms-full.txt")).text
+    assert full.startswith(
+        f"Source: {SITE}/lamps/arc\n\n# Arc\n\nbends\n\nSource: {SITE}/\n\n# Lamps"
+    )
+    assert "two" in full
+    assert not {"secret", "menu", "for x", "not stored"} & set(full.split())
+    describes = '</llms.txt>; rel="describedby"; type="text/plain"'
+    for path in ("/lamps/", "/lamps/index.md", "/lamps/?_escaped_fragment_="):
+        assert describes in (await proxy.get(path)).headers["Link"]
+
+
+async def test_without_a_sitemap(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    proxy = await _stored(start_origin, start_proxy)
+    text = (await proxy.get("/llms.txt")).text
+    assert [line.partition("]")[0] for line in text.splitlines() if line.startswith("-")] == [
+        "- [Lamps and more", "- [All lamps", "- [Arc"
+    ]  # fmt: skip
+
+
+async def test_the_files_are_bounded(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_llms, "MOST_FULL_BYTES", 100)
+    monkeypatch.setattr(live_llms, "MOST_PAGES", 2)
+    proxy = await _stored(start_origin, start_proxy)
+    assert (await proxy.get("/llms.txt")).text.count("\n- ") == 2
+    full = (await proxy.get("/llms-full.txt")).text
+    assert full.count("Source: ") == 1
+    assert full.endswith(f"More pages are listed in {SITE}/llms.txt\n")
+
+
+async def test_the_origins_own_file_wins(
+    start_origin: StartOrigin, start_proxy: StartProxy
+) -> None:
+    own = web.Response(text="# Own", content_type="text/plain")
+    app = web.Response(text="<p>app", content_type="text/html")
+    proxy = await _stored(start_origin, start_proxy, **{"llms.txt": own, "llms-full.txt": app})
+    assert (await proxy.get("/llms.txt")).text == "# Own"
+    assert (await proxy.get("/llms-full.txt")).text.startswith("Source: ")
+    assert (await proxy.get("/llms-full.txt", headers={"Host": "other.example"})).text == "<p>app"
+
+
+async def test_no_pages_no_file(start_origin: StartOrigin, start_proxy: StartProxy) -> None:
+    origin = await pages(start_origin, CONTENT)
+    proxy = await start_proxy(origin.url, ON)
+    assert (await proxy.get("/llms.txt")).status == 404
+    await proxy.crawl("/")
+    assert (await proxy.get("/llms.txt")).status == 200
+
+
+def test_sections() -> None:
+    paths = ("/about", "/docs/a-b", "/docs/c", "/blog/one", "/#!/x/1", "/#!/x/2", "/how%20to/a",
+             "/how%20to/b")  # fmt: skip
+    text = llms_txt(Page(f"{SITE}{path}", path, "", "") for path in paths)
+    lines = [line.removeprefix("- ").partition("(")[0] for line in text.splitlines() if line]
+    assert lines == [
+        "# /about", "## Pages", "[/about]", "[/blog/one]", "## Docs", "[/docs/a-b]", "[/docs/c]",
+        "## X", "[/#!/x/1]", "[/#!/x/2]", "## How to", "[/how%20to/a]", "[/how%20to/b]",
+    ]  # fmt: skip
