@@ -153,14 +153,14 @@ class Crawler:
         ) as session:
             yield cls(session, via, fields, site_headers, timeout)
 
-    async def get(self, url: str, user_agent: str = "") -> Fetched:
+    async def get(self, url: str, user_agent: str = "", accept: str = "") -> Fetched:
         """GET an absolute URL, byte for byte, without its fragment. Raises FetchFailed.
 
-        ``user_agent``: the User-Agent of this request.
+        ``user_agent`` and ``accept``: these headers of this request.
         """
         url = url.partition("#")[0]
         started = time.monotonic()
-        async with self._response(url, user_agent) as response:
+        async with self._response(url, user_agent, accept) as response:
             body = b"".join([part async for part in _limited(response, url, MAX_BYTES)])
         seconds = time.monotonic() - started
         return Fetched(url, response.status, response.headers, body, seconds)
@@ -181,12 +181,14 @@ class Crawler:
 
     @asynccontextmanager
     async def _response(
-        self, url: str, user_agent: str = "", *, compressed: bool = False
+        self, url: str, user_agent: str = "", accept: str = "", *, compressed: bool = False
     ) -> AsyncIterator[ClientResponse]:
         """The response of a URL. ``compressed``: with its content coding, without a time limit."""
         fields = {**dict(self._site_headers.of(URL(url, encoded=True))), **self._fields}
         if user_agent:
             fields["User-Agent"] = user_agent
+        if accept:
+            fields["Accept"] = accept
         if compressed:
             fields["Accept-Encoding"] = "gzip"
         try:

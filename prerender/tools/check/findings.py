@@ -44,6 +44,15 @@ LEVELS: dict[str, Level] = {
     "verdict": "warning",  # the proxy reports that the snapshot is not complete
     "slow": "warning",
     "no-look": "warning",  # the browser could not open the page
+    # With --readiness.
+    "structured-data": "warning",  # JSON-LD is invalid, or lacks what Google requires of its type
+    "ai-robots": "warning",  # robots.txt disallows AI crawlers
+    "headings": "note",
+    "language": "note",
+    "tokens": "note",  # longer than what agents read
+    "markdown-missing": "note",
+    "content-signal": "note",
+    "llms-txt": "note",
     "canonical-elsewhere": "note",
     "thin-text": "note",  # a loading state, or a wall: cookies, a login, an age
     "hidden": "note",  # in the page, but not shown when it has loaded: menus, tabs

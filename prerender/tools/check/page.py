@@ -10,6 +10,7 @@ from prerender.tools.accessibility import lost
 from prerender.tools.check import metadata
 from prerender.tools.check.alternation import Turns
 from prerender.tools.check.findings import Report
+from prerender.tools.check.readiness import Readiness
 from prerender.tools.check.visitor_view import Look, Person, Unsettled
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page, read_page
@@ -36,11 +37,15 @@ _NO_SNAPSHOT = (
 
 @dataclass(slots=True)
 class Pages:
-    """Shared by the checks of single pages. ``allowed``: whether robots.txt allows a URL."""
+    """Shared by the checks of single pages.
+
+    ``allowed``: whether robots.txt allows a URL. ``readiness``: for AI agents, if it is checked.
+    """
 
     visitor: Visitor
     person: Person | None
     allowed: Callable[[str], bool] = lambda _: True
+    readiness: Readiness | None = None
     turns: Turns = field(default_factory=Turns)
 
 
@@ -95,7 +100,16 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
             if look is not None and (report.kind == "snapshot" or page.scripts):
                 await _listened(url, response, look, pages, report)
         _thin(page, report)
+        async with pages.turns.crawling():
+            await _ready(pages.readiness, response, page, report)
     return report, page
+
+
+async def _ready(
+    readiness: Readiness | None, response: Fetched, page: Page, report: Report
+) -> None:
+    if readiness is not None:
+        await readiness.page(response, page, report)
 
 
 def _thin(page: Page, report: Report) -> None:

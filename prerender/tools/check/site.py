@@ -10,6 +10,7 @@ from http import HTTPStatus
 from prerender.errors import FetchFailed
 from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.page import Pages, check_page
+from prerender.tools.check.readiness import Readiness
 from prerender.tools.check.visitor_view import Person
 from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import USER_AGENT, Crawler
@@ -30,7 +31,8 @@ class Result:
 class SiteCheck:
     """Checks the pages of one ``site`` (scheme and host). ``on_report`` is called with each report.
 
-    ``follow``: check linked pages, too. ``most``: maximum number of pages.
+    ``follow``: check linked pages, too. ``most``: maximum number of pages. ``readiness``: for AI
+    agents, if it is checked.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class SiteCheck:
         most: int,
         concurrency: int,
         user_agent: str = USER_AGENT,
+        readiness: Readiness | None = None,
         on_report: Callable[[Report], None] = lambda _: None,
         found: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -52,7 +55,7 @@ class SiteCheck:
         self._concurrency = concurrency
         self._user_agent = user_agent
         self._on_report = on_report
-        self._pages = Pages(Visitor(crawler), person)
+        self._pages = Pages(Visitor(crawler), person, readiness=readiness)
         self._frontier = Frontier(site, most, found)
         self.result = Result()
 
@@ -69,6 +72,9 @@ class SiteCheck:
         finally:
             await self._pages.visitor.close()
         self.result.left_out = self._frontier.left_out
+        if self._pages.readiness is not None:
+            good = (report.asked for report in self.result.pages if report.status == HTTPStatus.OK)
+            self.result.site += await self._pages.readiness.site(good)
         self._duplicates("title", "title-duplicate", lambda report: report.title)
         self._duplicates("description", "description-duplicate", lambda report: report.description)
         return self.result

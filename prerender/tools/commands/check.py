@@ -9,14 +9,18 @@ import argparse
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from pathlib import Path
 
 from yarl import URL
 
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
+from prerender.errors import PrerenderError
 from prerender.rendering import from_settings
 from prerender.tools.check.findings import Finding, Report
+from prerender.tools.check.junit import junit
+from prerender.tools.check.readiness import Readiness
 from prerender.tools.check.site import Result, SiteCheck
 from prerender.tools.check.visitor_view import Person
 from prerender.tools.crawler import USER_AGENT, Crawler
@@ -39,13 +43,25 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-browser", action="store_true", help="do not compare with what visitors see"
     )
+    parser.add_argument(
+        "--readiness",
+        action="store_true",
+        help="also check what AI agents need, and give a score from 0 to 100",
+    )
+    parser.add_argument(
+        "--fail-under",
+        type=common.whole(1),
+        metavar="SCORE",
+        help="exit status 1 if the score is lower; implies --readiness",
+    )
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML, for CI")
     common.add_json(parser)
     common.add_config(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the site and print a report. Returns 1 if there are errors."""
+    """Check the site and print a report. Returns 1 if there are errors, or if the score is too low."""
     site = common.site_of(options.url)
     overrides: dict[str, dict[str, object]] = {
         "origin": {"url": options.via or site},
@@ -53,8 +69,13 @@ def run(options: argparse.Namespace) -> int:
     }
     settings = common.settings_for_site(site, options.config, overrides)
     common.quiet_logs(settings.log.model_copy(update={"level": "error"}))
-    result = common.run(_check(options, site, settings))
+    result, readiness = common.run(_check(options, site, settings))
     counts = _counts(result)
+    failure = ""
+    if readiness is not None and options.fail_under and readiness.score() < options.fail_under:
+        failure = f"the score is {readiness.score()}, less than {options.fail_under}"
+    if options.junit is not None:
+        _write(options.junit, junit(site, result, failure))
     if options.json:
         facts = {
             "site": site,
@@ -63,13 +84,20 @@ def run(options: argparse.Namespace) -> int:
             "left_out": result.left_out,
             **counts,
         }
+        if readiness is not None:
+            facts["readiness"] = readiness.facts()
         written = terminal.write_json(facts)
     else:
-        written = terminal.write(_summary(result, counts))
-    return FAILED if counts["errors"] or not written else 0
+        score = "" if readiness is None else _score(readiness)
+        written = terminal.write(score + _summary(result, counts))
+    if failure:
+        terminal.say(f"prerender: {failure}")
+    return FAILED if counts["errors"] or failure or not written else 0
 
 
-async def _check(options: argparse.Namespace, site: str, settings: Settings) -> Result:
+async def _check(
+    options: argparse.Namespace, site: str, settings: Settings
+) -> tuple[Result, Readiness | None]:
     via = URL(options.via) if options.via else None
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
@@ -92,6 +120,9 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             if not options.json:
                 _print(report, progress)
 
+        readiness = None
+        if options.readiness or options.fail_under:
+            readiness = Readiness(site, crawler)
         check = SiteCheck(
             site,
             crawler,
@@ -103,7 +134,21 @@ async def _check(options: argparse.Namespace, site: str, settings: Settings) -> 
             on_report=on_report,
             found=progress.found,
         )
-        return await check.run(urls)
+        return await check.run(urls), readiness
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise PrerenderError(f"{file}: cannot write: {error.strerror}") from error
+
+
+def _score(readiness: Readiness) -> str:
+    parts = ", ".join(
+        f"{part.name} {part.weight * part.share:.3g}/{part.weight}" for part in readiness.parts()
+    )
+    return f"readiness {readiness.score()} of 100: {parts}\n"
 
 
 def _print(report: Report, progress: Progress) -> None:
