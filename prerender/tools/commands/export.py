@@ -2,6 +2,7 @@
 
 Examples:
   prerender export https://www.example.com/sitemap.xml --to /srv/snapshots
+  prerender export https://www.example.com/sitemap.xml --static --to /srv/static
 """
 
 import argparse
@@ -13,15 +14,25 @@ from pathlib import Path
 
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
+from prerender.config import Settings
+from prerender.config.types import CLASSES, PRESETS
+from prerender.crawlers.from_settings import triggers_of
 from prerender.errors import ConfigError
 from prerender.rendering import from_settings
 from prerender.tools.export import nginx
 from prerender.tools.export.archive import Archive
 from prerender.tools.export.export import Export, Exported
+from prerender.tools.export.hydration import WithScripts
+from prerender.tools.export.static import StaticFiles
 from prerender.tools.url_sources import read_listing
 from prerender.urls.addresses import site_of
 
 _SHOWN_FAILURES = 20
+# The names of nginx's files, without and with --static.
+_CONFIGURED = (
+    f"{nginx.HTTP_FILE} and {nginx.SERVER_FILE}",
+    f"{nginx.STATIC_HTTP_FILE} and {nginx.STATIC_SERVER_FILE}",
+)
 # Renders beyond the number of pages, so that no page is idle.
 _AHEAD = 2
 
@@ -30,6 +41,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_sources(parser, follow=False)
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="output folder")
+    parser.add_argument(
+        "--static",
+        action="store_true",
+        help="write a file at the path of each ordinary URL: /a is a/index.html",
+    )
+    parser.add_argument(
+        "--keep-scripts",
+        action="store_true",
+        help="keep the scripts of pages, for files that visitors get, too; implies --static",
+    )
     common.add_json(parser)
     common.add_config(parser)
     parser.set_defaults(run=run)
@@ -42,11 +63,12 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             [f"--to: {folder!r}: give a folder name without $, quotes and backslashes"]
         )
+    options.static = options.static or options.keep_scripts
     result = common.run(_export(options))
     if options.json:
         written = terminal.write_json({"folder": folder, **asdict(result)})
     else:
-        written = terminal.write(_summary(result, folder))
+        written = terminal.write(_summary(result, folder, _CONFIGURED[options.static]))
     return FAILED if result.failures or not written else 0
 
 
@@ -55,11 +77,14 @@ async def _export(options: argparse.Namespace) -> Exported:
         site, settings, listed, progress = await read_listing(options, stack)
         urls = _own((entry.url for entry in listed), site, progress)
         progress.found(len(urls))
-        archive = Archive.create(options.to, site)
+        made_in = StaticFiles if options.static else Archive
+        archive = made_in.create(options.to, site)
 
         rendering = await stack.enter_async_context(from_settings.rendering(settings))
+        most = settings.render.max_bytes
+        keeping = WithScripts(rendering.renderer, rendering.upstream, settings.public_url, most)
         export = Export(
-            rendering.renderer,
+            keeping if options.keep_scripts else rendering.renderer,
             archive,
             obey_origin=settings.cache.obey_origin,
             on_page=lambda _: progress.done(),
@@ -73,9 +98,21 @@ async def _export(options: argparse.Namespace) -> Exported:
             raise
         finally:
             folder = str(options.to.absolute())
-            made = archive.pages.values()
-            files = await asyncio.to_thread(nginx.configuration, made, folder)
+            if isinstance(archive, Archive):
+                pages = archive.pages.values()
+                files = await asyncio.to_thread(nginx.configuration, pages, folder)
+            else:
+                files = nginx.static_configuration(_crawlers(settings), folder)
             await asyncio.to_thread(archive.finish, files)
+
+
+def _crawlers(settings: Settings) -> list[str]:
+    """The names of crawlers that get snapshots; without a preset, those of "ai", which is the largest
+    group that reads pages for others."""
+    triggers = triggers_of(settings)
+    classes = {one for one in CLASSES if triggers.action(one) in ("render", "markdown")}
+    classes = classes or set(PRESETS["ai"])
+    return [one.name for one in triggers.crawlers.crawlers if one.crawler in classes]
 
 
 def _own(urls: Iterable[str], site: str, progress: Progress) -> list[str]:
@@ -88,8 +125,8 @@ def _own(urls: Iterable[str], site: str, progress: Progress) -> list[str]:
     return list(own)
 
 
-def _summary(result: Exported, folder: str) -> str:
-    files = f"; nginx serves them with its {nginx.HTTP_FILE} and {nginx.SERVER_FILE}"
+def _summary(result: Exported, folder: str, configured: str) -> str:
+    files = f"; nginx serves them with its {configured}"
     lines = [f"{terminal.counted(result.pages, 'page')} in {folder}{files if result.pages else ''}"]
     for word, failures in (("failed", result.failures), ("exported", result.doubtful)):
         lines += [f"{word}: {one.url}: {one.reason}" for one in failures[:_SHOWN_FAILURES]]

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import urljoin
 
 from yarl import URL
@@ -11,7 +12,6 @@ from prerender.errors import NotRenderable, OriginError, RenderError
 from prerender.snapshots.snapshot import Snapshot, Snapshots
 from prerender.snapshots.target import Target
 from prerender.tools.concurrency import work_through
-from prerender.tools.export.archive import Archive
 from prerender.urls.addresses import pretty_of
 
 _ATTEMPTS = 2
@@ -36,6 +36,24 @@ class Exported:
     doubtful: list[Failure] = field(default_factory=list)
 
 
+class Files(Protocol):
+    """Where the pages of a ``site`` are written to: an archive, or static files."""
+
+    site: str
+
+    def refuses(self, target: Target, snapshot: Snapshot) -> str:
+        """Why a page cannot be written, or ''."""
+        ...
+
+    def add(self, target: Target, snapshot: Snapshot, made: float, /) -> None:
+        """Write a page."""
+        ...
+
+    def keep(self, path: str) -> bool:
+        """Keep the page of the last export. Returns whether there is one."""
+        ...
+
+
 class Export:
     """Renders with ``snapshots``, which must not cache. ``obey_origin``: leave out pages that the
     origin does not allow to be stored."""
@@ -43,7 +61,7 @@ class Export:
     def __init__(
         self,
         snapshots: Snapshots,
-        archive: Archive,
+        archive: Files,
         *,
         obey_origin: bool,
         on_page: Callable[[Failure | None], None] = lambda _: None,
@@ -109,7 +127,7 @@ class Export:
             return f"{snapshot.facts.verdict}: {snapshot.facts.why}"
         if self._obey_origin and not snapshot.storable:
             return NOT_STORABLE
-        return ""
+        return self._archive.refuses(target, snapshot)
 
 
 def _lacking(snapshot: Snapshot) -> tuple[str, ...]:

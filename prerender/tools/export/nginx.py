@@ -227,3 +227,62 @@ def _power_of_two(least: int, smallest: int) -> int:
     while size < least:
         size *= 2
     return size
+
+
+STATIC_HTTP_FILE = "nginx-static-http.conf"
+STATIC_SERVER_FILE = "nginx-static-server.conf"
+_STATIC_HTTP = """\
+# Which requests get a file of the static export: those of crawlers, for a URL without a query. Include
+# it in the http block.
+
+map $http_user_agent $prerender_crawler {{
+  default "";
+{crawlers}}}
+map "$request_method$is_args$prerender_crawler" $prerender_static {{
+  default "";
+  GETcrawler 1;
+  HEADcrawler 1;
+}}
+"""
+_STATIC_SERVER = """\
+# Serves crawlers the files of a static export. Include it in the server block; all else goes its way as
+# before. Caches in front must distinguish by User-Agent: let visitors' pages carry Vary, too.
+
+if ($prerender_static) {{ rewrite ^(.*)$ /.prerender-static$1 last; }}
+
+location ~ ^/\\.prerender-static(?<prerender_path>/.*\\.html?)$ {{
+  {serve}
+  try_files $prerender_path @prerender_visitor;
+}}
+location ~ ^/\\.prerender-static(?<prerender_path>/.*?)/?$ {{
+  {serve}
+  try_files $prerender_path/index.html @prerender_visitor;
+}}
+location @prerender_visitor {{
+  rewrite ^/\\.prerender-static(.*)$ $1 last;
+}}
+"""
+
+
+def static_configuration(names: Iterable[str], folder: str) -> dict[str, str]:
+    """The configuration files for a static export in ``folder``, which the crawlers with these names in
+    their User-Agent get (crawlers/user_agents.py has the form of names)."""
+    serve = [
+        "internal;",
+        f"root {_string(folder)};",
+        "types { }",
+        "default_type text/html;",
+        "charset utf-8;",
+        "add_header Vary User-Agent always;",
+        'add_header Cache-Control "no-cache" always;',
+    ]
+    lines = []
+    for name in names:
+        token = name.removeprefix("^")
+        start = "^" if token != name else r"(?<![\w])(?<!like )"
+        end = r"(?!\w)" if re.match(r"\w", token[-1]) else ""
+        lines.append(f"  {_string(f'~*{start}{re.escape(token)}{end}')} crawler;\n")
+    return {
+        STATIC_HTTP_FILE: _STATIC_HTTP.format(crawlers="".join(lines)),
+        STATIC_SERVER_FILE: _STATIC_SERVER.format(serve="\n  ".join(serve)),
+    }
