@@ -89,10 +89,10 @@ lock: .venv/dev.stamp
 # The lowest versions that pyproject.toml allows, in a separate environment.
 test-lowest: test-programs
 	.venv/bin/python -m venv --clear build/lowest
-	.venv/bin/uv pip compile pyproject.toml --extra otel --extra s3 --python .venv/bin/python --quiet \
+	.venv/bin/uv pip compile pyproject.toml --extra mcp --extra otel --extra s3 --python .venv/bin/python --quiet \
 		--resolution lowest-direct --output-file build/lowest.txt
 	.venv/bin/uv pip install --python build/lowest/bin/python --quiet --group dev --constraint build/lowest.txt \
-		--editable '.[otel,s3]'
+		--editable '.[mcp,otel,s3]'
 	build/lowest/bin/python -m pytest --numprocesses logical --dist worksteal $(ARGS)
 
 pin-base:

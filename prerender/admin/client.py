@@ -52,9 +52,15 @@ class AdminClient:
 
     def render(self, url: str, timeout: float) -> bool:
         """Render a page again, in ``timeout`` seconds. Returns whether a new snapshot is stored."""
-        return bool(
-            self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + timeout).get("stored")
-        )
+        return bool(self.rendered(url, timeout).get("stored"))
+
+    def rendered(self, url: str, timeout: float) -> dict[str, Any]:
+        """The same, as models.Rendered."""
+        return self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + timeout)
+
+    def problems(self) -> dict[str, Any]:
+        """The pages with most problems."""
+        return self._ask("GET", "problems")
 
     def import_pages(
         self, site: str, pages: Sequence[Mapping[str, object]], *, fresh: bool

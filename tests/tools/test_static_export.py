@@ -105,7 +105,8 @@ async def test_crawlers_get_the_files(site: Site, tmp_path: Path, client: Client
         # Each known crawler of the preset is recognized, as by the proxy.
         named = [one for one in built_in().crawlers if one.crawler in PRESETS["ai"]]
         for one in named[:: len(named) // 20]:
-            agent = f"Mozilla/5.0 (compatible; {one.name})" if one.name[0] != "^" else one.name[1:]
+            anchored = one.name.startswith("^")
+            agent = f"{one.name[1:]} 1.0" if anchored else f"Mozilla/5.0 (compatible; {one.name})"
             assert await title("/lamps", agent) == "Lamps", one.name
 
 

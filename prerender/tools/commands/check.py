@@ -131,6 +131,7 @@ async def _check(
             most=options.max_pages,
             concurrency=options.concurrency,
             user_agent=options.user_agent,
+            readiness=readiness,
             on_report=on_report,
             found=progress.found,
         )

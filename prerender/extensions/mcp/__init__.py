@@ -1,0 +1,1 @@
+"""An MCP server, by which AI agents operate a running proxy."""
