@@ -122,7 +122,7 @@ class Explanations:
                 "shown": outlook.shown,
                 "renewed": outlook.renewed,
             }
-            explanation["snapshot"] = _stored(outlook.entry, outlook.now) if outlook.entry else None
+            explanation["snapshot"] = _stored(outlook.entry, outlook) if outlook.entry else None
             explanation["rendering"] = {
                 "this_page_now": outlook.rendering,
                 "ready": self._pool.ready,
@@ -145,14 +145,16 @@ def _answered_by(considered: Considered, outlook: Outlook | None) -> str:
     )
 
 
-def _stored(entry: Entry, now: float) -> ExplainedSnapshot:
-    snapshot = entry.snapshot
+def _stored(entry: Entry, outlook: Outlook) -> ExplainedSnapshot:
+    snapshot, now, renewals = entry.snapshot, outlook.now, entry.renewals
     facts, changes = snapshot.facts, changes_of(snapshot.headers)
     return {
-        "rendered": datetime.fromtimestamp(entry.stored, UTC).isoformat(timespec="seconds"),
+        "rendered": datetime.fromtimestamp(entry.rendered, UTC).isoformat(timespec="seconds"),
         "age_seconds": round(now - entry.stored, 1),
         "fresh_for_seconds": round(entry.expires - now, 1),
         "not_tried_again_for_seconds": max(0.0, round(entry.retry - now, 1)),
+        "renewed_without_rendering": 0 if renewals is None else renewals.count,
+        "always_rendered_because": outlook.hindrance,
         "refused_replacements": entry.refusals,
         "status": snapshot.status,
         "bytes": len(snapshot.body),

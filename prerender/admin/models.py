@@ -62,6 +62,10 @@ class ExplainedSnapshot(TypedDict):
     fresh_for_seconds: float
     """Negative: its TTL has ended."""
     not_tried_again_for_seconds: float
+    renewed_without_rendering: int
+    """How often since the render, because nothing that the page requested had changed."""
+    always_rendered_because: str
+    """Why it cannot be renewed without rendering; empty if it can, or [cache] revalidate is off."""
     refused_replacements: int
     status: int
     bytes: int

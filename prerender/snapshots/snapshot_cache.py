@@ -46,7 +46,7 @@ class Outlook(NamedTuple):
 
     ``ttl``: the ordinary TTL in seconds; 0: not stored. ``shown``: how the ``entry`` would be served,
     None if it would not; ``renewed``: whether a new one would be rendered meanwhile; ``rendering``:
-    whether a render is running.
+    whether a render is running. ``hindrance``: why the entry is not renewed without rendering.
     """
 
     ttl: float
@@ -55,6 +55,7 @@ class Outlook(NamedTuple):
     shown: Shown | None
     renewed: bool
     rendering: bool
+    hindrance: str = ""
 
 
 class CachedSnapshots:
@@ -167,7 +168,10 @@ class CachedSnapshots:
         now = self._clock()
         shown = None if entry is None else self._freshness.shown(entry, now)
         renewed = entry is not None and self._freshness.renewed(entry, now)
-        return Outlook(ttl, entry, now, shown, renewed, self._renders.runs(target.key))
+        why = ""
+        if self.revalidation is not None and entry is not None:
+            why = self.revalidation.hindrance(target, entry, now)
+        return Outlook(ttl, entry, now, shown, renewed, self._renders.runs(target.key), why)
 
     @property
     def refreshing(self) -> int:

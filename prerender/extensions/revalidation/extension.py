@@ -12,7 +12,7 @@ from prerender.extension import Proxy
 from prerender.extensions.revalidation.eligibility import Ineligible, Made, manifest_of
 from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import encode
-from prerender.extensions.revalidation.revalidator import Revalidator
+from prerender.extensions.revalidation.revalidator import CHECKS, Revalidator
 from prerender.gateway.visit import Document, Visit
 from prerender.rendering.from_settings import Rendering, page_count
 from prerender.snapshots.learned import Learned
@@ -33,7 +33,7 @@ class _Results(Collector):
         """The counters; without a revalidator, nothing has happened."""
         one = self._revalidator
         results = {("same", ""): 0} if one is None else one.results
-        checks = {"confirmed": 0} if one is None else one.checks
+        checks = dict.fromkeys(CHECKS, 0) if one is None else one.checks
         yield counter(
             "prerender_revalidations",
             "Expired snapshots that were to be renewed without rendering, by result and reason.",

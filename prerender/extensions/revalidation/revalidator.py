@@ -19,7 +19,7 @@ from cachetools import LRUCache, TTLCache
 
 from prerender.errors import NotRenderable, PrerenderError
 from prerender.extensions.revalidation import schedule
-from prerender.extensions.revalidation.eligibility import Reason
+from prerender.extensions.revalidation.eligibility import Reason, explained
 from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import (
     BadManifest,
@@ -60,6 +60,8 @@ _NOTE_SECONDS = 8 * 86400.0
 _NOTE_AGAIN_SECONDS = 6 * 3600.0
 _NOTE = "inputs:"
 _LONGEST_REASON = 300
+# The results of checks: the same; another content; the same, but from other requests.
+CHECKS = ("confirmed", "wrong", "unsteady")
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +116,7 @@ class Revalidator:
         self.max_age = max_age
         self.sections = Sections(clock)
         self.results: Counter[tuple[str, str]] = Counter({("same", ""): 0})
-        self.checks: Counter[str] = Counter({"confirmed": 0, "wrong": 0, "unsteady": 0})
+        self.checks: Counter[str] = Counter(dict.fromkeys(CHECKS, 0))
         self._shared: TTLCache[tuple[Input, int], asyncio.Future[str]] = TTLCache(
             _MOST_SHARED, _SHARED_SECONDS, timer=time.monotonic
         )
@@ -124,7 +126,7 @@ class Revalidator:
     async def ask(self, target: Target, old: Stored, now: float, generation: int) -> Finding:
         """Ask for the inputs of a snapshot again."""
         state = old.renewals
-        if why := self.hindrance(target, old, now):
+        if why := self._hindrance(target, old, now):
             finding = Finding("untried", why)
         else:
             assert state is not None
@@ -138,7 +140,11 @@ class Revalidator:
         return finding
 
     def hindrance(self, target: Target, old: Stored, now: float) -> str:
-        """Why a snapshot is not renewed without rendering, or ''."""
+        """Why a snapshot is not renewed without rendering, in words; or ''."""
+        code = self._hindrance(target, old, now)
+        return explained(code) if code else ""
+
+    def _hindrance(self, target: Target, old: Stored, now: float) -> str:
         state = old.renewals
         if state is None or not old.snapshot.manifest:
             return old.snapshot.unrenewable or Reason.OLDER

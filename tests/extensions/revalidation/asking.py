@@ -10,6 +10,7 @@ from yarl import URL
 
 from prerender.extensions.revalidation.extension import revalidator_of
 from prerender.extensions.revalidation.revalidator import Revalidator
+from prerender.gateway.assets import AssetStore
 from prerender.rendering.from_settings import rendering
 from prerender.rendering.renderer import Renderer
 from prerender.snapshots import steady_clock
@@ -41,6 +42,7 @@ class Asker:
     public: URL
     renderer: Renderer
     revalidator: Revalidator
+    assets: AssetStore
     generation: int = 0
 
     async def render(self, page: str) -> Kept:
@@ -57,6 +59,10 @@ class Asker:
         self.generation += 1
         now = steady_clock.now()
         return await self.revalidator.ask(kept.target, kept, now, self.generation)
+
+    def forget_assets(self) -> None:
+        """Empty the asset cache: what is fresh there is not asked for."""
+        self.assets.clear()
 
     async def check(self, kept: Kept, finding: Finding) -> Kept:
         """Render again after a finding."""
@@ -80,4 +86,4 @@ async def asking(
         parts = await stack.enter_async_context(rendering(settings))
         notes = Notes(None, BoundedMemoryCache(10_000_000))
         revalidator = revalidator_of(settings, parts, notes)
-        yield Asker(settings.public_url, parts.renderer, revalidator)
+        yield Asker(settings.public_url, parts.renderer, revalidator, parts.gateway.assets.store)

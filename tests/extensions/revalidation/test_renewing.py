@@ -63,6 +63,12 @@ class Shop:
             assert "fwd=miss; stored" in reply.headers["Cache-Status"]
         return reply
 
+    async def explained(self) -> dict[str, object]:
+        url = f"{self.proxy.admin_url}/api/v1/explain?url=/?_escaped_fragment_="
+        async with self.proxy.client.get(url) as response:
+            found: dict[str, object] = (await response.json())["snapshot"]
+        return found
+
     async def entry(self) -> Entry:
         entry = await self.proxy.running.store.get(Target.of(PUBLIC, PrettyURL("/", "")).key)
         assert entry is not None
@@ -145,7 +151,11 @@ async def test_a_page_that_posts_is_always_rendered(shop: Shop) -> None:
     shop.options = "{method: 'POST'}"
     for _ in range(5):
         assert not is_renewed(await shop.crawl())
-    assert (await shop.entry()).snapshot.unrenewable == "method https://www.example.com/data"
+    explained = await shop.explained()
+    assert explained["renewed_without_rendering"] == 0
+    assert explained["always_rendered_because"] == (
+        "it sends a request other than GET: https://www.example.com/data"
+    )
 
 
 async def test_it_is_rendered_at_the_latest_after_max_age(
@@ -159,6 +169,9 @@ async def test_it_is_rendered_at_the_latest_after_max_age(
     shop.proxy = await start_proxy(url, settings)
     await shop.trusted()
     assert is_renewed(await shop.crawl())
+    explained = await shop.explained()
+    assert explained["renewed_without_rendering"] == 1
+    assert explained["always_rendered_because"] == ""
     entry = await shop.entry()
     assert entry.renewals is not None
     assert entry.renewals.count == 1
