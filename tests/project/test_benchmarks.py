@@ -28,6 +28,7 @@ LONG = {
     "neighbours.py": "--only endless-script --renders 3 --at-once 2",
     "processes.py": "--seconds 1 --rounds 1",
     "proxy_under_renders.py": "--seconds 1 --rounds 1 --crawlers 1",
+    "revalidation.py": "--pages 3 --at-once 1",
     # Exits with 1 if a response was wrong, or something is stored with two contents.
     "scaling_out.py": "--urls 100 --seconds 25 --at-once 6",
     "shared_assets.py": "--states 2 --pages 1",
