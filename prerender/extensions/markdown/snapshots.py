@@ -88,6 +88,7 @@ class MarkdownSnapshots:
             etag=weak + etag_of(html.status, headers, body),
             encoded=await asyncio.to_thread(encoded, body),
             content_type=MARKDOWN,
+            manifest=b"",
         )
         if key:
             now = steady_clock.now()

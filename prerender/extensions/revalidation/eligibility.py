@@ -48,7 +48,7 @@ class Reason(Word):
     FUTILE = "futile", "its responses differ each time, although its content does not"
     WRONG = "wrong", "a check found other content, although all responses were the same"
     SECTION = "section", "checks found other content on several pages of this section"
-    OLDER = "older", "it was rendered by an older release, or with revalidation off"
+    OLDER = "older", "its inputs are unknown: a redirect, or rendered with revalidation off"
 
 
 def explained(code: str) -> str:

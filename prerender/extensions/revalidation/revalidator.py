@@ -43,6 +43,7 @@ from prerender.gateway.received import Digest, Received
 from prerender.gateway.visit import Document, LimitReached, VisitLimits
 from prerender.http import caching
 from prerender.http.hop_by_hop import end_to_end
+from prerender.http.trace_context import CURRENT
 from prerender.snapshots import steady_clock
 from prerender.snapshots.renewals import Finding, Renewals, Stored
 from prerender.snapshots.snapshot import Snapshot
@@ -130,7 +131,14 @@ class Revalidator:
             finding = Finding("untried", why)
         else:
             assert state is not None
-            finding = await self._found(target, old.snapshot, generation)
+            before = CURRENT.get()
+            if before is not None and before.own:
+                # Nothing of the client's request may reach the origin, as in a render.
+                CURRENT.set(before.successor())
+            try:
+                finding = await self._found(target, old.snapshot, generation)
+            finally:
+                CURRENT.set(before)
             if finding.result == "same" and schedule.is_check_due(state, now, self.max_age):
                 finding = Finding("check")
         if finding.result == "same":
