@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from prerender.extensions.revalidation.manifest import (
     fingerprint_of_document,
     input_of,
 )
+from prerender.gateway.egress import split_url
 from prerender.gateway.needed_requests import DATA
 from prerender.gateway.visit import Document, Exchange, Visit
 from prerender.http.caching import Headers
@@ -102,10 +104,12 @@ def manifest_of(
         if _is_unread(one) or (one.received is None and _is_repeated(one, answered)):
             continue
         new = _input(one, may_repeat)
+        if is_asset := one.destination in _ASSETS:
+            new = _of_any_page(new, one)
         known = found.setdefault(key := (new.key, new.headers), new)
         if known.fingerprint[:2] != new.fingerprint[:2]:
             raise Ineligible(Reason.VARYING, one.url)
-        if one.destination in _ASSETS:
+        if is_asset:
             assets.add(key)
     _check_times((it.url for key, it in found.items() if key not in assets), target, document, now)
     manifest = Manifest(
@@ -146,6 +150,18 @@ def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
     if repeats and one.sent_body is None:
         raise Ineligible(Reason.SIZE, one.url)
     return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
+
+
+def _of_any_page(asset: Input, one: Exchange) -> Input:
+    """The same for all pages: from the site, not from this page, unless the response varies by it."""
+    assert one.received is not None
+    if "referer" in members(", ".join(one.received.headers.getall("Vary", ()))):
+        return asset
+    headers = (
+        (name, f"{split_url(value)[0]}/" if name.lower() == "referer" else value)
+        for name, value in asset.headers
+    )
+    return replace(asset, headers=tuple(headers))
 
 
 def _depends_on_own_cookies(headers: Headers) -> bool:

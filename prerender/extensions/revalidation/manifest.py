@@ -221,6 +221,8 @@ class _Stored:
     lines: tuple[tuple[str, str], ...]
     document: _Row
     inputs: tuple[_Row, ...]
+    # How many of them are not assets; they come first.
+    own: int
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -252,6 +254,7 @@ def encode(manifest: Manifest) -> bytes:
         "lines": list(lines),
         "document": document,
         "inputs": rows,
+        "own": len(manifest.inputs),
     }
     return zlib.compress(json.dumps(stored, separators=(",", ":")).encode(), _LEVEL)
 
@@ -268,7 +271,8 @@ def decode(data: bytes) -> Manifest:
         document = _input(stored.document, stored.lines).fingerprint
     except (zlib.error, ValueError, IndexError) as error:
         raise BadManifest(str(error)) from error
-    return Manifest(stored.maker, document, inputs, assets_name=stored.assets)
+    own = stored.own
+    return Manifest(stored.maker, document, inputs[:own], inputs[own:], stored.assets)
 
 
 def _input(row: _Row, lines: Pairs) -> Input:

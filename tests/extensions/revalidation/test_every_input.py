@@ -1,6 +1,7 @@
 """Every change of an input is noticed, and nothing else is taken for one."""
 
 from prerender.extensions.revalidation.eligibility import Reason
+from prerender.extensions.revalidation.manifest import decode
 from tests.extensions.revalidation.asking import asking
 from tests.extensions.revalidation.site import INPUTS, Site
 
@@ -16,6 +17,10 @@ async def test_every_change_of_an_input_is_noticed() -> None:
             if name not in ("picture", "redirect", "set-cookie")
         )
         assert (await asker.ask(kept)).result == "same"
+        other = await asker.render("/page?2")
+        names = {decode(one.snapshot.manifest).assets_name for one in (kept, other)}
+        assert len(names) == 1
+        assert "" not in names
         for name in INPUTS:
             site.versions[name] += 1
             found = await asker.ask(kept)
