@@ -3,7 +3,7 @@
 # make test     install the dependencies and run all tests, or some: make test ARGS="-k cache"
 # make test-fast  only the tests that start no program, such as Chromium or nginx
 # make test-long  the long tests: soaks, and property tests with many random examples
-# make lint     ruff, mypy, import-linter, and names (scripts/names)
+# make lint     ruff, mypy, import-linter, names (scripts/names), eslint and tsc
 # make image    build the container image with Docker, Podman or Buildah
 # make image-test  build and run the image without a daemon (needs root; see tests/project/test_image.py)
 # make bench    compare with other renderers and proxies (needs Node) and write docs/benchmarks.md
@@ -37,6 +37,7 @@ PYTEST := .venv/bin/python -m pytest --numprocesses $$(expr $$(nproc) + 2) --dis
 TEST_PROGRAMS := headless-shell ip nginx redis-server systemd-analyze node npm wrk
 COMPILE := pip compile pyproject.toml --extra otel --extra s3 --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command 'make lock' --no-annotate
+JS := scripts/js/node_modules
 DROP_IN := tests/sites/drop_in/node_modules/.package-lock.json
 
 .PHONY: lock pin-base release-check run test test-fast test-long test-lowest test-programs lint image image-test bench dist docs install \
@@ -59,12 +60,14 @@ test-programs: .venv/dev.stamp
 	@scripts/system-packages $(TEST_PROGRAMS)
 	@$(MAKE) --no-print-directory $(DROP_IN)
 
-lint: .venv/dev.stamp
+lint: .venv/dev.stamp $(JS)/.package-lock.json
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 	scripts/names
+	$(JS)/.bin/eslint --config scripts/js/eslint.config.js 'prerender/**/*.js'
+	$(JS)/.bin/tsc --project scripts/js
 
 bench: .venv/dev.stamp benchmarks/rivals/node_modules
 	@scripts/system-packages $(TEST_PROGRAMS)
@@ -120,6 +123,12 @@ install: .venv/dev.stamp
 tests/sites/field/packages/complete: tests/sites/field/packages.txt
 	scripts/field-packages
 
+# eslint and TypeScript, which check the package's JavaScript.
+$(JS)/.package-lock.json: scripts/js/package-lock.json
+	@scripts/system-packages node npm
+	cd scripts/js && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 # The site behind prerender-node of tests/proxy/test_drop_in.py.
 $(DROP_IN): tests/sites/drop_in/package-lock.json
 	cd tests/sites/drop_in && npm ci --no-audit --no-fund --loglevel=error
@@ -158,5 +167,5 @@ endif
 
 clean:
 	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	rm -rf benchmarks/rivals/node_modules tests/sites/frameworks/node_modules tests/sites/drop_in/node_modules
+	rm -rf $(JS) benchmarks/rivals/node_modules tests/sites/frameworks/node_modules tests/sites/drop_in/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,43 +4,23 @@ It tracks the work that virtual time does not cover, and moves animation frames 
 the page's virtual clock. Between slices of virtual time, settling/ asks it what is pending. When
 nothing is, settling/ asks which content waits to become visible, and scrolls to it.
 
-Its parts (scripts/probe/) are pieces of one function, in this order. It saves all built-ins that it
-calls later, because a page may replace them.
+Its modules (scripts/probe/) are bundled into one function. It saves all built-ins that it calls later,
+because a page may replace them.
 """
 
 import json
 from dataclasses import dataclass, fields
-from importlib.resources import files
 from operator import attrgetter
 
-_PARTS = (
-    "pending_work",
-    "clocks",
-    "timers",
-    "async_work",
-    "channels",
-    "dialogs",
-    "window",
-    "quotas",
-    "layout",
-    "animations",
-    "shadow",
-    "internals",
-    "sheets",
-    "document",
-    "lazy_content",
-    "state",
-)
-_folder = files("prerender.browser") / "scripts" / "probe"
+from prerender.browser.javascript import bundle, source
 
-SCRIPT = "".join(
-    [
-        (files("prerender.browser") / "scripts" / "removed_apis.js").read_text(encoding="utf-8"),
-        '(() => {\n"use strict";\n',
-        *((_folder / f"{part}.js").read_text(encoding="utf-8") for part in _PARTS),
-        "})();\n",
-    ]
-)
+SCRIPT = f"""{source("removed_apis.js")}(() => {{
+"use strict";
+// Skipped in the blank page between two renders, to save time.
+const isBlank = globalThis === top && location.href === "about:blank";
+if (isBlank || globalThis[Symbol.for("prerender.probe")]) return;
+{bundle("probe", "state")}}})();
+"""
 # Pending work: a State.
 STATE = 'globalThis[Symbol.for("prerender.probe")]?.()'
 # Errors of the page's scripts, and the URLs of data that cannot be parsed: two texts, whose lines are

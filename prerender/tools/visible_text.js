@@ -45,6 +45,7 @@
   };
 
   // A stack instead of recursion: pages can be nested to any depth.
+  /** @type {any[]} */
   const stack = [document.documentElement];
   while (stack.length) {
     const node = stack.pop();
@@ -65,8 +66,8 @@
     }
   }
   end();
-  const links = Array.from(document.querySelectorAll("a[href]"), (link) => String(link.href));
-  const canonicals = document.querySelectorAll('link[rel~="canonical" i]');
-  links.push(...Array.from(canonicals, (link) => link.href));
+  const targets = (selector) =>
+    Array.from(document.querySelectorAll(selector), (/** @type {any} */ link) => String(link.href));
+  const links = [...targets("a[href]"), ...targets('link[rel~="canonical" i]')];
   return { url: location.href, title: document.title, texts, links, removed };
 })

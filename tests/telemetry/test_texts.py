@@ -39,6 +39,11 @@ async def behaviour(start_origin: StartOrigin, start_proxy: StartProxy) -> list[
             "/": "<title>a</title><p>Content</p>",
             "/blank": "<script>document.documentElement.remove()</script>",
             "/gone": web.Response(status=500),
+            "/ready": "<p>Content<script>prerenderReady = true</script>",
+            "/broken": "<p>Content<script>fetch('/data').then((it) => it.json())</script>",
+            "/stale": "<p>Content<script type=module src=/old.js></script>",
+            "/data": web.Response(text="{", content_type="application/json"),
+            "/old.js": "<p>Not found",
             "/image": web.Response(body=b"x", content_type="image/png"),
             "/robots.txt": "User-agent: *\nDisallow: /*_escaped_fragment_=no\n",
         },
@@ -54,6 +59,7 @@ async def behaviour(start_origin: StartOrigin, start_proxy: StartProxy) -> list[
         ("/?_escaped_fragment_=no", "curl/8"),
         ("/", "curl/8"), ("/", GOOGLEBOT), ("/", TWITTERBOT), ("/", GPTBOT), ("/a.png", TWITTERBOT),
         ("/blank", TWITTERBOT), ("/gone", TWITTERBOT), ("/image", TWITTERBOT),
+        ("/ready", TWITTERBOT), ("/broken", TWITTERBOT), ("/stale", TWITTERBOT),
     ):  # fmt: skip
         await proxy.get(url, headers={"User-Agent": agent})
         one = await heard.next()
@@ -63,7 +69,8 @@ async def behaviour(start_origin: StartOrigin, start_proxy: StartProxy) -> list[
         if one.timings is not None or one.reason == "ugly_url":
             while not renders.silent:
                 render = await renders.next()
-                seen.append((str(render.outcome), str(render.error or "")))
+                facts = render.facts and (render.facts.settled, render.facts.lasting)
+                seen.append((str(render.outcome), str(render.error or ""), facts))
     for name, tally in sorted(crawlers.since_start().items()):
         seen.append((name, dict(tally.got), tally.without_snapshot, tally.unverified))
     metrics = await samples(proxy)
@@ -84,6 +91,9 @@ async def test_replaced_texts_change_no_behaviour(
     expected = await behaviour(start_origin, start_proxy)
     assert ("forward", "class_forwarded", "origin", None, 200, "") in expected
     assert ("render", "crawler", "proxy", "error", 503, "empty_page") in expected
+    assert ("complete", "", ("prerender_ready", False)) in expected
+    assert ("failed", "", ("nothing_pending", False)) in expected
+    assert ("failed", "", ("nothing_pending", True)) in expected
     for number, word in enumerate(words()):
         assert word.text
         monkeypatch.setattr(word, "text", f"text {number}")

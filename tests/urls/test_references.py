@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prerender.browser import serializer
+from prerender.browser.javascript import bundle
 from prerender.urls.ajax_crawling import ugly_to_pretty
 from prerender.urls.references import (
     pretty_links,
@@ -113,7 +113,7 @@ async def test_the_same_vectors_in_the_browser() -> None:
         "references": [*listed, *made_up],
         "sites": SITES,
     }
-    script = f"""((asked) => {{ {serializer.part("pretty")}
+    script = f"""((asked) => {{ {bundle("serialize", "pretty")}
       return {{
         values: asked.values.map((value) => prettyReference(
           "/p?_escaped_fragment_=" + value, "https://www.example.com/", asked.sites)),

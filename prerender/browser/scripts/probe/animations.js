@@ -1,3 +1,8 @@
+import {
+  begin, call, FRAME_MS, Math, mutations, newSet, newWeakSet, now, patch, prototypeOf, querySelector, then,
+} from "./core.js";
+import { onAccess, wantFrame } from "./layout.js";
+
 // ---- Transitions and animations. They begin when a style is computed, follow the time of the last frame, and end
 // with a frame. If nothing listens to them, nothing of the page depends on them.
 const { getAnimations } = Document.prototype;
@@ -22,7 +27,7 @@ for (const owner of [globalThis, prototypeOf("Document"), prototypeOf("HTMLEleme
 // Attributes of elements do not set these properties.
 const WITH_HANDLER = `[${handlers.join("], [")}]`;
 let sought = -1; // at this number of mutations
-const seekHandlers = () => {
+export const seekHandlers = () => {
   if (animated || mutations === sought) return;
   sought = mutations;
   if (call(querySelector, document, [WITH_HANDLER])) animated = true;
@@ -42,18 +47,33 @@ patch(prototypeOf("Element"), "animate", (original) => function (...given) {
   return animation;
 });
 
+// A view transition needs drawn frames until its animations run. It ends with a frame after them.
+let transitions = 0; // whose animations run
+patch(prototypeOf("Document"), "startViewTransition", (original) => function (...given) {
+  const transition = original.apply(this, given);
+  const end = begin("drawn");
+  then.call(transition.ready, () => {
+    end();
+    heedAnimations();
+    transitions++;
+    const finish = () => { transitions--; };
+    then.call(transition.finished, finish, finish);
+  }, end);
+  return transition;
+});
+
 // The browser computes styles with each frame: a transition needs a style from before the change.
 let computedAt = -Infinity;
-const computeStyle = () => {
+export const computeStyle = () => {
   if (!animated) return;
   computedAt = now();
   call(getAnimations, document, []);
 };
-const computeStyleInTime = () => { if (now() - computedAt >= FRAME_MS) computeStyle(); };
+export const computeStyleInTime = () => { if (now() - computedAt >= FRAME_MS) computeStyle(); };
 
 // Milliseconds until each running animation ends; Infinity if it does not. Finished ones are not listed, although
 // their events come with the next frame.
-const animationEnds = () => {
+export const animationEnds = () => {
   const ends = [];
   seekHandlers();
   if (!animated) return ends;

@@ -1,3 +1,9 @@
+import { computeStyle } from "./animations.js";
+import {
+  begin, call, countActivity, countFetches, listen, newMap, now, patch, Promise, prototypeOf, setTimeout, then,
+  timers,
+} from "./core.js";
+
 // ---- Promises that are resolved outside the page's thread.
 const watchWith = (start, owner, ...methods) => {
   for (const method of methods) {
@@ -11,17 +17,16 @@ const watchWith = (start, owner, ...methods) => {
   }
 };
 const watchPromise = (owner, ...methods) => watchWith(begin, owner, ...methods);
-const prototypeOf = (type) => globalThis[type]?.prototype;
 
 // The browser and the gateway wait for requests. A new one shows here before it arrives there, which can take seconds
 // if another page floods the network. For a visitor, styles are computed while a request is pending.
-const requested = () => {
+export const requested = () => {
   let ended = false;
-  activity++;
-  fetching++;
+  countActivity();
+  countFetches(1);
   return () => {
     computeStyle();
-    if (!ended) fetching--;
+    if (!ended) countFetches(-1);
     ended = true;
   };
 };
@@ -197,7 +202,7 @@ patch(prototypeOf("Geolocation"), "getCurrentPosition", (original) => function (
 });
 
 // ---- IndexedDB: a request or transaction is pending until one of its final events.
-const untilEvent = (target, ...events) => {
+export const untilEvent = (target, ...events) => {
   if (!target) return;
   const end = begin();
   for (const event of events) listen.call(target, event, end);

@@ -1,3 +1,7 @@
+import { requested, untilEvent } from "./async_work.js";
+import { begin, call, countActivity, listen, patch, prototypeOf, Reflect } from "./core.js";
+import { noteMessage } from "./document.js";
+
 // ---- Channels that respond at any time: their next message is waited for.
 const answering = (target, receiver = target, keepsTalking = "") => {
   let end = begin();
@@ -88,5 +92,5 @@ subclass("EventSource", (source) => {
 });
 subclass("BroadcastChannel", (channel) => {
   const { postMessage } = channel;
-  channel.postMessage = (...given) => { activity++; return postMessage.apply(channel, given); };
+  channel.postMessage = (...given) => { countActivity(); return postMessage.apply(channel, given); };
 });

@@ -1,8 +1,11 @@
+import { call, own, patch, prototypeOf } from "./core.js";
+import { shadowRootOf } from "./shadow.js";
+
 // ---- Roles, ARIA properties and states that scripts attach to custom elements (ElementInternals). No attribute has
 // them. Elements are numbered as the serializer visits them: those of a root, then those of each shadow root in it.
 const { WeakMap: Weak } = globalThis;
 const internalsOf = own(new Weak(), Weak);
-let attachments = 0;
+export let attachments = 0;
 patch(prototypeOf("HTMLElement"), "attachInternals", (original) => function (...given) {
   const internals = original.apply(this, given);
   internalsOf.set(this, internals);
@@ -35,7 +38,7 @@ const attachedTo = (internals) => {
   }
   return [attributes, states];
 };
-const attached = () => {
+export const attached = () => {
   const found = [];
   let number = 0;
   const walk = (elements) => {

@@ -1,6 +1,12 @@
+import {
+  begin, call, countActivity, listen, newSet, newWeakSet, now, patch, patchAccessor, prototypeOf, Reflect,
+  setTimeout, timers,
+} from "./core.js";
+
 // ---- Events that a frame dispatches. settling/ requests a frame only if these are pending.
-let frameWanted = false;
-const wantFrame = () => { frameWanted = true; };
+export let frameWanted = false;
+export const forgetFrame = () => { frameWanted = false; }; // settling/ draws one now
+export const wantFrame = () => { frameWanted = true; };
 const wantFrameAfter = (owner, ...methods) => {
   for (const method of methods) {
     patch(owner, method, (original) => function (...given) {
@@ -9,7 +15,7 @@ const wantFrameAfter = (owner, ...methods) => {
     });
   }
 };
-const onAccess = (owner, property, accessor, notice) => {
+export const onAccess = (owner, property, accessor, notice) => {
   patchAccessor(owner, property, accessor, (original) => function (...given) {
     notice();
     return call(original, this, given);
@@ -26,6 +32,7 @@ const willScroll = () => {
   listen.call(document, "scrollend", end, { capture: true, once: true });
   setTimeout.call(globalThis, end, SMOOTH_MS);
 };
+/** @param {any[]} given */
 const isSmooth = ([first]) => first?.behavior === "smooth";
 for (const [owner, methods] of [
   [globalThis, ["scroll", "scrollBy", "scrollTo"]],
@@ -40,20 +47,6 @@ for (const [owner, methods] of [
 }
 for (const property of ["scrollTop", "scrollLeft"]) onAccess(prototypeOf("Element"), property, "set", wantFrame);
 
-// A view transition needs drawn frames until its animations run. It ends with a frame after them.
-let transitions = 0; // whose animations run
-patch(prototypeOf("Document"), "startViewTransition", (original) => function (...given) {
-  const transition = original.apply(this, given);
-  const end = begin("drawn");
-  then.call(transition.ready, () => {
-    end();
-    heedAnimations();
-    transitions++;
-    const finish = () => { transitions--; };
-    then.call(transition.finished, finish, finish);
-  }, end);
-  return transition;
-});
 // Paint timings come with a drawn frame, or never: a page may have nothing to paint.
 const { PerformanceObserver } = globalThis;
 const { observe, disconnect } = prototypeOf("PerformanceObserver");
@@ -88,8 +81,8 @@ patch(prototypeOf("HTMLVideoElement"), "requestVideoFrameCallback", (original) =
 
 // ---- Layout observers are notified with a frame, and again with the next one if they change the layout. Elements
 // that are not visible yet may be lazy content.
-const unseen = newSet();
-let observers = 0; // observers with targets
+export const unseen = newSet();
+export let observers = 0; // observers with targets
 for (const type of ["IntersectionObserver", "ResizeObserver"]) {
   const Original = globalThis[type];
   if (!Original) continue;
@@ -97,7 +90,7 @@ for (const type of ["IntersectionObserver", "ResizeObserver"]) {
     construct(target, [callback, ...rest], newTarget) {
       if (typeof callback !== "function") return Reflect.construct(target, [callback, ...rest], newTarget);
       return Reflect.construct(target, [function (entries, ...given) {
-        activity++;
+        countActivity();
         wantFrame();
         for (const { target: seen, isIntersecting } of entries) {
           if (isIntersecting === true) unseen.delete(seen);

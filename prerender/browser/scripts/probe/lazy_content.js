@@ -1,6 +1,11 @@
+import { begin, countActivity, Math, newMap, newSet, patch, realFrame } from "./core.js";
+import { forEachFrame } from "./document.js";
+import { unseen, wantFrame } from "./layout.js";
+import { shadowRoots } from "./shadow.js";
+
 // ---- Content that waits to become visible: observed elements, lazy images, and scroll listeners.
 const lazy = 'img[loading="lazy"], iframe[loading="lazy"]';
-const { querySelector, querySelectorAll } = Document.prototype;
+const { querySelectorAll } = Document.prototype;
 const { querySelectorAll: querySelectorAllWithin } = DocumentFragment.prototype;
 const { getBoundingClientRect, getClientRects, scrollIntoView } = Element.prototype;
 const { dispatchEvent } = EventTarget.prototype;
@@ -29,7 +34,7 @@ const unloaded = () => {
 };
 // Loading so many only for the pixels would take longer than everything else, and exceed the limit of requests.
 const MOST_UNLOADED = 200;
-const waitingToBeSeen = () => {
+export const waitingToBeSeen = () => {
   const waiting = newSet();
   const add = (element) => { if (element.isConnected && !visited.has(element)) waiting.add(element); };
   unseen.forEach(add);
@@ -37,10 +42,10 @@ const waitingToBeSeen = () => {
   for (let i = 0; i < found.length && found.length <= MOST_UNLOADED; i++) add(found[i]);
   return waiting;
 };
-const listensToScrolling = () => Boolean(scrolled.size || globalThis.onscroll || document.onscroll);
+export const listensToScrolling = () => Boolean(scrolled.size || globalThis.onscroll || document.onscroll);
 
 // The window height that shows the whole page, including the content of scrolling elements.
-const height = () => {
+export const height = () => {
   if (unloaded().length > MOST_UNLOADED) return 0;
   let highest = document.documentElement?.scrollHeight ?? 0;
   const reach = (bottom) => { highest = Math.max(highest, Math.ceil(bottom + scrollY)); };
@@ -52,7 +57,7 @@ const height = () => {
 };
 
 // Everything is in the window now. Dispatch scroll events, because nothing can be scrolled any more.
-const shown = () => {
+export const shown = () => {
   wantFrame();
   realFrame(() => {
     const told = newSet();
@@ -66,7 +71,7 @@ const shown = () => {
 };
 
 // Whether an element can be scrolled to: one of this page or its frames, with a box (undisplayed ones have none).
-const nextToVisit = () => {
+export const nextToVisit = () => {
   let next = null;
   waitingToBeSeen().forEach((element) => {
     if (!next && getClientRects.call(element).length) next = { element, visited };
@@ -79,20 +84,20 @@ const nextToVisit = () => {
 // not visible yet (in scrolling elements), and back.
 const MOST_STEPS = 20;
 const MOST_VISITS = 50;
-const tour = () => {
+export const tour = () => {
   const end = begin("layout");
   const start = scrollY;
   const moved = newMap();
   let steps = 0;
   const down = () => {
-    activity++;
+    countActivity();
     const top = innerHeight * ++steps;
     if (steps > MOST_STEPS || top >= document.documentElement.scrollHeight) return around();
     scrollWindow({ top, behavior: "instant" });
     realFrame(down);
   };
   const around = () => {
-    activity++;
+    countActivity();
     const next = visited.size < MOST_VISITS ? nextToVisit() : null;
     if (!next) return back();
     next.visited.add(next.element);

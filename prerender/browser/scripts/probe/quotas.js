@@ -1,3 +1,7 @@
+import { call, listen, patch, patchAccessor, patchEach, Promise, prototypeOf } from "./core.js";
+// It counts pending work within these quotas: calls beyond them are not pending.
+import "./async_work.js";
+
 // ---- Quotas for calls that keep the browser's shared processes busy, and so slow down all other pages. Each document
 // has its own; further calls have no effect.
 const quota = (most, beyond = () => {}) => {

@@ -1,6 +1,8 @@
+import { newSet, newWeakSet, patch, patchAccessor, prototypeOf } from "./core.js";
+
 // ---- Closed shadow roots are closed only to the page's scripts: the serializer must read them.
 const closed = newWeakSet();
-const shadowRoots = newSet();
+export const shadowRoots = newSet();
 patch(prototypeOf("Element"), "attachShadow", (original) => function (options, ...rest) {
   const hidden = options?.mode === "closed";
   const root = original.call(this, hidden ? { ...options, mode: "open" } : options, ...rest);
@@ -8,8 +10,8 @@ patch(prototypeOf("Element"), "attachShadow", (original) => function (options, .
   if (hidden) closed.add(root);
   return root;
 });
-const shadowRootOf = Object.getOwnPropertyDescriptor(prototypeOf("Element"), "shadowRoot").get;
-const hide = (owner, property, replace) => {
+export const shadowRootOf = Object.getOwnPropertyDescriptor(prototypeOf("Element"), "shadowRoot").get;
+export const hide = (owner, property, replace) => {
   patchAccessor(owner, property, "get", (original) => function () {
     return replace(original.call(this), this);
   });

@@ -1,6 +1,9 @@
+import { call, newMap, patch, prototypeOf } from "./core.js";
+import { hide } from "./shadow.js";
+
 // ---- Style sheets that scripts may have modified. Their rules are then in no text of the page, and the original
 // rules of a linked sheet are lost. Every modification begins with one of these calls.
-const touchedSheets = newMap(); // sheet -> rules of a linked one before the first modification, or null
+export const touchedSheets = newMap(); // sheet -> rules of a linked one before the first modification, or null
 const rulesOf = Object.getOwnPropertyDescriptor(prototypeOf("CSSStyleSheet"), "cssRules").get;
 const { from: listed } = Array;
 const sheetText = (sheet) => listed(call(rulesOf, sheet, []), (rule) => rule.cssText).join("\n");
@@ -22,16 +25,18 @@ for (const property of ["cssRules", "rules"]) {
 }
 // Which of the style attributes the policy refuses: indexes in document.querySelectorAll("[style]"). A policy does not
 // apply to other worlds, where they seem to be in force.
-const refusedStyles = () => {
+export const refusedStyles = () => {
   const found = [];
-  document.querySelectorAll("[style]").forEach((element, place) => {
+  /** @type {NodeListOf<HTMLElement>} */
+  const styled = document.querySelectorAll("[style]");
+  styled.forEach((element, place) => {
     if (element.style?.length === 0) found[found.length] = place;
   });
   return found;
 };
 // [index in document.styleSheets, current rules] of linked sheets that have changed, and [index, null] of others that
 // may have.
-const restyled = () => {
+export const restyled = () => {
   const found = [];
   listed(document.styleSheets).forEach((sheet, place) => {
     if (!touchedSheets.has(sheet)) return;

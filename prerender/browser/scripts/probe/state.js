@@ -1,3 +1,20 @@
+import { animationEnds } from "./animations.js";
+import { lead, pageTime } from "./clocks.js";
+import {
+  activity, call, fetching, intervals, listen, mutations, name, newMap, now, open, patch, querySelector, then,
+  timers,
+} from "./core.js";
+import { countPendingMutations, forEachFrame, foreign, mutationsAtMessage, parsed, refreshDue } from "./document.js";
+import { attached, attachments } from "./internals.js";
+import { forgetFrame, frameWanted, observers, wantFrame } from "./layout.js";
+import { height, listensToScrolling, nextToVisit, shown, tour, waitingToBeSeen } from "./lazy_content.js";
+import { refusedStyles, restyled, touchedSheets } from "./sheets.js";
+import { frames, idle } from "./timers.js";
+import "./channels.js";
+import "./dialogs.js";
+import "./quotas.js";
+import "./window.js";
+
 // ---- The state for settling/.
 const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", "talking", "fetching", "activity",
   "mutations", "unseen", "foreign", "delivering"];
@@ -5,11 +22,8 @@ const summed = ["intervals", "frames", "working", "layout", "drawn", "watched", 
 const MOST_TIMERS = 1000;
 const LATEST_MS = 3_600_000;
 let focused = false;
-const countMutations = () => { mutations += count.takeRecords().length; };
-let mutationsAtMessage = 0;
-const noteMessage = () => { countMutations(); mutationsAtMessage = mutations; };
 const state = () => {
-  countMutations();
+  countPendingMutations();
   const within = [];
   forEachFrame((probe) => { within[within.length] = probe(); });
   const ends = animationEnds();
@@ -32,7 +46,7 @@ const state = () => {
   // A frame that does not arrive is not waited for.
   if (refresh !== null && time - refresh < 500) falls(refresh - time);
   const ready = globalThis.prerenderReady;
-  const own = {
+  const total = {
     complete: document.readyState === "complete",
     parsed,
     elapsed: pageTime(),
@@ -41,7 +55,7 @@ const state = () => {
     intervals: intervals.size,
     frames: frames.size,
     working: open.working + idle.size,
-    layout: open.layout + open.drawn + frameWanted,
+    layout: open.layout + open.drawn + (frameWanted ? 1 : 0),
     drawn: open.drawn,
     // Observers that a frame may notify after any change.
     watched: observers + ends.length + unseenParts + foreign,
@@ -58,12 +72,12 @@ const state = () => {
     sheets: touchedSheets.size,
     attachments,
   };
-  frameWanted = false; // settling/ draws one now
+  forgetFrame();
   for (const frame of within) {
     for (const left of frame.timers) falls(left);
-    for (const key of summed) own[key] += frame[key];
+    for (const key of summed) total[key] += frame[key];
   }
-  return own;
+  return total;
 };
 state.lead = lead;
 state.sheets = restyled;

@@ -1,3 +1,9 @@
+import { computeStyle, computeStyleInTime } from "./animations.js";
+import { delayOf, pageTime } from "./clocks.js";
+import {
+  call, clearTimeout, FRAME_MS, intervals, listen, Math, newMap, now, patch, report, setTimeout, then, timers,
+} from "./core.js";
+
 // ---- Timers: virtual time runs them, the probe only tracks them.
 patch(globalThis, "setTimeout", (original) => function (callback, delay, ...rest) {
   if (typeof callback !== "function") {
@@ -44,7 +50,7 @@ patch(globalThis.AbortSignal, "timeout", (original) => function (delay) {
 });
 
 // ---- Animation frames: every 16 ms of virtual time, without a frame of the browser.
-let frames = newMap();
+export let frames = newMap();
 let nextFrame = 0;
 const flushFrames = () => {
   const due = frames;
@@ -67,7 +73,7 @@ if (globalThis.requestAnimationFrame) {
 }
 
 // ---- Idle callbacks: at the end of a slice the page is idle.
-const idle = newMap();
+export const idle = newMap();
 patch(globalThis, "requestIdleCallback", () => function (callback) {
   if (typeof callback !== "function") throw new TypeError("parameter 1 is not of type 'Function'.");
   const id = setTimeout.call(globalThis, () => {

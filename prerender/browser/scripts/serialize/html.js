@@ -1,3 +1,13 @@
+import { asParsed, asText } from "./parsing.js";
+import { dataOf, drawingOf, drawn, hasDrawings, withData } from "./pictures.js";
+import { TOKEN } from "./pretty.js";
+import {
+  addMark, animated, copyAnimated, dependsOnState, isAddress, markStates, shadowRoots, withStates,
+} from "./state.js";
+import { adopted, copySheetState, inert, styleText } from "./styles.js";
+import { findUnwanted, isUnwanted, unwanted, unwantedCopies } from "./unwanted.js";
+import { dataScript, prettify } from "./urls.js";
+
 // ---- The page as HTML text, with its metadata. Works on an inert copy, so that no code of the page runs.
 const keep = "[data-prerender-keep]";
 const removed = [
@@ -8,27 +18,9 @@ const removed = [
 const ownMetas = 'meta[name="prerender-status-code" i], meta[name="prerender-header" i], ' +
   'meta[name="prerender-cache-ttl" i], meta[name="prerender-cache-tags" i], ' +
   'meta[name="render:status_code" i], meta[name="render:header" i]';
-// Other data blocks are for scripts: crawlers do not read them, and frameworks put megabytes there.
-const dataScript = /^\s*application\/ld\+json\s*(;|$)/i;
 // An AMP page is valid only with AMP's scripts and its noscript.
 const isAmp = ["amp", "\u26a1"].some((name) => document.documentElement?.hasAttribute(name));
 const ampScript = 'script[src^="https://cdn.ampproject.org/"], noscript';
-
-// What [snapshot] remove names. All selectors are matched before anything is removed, so their order does not matter.
-const never = new Set([document.documentElement, document.head, document.body]);
-const unwanted = new Set();
-const unwantedCopies = new Set();
-const findUnwanted = (original, from, to) => {
-  const before = unwanted.size;
-  for (const selector of options.remove) {
-    for (const element of original.querySelectorAll(selector)) if (!never.has(element)) unwanted.add(element);
-  }
-  if (unwanted.size > before) from.forEach((element, i) => { if (unwanted.has(element)) unwantedCopies.add(to[i]); });
-};
-const isUnwanted = (node) => {
-  if (unwanted.size) for (let at = node; at; at = at.parentNode ?? at.host) if (unwanted.has(at)) return true;
-  return false;
-};
 
 const setAttribute = (element, name, on) => {
   if (on) element.setAttribute(name, ""); else element.removeAttribute(name);
@@ -280,8 +272,11 @@ const clean = (copy) => {
 // Enough for any page. More would only fill the store.
 const MOST_METAS = 20;
 const LONGEST_META = 4000;
-const metas = (name) => Array.from(document.querySelectorAll(`meta[name="${name}" i]`)).slice(0, MOST_METAS)
-  .map((meta) => meta.content.slice(0, LONGEST_META).trim());
+const metas = (name) => {
+  /** @type {NodeListOf<HTMLMetaElement>} */
+  const matching = document.querySelectorAll(`meta[name="${name}" i]`);
+  return Array.from(matching).slice(0, MOST_METAS).map((meta) => meta.content.slice(0, LONGEST_META).trim());
+};
 
 // The number of characters before the content of the head, or -1 if the page needs no canonical link.
 const canonicalAt = (root) => {
@@ -356,10 +351,10 @@ const textLength = (body) => [body, ...shadowRoots].reduce((sum, root) => {
 // The same without what is removed.
 const { SHOW_ELEMENT, SHOW_TEXT, FILTER_ACCEPT, FILTER_REJECT } = NodeFilter;
 const remainingLength = (body) => [body, ...shadowRoots].filter((root) => !isUnwanted(root)).reduce((sum, root) => {
-  const nodes = document.createTreeWalker(root, SHOW_ELEMENT | SHOW_TEXT, (node) =>
+  const nodes = document.createTreeWalker(root, SHOW_ELEMENT | SHOW_TEXT, (/** @type {any} */ node) =>
     (unwanted.has(node) || node.matches?.(UNREAD) ? FILTER_REJECT : FILTER_ACCEPT));
   let text = "";
-  while (nodes.nextNode()) text += nodes.currentNode.data ?? "";
+  while (nodes.nextNode()) text += /** @type {any} */ (nodes.currentNode).data ?? "";
   return sum + text.replace(/\s+/g, " ").trim().length;
 }, 0);
 
@@ -384,33 +379,37 @@ const isLoading = () => [document, ...shadowRoots].some((root) =>
   Array.from(root.querySelectorAll(LOADING)).slice(0, MOST_SIGNS).some((sign) =>
     !isUnwanted(sign) && sign.checkVisibility({ opacityProperty: true, visibilityProperty: true })));
 
-const body = document.body;
-const [first, ...more] = inPieces(document.documentElement ? html() : "");
-globalThis.moreHtml = more;
-const [navigation] = performance.getEntriesByType("navigation");
-return {
-  html: first ?? "",
-  more: more.length,
-  canonicalAt: canonicalPlace,
-  url: location.href,
-  contentType: document.contentType,
-  // 0: not fetched by HTTP.
-  status: navigation?.responseStatus ?? 0,
-  redirected: navigation?.redirectCount > 0,
-  textLength: body ? (unwanted.size ? remainingLength : textLength)(body) : 0,
-  parsing: document.readyState === "loading",
-  loading: isLoading(),
-  // Visible content without text. The shadow roots were collected before.
-  pictures: [document, ...shadowRoots].some((root) => Array.from(root.querySelectorAll(
-    "img, svg, canvas, video, audio, picture, iframe, frame, object, embed, input, button, select, textarea"))
-    .some((one) => !isUnwanted(one))),
-  statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
-  headers: [...metas("prerender-header"), ...metas("render:header")],
-  cacheTtls: metas("prerender-cache-ttl"),
-  cacheTags: metas("prerender-cache-tags"),
-  // Resources from the browser's own cache did not pass the gateway.
-  resources: performance.getEntriesByType("resource").slice(0, 200).map((entry) => [
-    entry.name.slice(0, 500), entry.initiatorType, entry.responseStatus ?? 0, entry.encodedBodySize,
-    entry.startTime / 1000,
-  ]),
+// The result of the script.
+export const serialize = () => {
+  const body = document.body;
+  const [first, ...more] = inPieces(document.documentElement ? html() : "");
+  globalThis.moreHtml = more;
+  const entries = (kind) => /** @type {any[]} */ (performance.getEntriesByType(kind));
+  const [navigation] = entries("navigation");
+  return {
+    html: first ?? "",
+    more: more.length,
+    canonicalAt: canonicalPlace,
+    url: location.href,
+    contentType: document.contentType,
+    // 0: not fetched by HTTP.
+    status: navigation?.responseStatus ?? 0,
+    redirected: navigation?.redirectCount > 0,
+    textLength: body ? (unwanted.size ? remainingLength : textLength)(body) : 0,
+    parsing: document.readyState === "loading",
+    loading: isLoading(),
+    // Visible content without text. The shadow roots were collected before.
+    pictures: [document, ...shadowRoots].some((root) => Array.from(root.querySelectorAll(
+      "img, svg, canvas, video, audio, picture, iframe, frame, object, embed, input, button, select, textarea"))
+      .some((one) => !isUnwanted(one))),
+    statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
+    headers: [...metas("prerender-header"), ...metas("render:header")],
+    cacheTtls: metas("prerender-cache-ttl"),
+    cacheTags: metas("prerender-cache-tags"),
+    // Resources from the browser's own cache did not pass the gateway.
+    resources: entries("resource").slice(0, 200).map((entry) => [
+      entry.name.slice(0, 500), entry.initiatorType, entry.responseStatus ?? 0, entry.encodedBodySize,
+      entry.startTime / 1000,
+    ]),
+  };
 };

@@ -9,7 +9,7 @@ const dropsFirstNewline = "pre, textarea, listing";
 const rawText = "style, script, xmp, iframe, noembed, noframes";
 const forbidden = /[\0\p{Cs}\p{NChar}]/gu;
 
-const asParsed = (tree) => {
+export const asParsed = (tree) => {
   for (const template of tree.querySelectorAll("template")) asParsed(template.content);
   for (const element of tree.querySelectorAll(dropsFirstNewline)) {
     const text = element.firstChild;
@@ -23,10 +23,11 @@ const asParsed = (tree) => {
   }
   const comments = document.createTreeWalker(tree, NodeFilter.SHOW_COMMENT);
   while (comments.nextNode()) {
-    const { data } = comments.currentNode;
+    const comment = /** @type {Comment} */ (comments.currentNode);
+    const { data } = comment;
     const safe = data.replace(/\r\n?/g, "\n").replace(/^-?>|--!?>/g, (end) => `${end.slice(0, -1)}&gt;`);
-    if (safe !== data) comments.currentNode.data = safe;
+    if (safe !== data) comment.data = safe;
   }
 };
 
-const asText = (markup) => markup.replace(forbidden, "\ufffd").replaceAll("\r", "&#13;");
+export const asText = (markup) => markup.replace(forbidden, "\ufffd").replaceAll("\r", "&#13;");

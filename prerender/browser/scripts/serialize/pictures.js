@@ -3,9 +3,9 @@ const MOST_PIXELS = 4_000_000;
 const MOST_OCTETS = 1_000_000;
 // Characters of all drawings of a page: enough for charts, and not for photos or games.
 let drawingLength = 500_000;
-let hasDrawings = false;
+export let hasDrawings = false;
 
-const drawn = (image, width, height) => {
+export const drawn = (image, width, height) => {
   if (!width || !height || width * height > MOST_PIXELS) return null;
   try {
     const canvas = Object.assign(document.createElement("canvas"), { width, height });
@@ -14,7 +14,7 @@ const drawn = (image, width, height) => {
   } catch { return null; /* of another origin */ }
 };
 
-const drawingOf = (canvas) => {
+export const drawingOf = (canvas) => {
   if (!options.drawings || !canvas.checkVisibility()) return null;
   const url = drawn(canvas, canvas.width, canvas.height);
   if (!url || url.length > drawingLength) return null;
@@ -36,8 +36,8 @@ const read = (url) => {
   } catch { return null; /* revoked, or refused by the page's policy */ }
 };
 const known = new Map();
-const dataOf = (url) => {
+export const dataOf = (url) => {
   if (!known.has(url)) known.set(url, read(url));
   return known.get(url);
 };
-const withData = (html) => html.replace(/\bblob:https?:[\w:/.[\]-]+/g, (url) => dataOf(url) ?? url);
+export const withData = (html) => html.replace(/\bblob:https?:[\w:/.[\]-]+/g, (url) => dataOf(url) ?? url);

@@ -1,6 +1,6 @@
 // ---- Converts ugly URLs of the site to pretty ones: snapshots contain only these. Same rules as ajax_crawling.py
 // and references.py; both are tested with tests/urls/scheme_vectors.json.
-const TOKEN = "_escaped_fragment_=";
+export const TOKEN = "_escaped_fragment_=";
 const ugly = /^([^?#]*)(?:\?|(\?[^#]*)&)_escaped_fragment_=([^&#]*)(?:(#)(.*))?$/s;
 const hasToken = /(?:^\?|&)_escaped_fragment_(?=[=&]|$)/;
 
@@ -11,7 +11,7 @@ const stateOf = (value) => Array.from(value, octetsOf).join("")
   .replace(/[^!#-;=?-_a-~]/g, (octet) =>
     `%${octet.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);
 
-const resolved = (reference, base) => {
+export const resolved = (reference, base) => {
   try { return new URL(reference, base); } catch { return null; }
 };
 
@@ -20,7 +20,7 @@ const pathOf = (base) => {
   return pathname.startsWith("//") ? origin + pathname : pathname;
 };
 
-const prettyReference = (reference, base, sites) => {
+export const prettyReference = (reference, base, sites) => {
   const text = reference.replace(/^[\0- ]+|[\0- ]+$|[\t\n\r]/g, "");
   const parts = ugly.exec(text);
   if (!parts || hasToken.test(parts[2] ?? "")) return reference;

@@ -1,3 +1,5 @@
+import { sheetText } from "./sheet_text.js";
+
 // ---- States that no attribute holds, such as that of an open popover. In the snapshot, an attribute names them, and
 // rules that depend on them name it, too.
 const MARK = "data-prerender-state";
@@ -5,8 +7,9 @@ const DEFINED = ":defined";
 const isCustom = (element) => element.localName.includes("-") || element.hasAttribute("is");
 
 // document.open() gives a frame the URL of the page.
-const isAddress = (url) => /^https?:/.test(url) && url.split("#")[0] !== location.href.split("#")[0];
+export const isAddress = (url) => /^https?:/.test(url) && url.split("#")[0] !== location.href.split("#")[0];
 // The document, its shadow roots, and the documents of frames without an address, which are part of the snapshot.
+/** @type {any[]} */
 const roots = [document];
 let hasCustom = false;
 for (const root of roots) {
@@ -20,29 +23,29 @@ for (const root of roots) {
     if (shown && !isAddress(shown.URL)) roots.push(shown);
   }
 }
-const shadowRoots = roots.filter((root) => root.host);
+export const shadowRoots = roots.filter((root) => root.host);
 // Reading rules takes long, so it is done only if the answer matters.
 const rulesMention = (state) => roots.some((root) =>
   [...root.styleSheets, ...(root.adoptedStyleSheets ?? [])].some((sheet) => sheetText(sheet)?.includes(state)));
-const hasStates = options.attached.some(([, , states]) => states.length);
+export const hasStates = options.attached.some(([, , states]) => states.length);
 const lostStates = [":popover-open", ":modal", ":indeterminate"]
   .filter((state) => roots.some((root) => root.querySelector(state)));
 if (hasCustom) lostStates.push(DEFINED);
-const namedStates = lostStates.filter(rulesMention);
+export const namedStates = lostStates.filter(rulesMention);
 
-const dependsOnState = (css) =>
+export const dependsOnState = (css) =>
   (hasStates && css.includes(":state(")) || namedStates.some((state) => css.includes(state));
-const withStates = (css) => namedStates.reduce(
+export const withStates = (css) => namedStates.reduce(
   (text, state) => text.replaceAll(new RegExp(`${state}(?![\\w-])`, "g"), `:is(${state}, [${MARK}~="${state}"])`),
   hasStates ? css.replace(/:state\(\s*([\w-]+)\s*\)/g, `:is(:state($1), [${MARK}~="$1"])`) : css,
 );
 
-const addMark = (element, state) => {
+export const addMark = (element, state) => {
   const others = element.getAttribute(MARK);
   element.setAttribute(MARK, others ? `${others} ${state}` : state);
 };
 // ``from`` and ``to``: the elements below ``original`` and their copies.
-const markStates = (original, from, to) => {
+export const markStates = (original, from, to) => {
   for (const state of namedStates) {
     const marked = new Set(original.querySelectorAll(state));
     from.forEach((element, i) => {
@@ -53,7 +56,7 @@ const markStates = (original, from, to) => {
 
 // What animations of scripts leave (Web Animations, fill mode "forwards"). Those of style sheets run again. One that
 // follows scrolling shows everything to readers who scroll.
-const animated = new Map();
+export const animated = new Map();
 const cssName = (name) => (name === "cssFloat" ? "float" : name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`));
 for (const animation of new Set(roots.flatMap((root) => root.getAnimations()))) {
   const { effect, playState, timeline } = animation;
@@ -72,6 +75,6 @@ for (const animation of new Set(roots.flatMap((root) => root.getAnimations()))) 
   }
   animated.set(effect.target, style);
 }
-const copyAnimated = (from, to) => {
+export const copyAnimated = (from, to) => {
   for (const [name, value] of animated.get(from)) if (value) to.style.setProperty(name, value);
 };

@@ -1,10 +1,12 @@
+import { resolved } from "./pretty.js";
+import { sheetText } from "./sheet_text.js";
+import { dependsOnState, hasStates, namedStates, withStates } from "./state.js";
+import { unwantedCopies } from "./unwanted.js";
+
 // ---- Current styles. Scripts can modify a style sheet without changing any text of the page (CSSOM), so the current
 // rules are compared with those that a browser would parse from the text.
-const inert = document.implementation.createHTMLDocument("");
+export const inert = document.implementation.createHTMLDocument("");
 
-const sheetText = (sheet) => {
-  try { return Array.from(sheet.cssRules, (rule) => rule.cssText).join("\n"); } catch { return null; }
-};
 // A string in a rule must not end the element.
 const asContent = (css) => css.replace(/<(?=\/style)/gi, "\\3c ");
 
@@ -20,7 +22,7 @@ const mayDiffer = (style) =>
 const parsed = inert.createElement("style");
 inert.head.append(parsed);
 // A browser may serialize a rule differently, so the original text stays if it is equivalent.
-const styleText = (style) => {
+export const styleText = (style) => {
   const rules = style.sheet && mayDiffer(style) ? sheetText(style.sheet) : null;
   if (rules === null) return null;
   parsed.textContent = style.textContent;
@@ -57,7 +59,7 @@ const isSwitchedOn = (link) => {
 };
 
 // A script may also have decided whether a sheet applies.
-const copySheetState = (from, to) => {
+export const copySheetState = (from, to) => {
   const { sheet } = from;
   if (!sheet) return;
   const { mediaText } = sheet.media;
@@ -76,7 +78,7 @@ const copySheetState = (from, to) => {
   if (typeof rules === "string") to.replaceWith(styleOf(withStates(moved(rules, from.href)), sheet));
 };
 
-const adopted = (root) => {
+export const adopted = (root) => {
   const inForce = Array.from(root.adoptedStyleSheets ?? []).filter((sheet) => !sheet.disabled);
   const groups = inForce.map((sheet) => {
     const text = sheetText(sheet);

@@ -1,3 +1,5 @@
+import { prettyReference, TOKEN } from "./pretty.js";
+
 // ---- The URLs of a page that are converted to pretty ones (docs/scheme.md gives the reasons).
 // The URL attributes of the HTML Standard ("Attributes" in its index), its obsolete ones, SVG's, and RDFa's.
 const urlAttributes = new Set([
@@ -6,6 +8,9 @@ const urlAttributes = new Set([
 ]);
 const urlListAttributes = new Set(["imagesrcset", "ping", "srcset"]);
 const refresh = /^(\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?(["']?))(.*?)(\2)\s*$/is;
+
+// Other data blocks are for scripts: crawlers do not read them, and frameworks put megabytes there.
+export const dataScript = /^\s*application\/ld\+json\s*(;|$)/i;
 
 const prettyHere = (reference) =>
   prettyReference(reference, document.baseURI, [location.hostname, options.internalHost]);
@@ -29,7 +34,7 @@ const prettyJson = (text) => text.replace(/"(?:[^"\\]|\\.)*"/gs, (literal) => {
   return pretty === value ? literal : JSON.stringify(pretty).replaceAll("<", "\\u003c");
 });
 
-const prettify = (copy) => {
+export const prettify = (copy) => {
   for (const element of copy.querySelectorAll("*")) {
     if (element.localName === "template") prettify(element.content);
     if (dataScript.test(element.type)) element.textContent = prettyJson(element.textContent);

@@ -69,7 +69,7 @@ function locked() {
 
 document.getElementById("open").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const input = document.getElementById("open-url");
+  const input = /** @type {HTMLInputElement} */ (document.getElementById("open-url"));
   try {
     const found = await api.get("pages", { url: input.value.trim() });
     location.hash = `#/page/${found.id}?url=${encodeURIComponent(found.url)}`;

@@ -55,7 +55,7 @@ export function bars(title, points, series, format, width, axis = MINUTES) {
     }
     drawing.append(column);
   });
-  for (const [share, index, anchor] of [[0, 0, "start"], [0.5, 1, "middle"], [1, 2, "end"]]) {
+  for (const [share, index, anchor] of /** @type {[number, number, string][]} */ ([[0, 0, "start"], [0.5, 1, "middle"], [1, 2, "end"]])) {
     drawing.append(s("text", { class: "scale", x: share * width, y: HEIGHT - 6, "text-anchor": anchor }, axis.ends[index]));
   }
   return h("figure", {}, legend(series), drawing, table(title, points, series, format, axis));

@@ -143,7 +143,7 @@ export function toast(text, tone = "good") {
 
 /** Ask for confirmation. Resolves to the choice. */
 export function confirm(title, text, yes) {
-  const dialog = document.getElementById("ask");
+  const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("ask"));
   document.getElementById("ask-title").textContent = title;
   document.getElementById("ask-text").textContent = text;
   document.getElementById("ask-yes").textContent = yes;

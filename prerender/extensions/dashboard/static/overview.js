@@ -88,7 +88,6 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came) {
   const per = (minute, top, bottom) => (bottom(minute) ? top(minute) / bottom(minute) : null);
   const asked = (minute) => ANSWERS.reduce((total, [name]) => total + (minute[name] || 0), 0);
   const rendered = (minute) => (minute.complete || 0) + (minute.moved || 0) + (minute.cut_off || 0);
-  const taken = (minute) => PHASES.reduce((total, [name]) => total + (minute[name] || 0), 0);
   return [
     ...summary.notices.map(notice),
     verdict(summary, worst, missed, { shown, failed: sum("error"), renders, failures, cutOff: sum("cut_off"), earlier }),
@@ -107,7 +106,7 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came) {
         `${count(sum("incomplete"))} incomplete, ${count(sum("failed"))} failed, ${count(sum("blank"))} blank, ${count(sum("cut_off"))} cut off`,
         hour.map((minute) => [...UNUSABLE, "cut_off"].reduce((total, name) => total + (minute[name] || 0), 0)), failures ? "bad" : ""),
       tile("Server errors", count(sum("errors")), "5xx responses, including the origin’s",
-        hour.map((minute) => minute.errors || 0), sum("errors") ? "bad" : "")),
+        hour.map((minute) => minute["errors"] || 0), sum("errors") ? "bad" : "")),
     ...came,
     h("div", { class: "two" }, latest(recent), troubles(worst)),
     h("div", { class: "charts" },
@@ -117,7 +116,7 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came) {
         PHASES.map(([name, label]) => ({
           name, label, value: (minute) => (rendered(minute) ? (minute[name] || 0) / rendered(minute) : 0),
         })), duration, width)),
-      machine(summary, taken)),
+      machine(summary)),
   ];
 }
 

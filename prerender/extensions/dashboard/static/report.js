@@ -24,7 +24,7 @@ export function keptSince(kept) {
 export async function report(root, here, signal) {
   document.title = "Report · Prerender";
   const days = PERIODS.some(([value]) => value === here.query.get("days")) ? here.query.get("days") : "28";
-  const get = (table, query = {}) => api.get(`report/${table}`, query, signal);
+  const get = (name, query = {}) => api.get(`report/${name}`, query, signal);
   const kept = await api.get("report", {}, signal);
   root.append(h("div", { class: "heading" }, h("h1", {}, "Report"), h("div", { class: "actions switch", role: "group", "aria-label": "Period" },
     PERIODS.map(([value, label]) => h("button", {

@@ -23,8 +23,8 @@ export async function snapshots(root, here, signal) {
   const all = h("input", {
     type: "checkbox", "aria-label": "Select all shown",
     onchange() {
-      for (const box of shown.body.querySelectorAll("input[type=checkbox]")) {
-        if (box.checked !== all.checked) box.click();
+      for (const one of shown.body.querySelectorAll("input[type=checkbox]")) {
+        if (one.checked !== all.checked) one.click();
       }
     },
   });
@@ -99,8 +99,8 @@ export async function snapshots(root, here, signal) {
     if (!soft && !await confirm("Purge snapshots", `${counted(items.length, "snapshot")} will be removed. The next request for each page renders it.`, "Purge")) return;
     try {
       // A purge is of a page, with all its variants.
-      const { snapshots } = await api.post("purge", { url: items.map((item) => item.url), soft, count: true });
-      toast(`${counted(snapshots ?? items.length, "snapshot")} ${soft ? "marked stale" : "purged"}.`);
+      const done = await api.post("purge", { url: items.map((item) => item.url), soft, count: true });
+      toast(`${counted(done.snapshots ?? items.length, "snapshot")} ${soft ? "marked stale" : "purged"}.`);
     } catch (error) { toast(error.message, "bad"); }
     await shown.reload();
   }

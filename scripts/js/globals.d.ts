@@ -1,0 +1,14 @@
+// The parameters of the serializer (serializer.py), and what the probe finds only in some browsers.
+declare const options: {
+  flattenShadowDom: boolean;
+  addCanonical: boolean;
+  internalHost: string;
+  hasPolicy: boolean;
+  refusedStyles: number[];
+  attached: [number, [string, string][], string[]][];
+  drawings: boolean;
+  remove: string[];
+  add: [string, [string, string][], string][];
+};
+declare const sheets: [number, string | null][] | null;
+declare var moreHtml: string[];
