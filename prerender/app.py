@@ -26,6 +26,7 @@ from prerender.admin.page_urls import Site
 from prerender.admin.purge import Purging
 from prerender.admin.token_file import TokenFile
 from prerender.browser.pool import Pool
+from prerender.browser.resources import page_count
 from prerender.config import Settings
 from prerender.config.settings import Admin as AdminSettings
 from prerender.config.settings import Server as ServerSettings
@@ -46,7 +47,7 @@ from prerender.proxy.origin_connections import OriginConnections
 from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Server
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.rendering.from_settings import Rendering, page_count, rendering
+from prerender.rendering.from_settings import Rendering, rendering
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.learned import Learned
 from prerender.snapshots.snapshot_cache import CachedSnapshots
@@ -121,6 +122,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             refreshes=max(1, page_count(settings) // 2),
             serve_incomplete=settings.render.incomplete == "serve",
         )
+        renderer.on_page = snapshots.begin
         stack.push_async_callback(snapshots.close)
         await stack.enter_async_context(
             Learned(

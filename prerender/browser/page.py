@@ -30,6 +30,7 @@ from prerender.browser.settling.reasons import SettleReason
 from prerender.browser.settling.settler import Settled, Settler
 from prerender.browser.tab import Tab
 from prerender.browser.virtual_clock import VirtualClock
+from prerender.config.settings import Render
 from prerender.errors import (
     BrowserGone,
     NeedsNewContext,
@@ -151,18 +152,16 @@ class Page:
         self,
         url: str,
         visit: Visit,
+        limits: Render,
         *,
         timeout: float,
-        budget: float,
-        patience: float,
         options: SerializeOptions,
         variant: Variant = ORDINARY,
     ) -> Rendered | Departed:
         """Open ``url``, wait until the page has settled, and read its DOM.
 
-        ``timeout``: seconds of real time; ``budget``: seconds of virtual time; ``patience``: how long
-        a request of the page may be silent. Raises RenderTimeout if there is nothing to show at the
-        limit, and BrowserGone.
+        ``timeout``: seconds of real time. Raises RenderTimeout if there is nothing to show then, and
+        BrowserGone.
         """
         self._free_at = time.monotonic() + timeout + _LAST_SECONDS
         departure = self._begin(visit)
@@ -171,7 +170,7 @@ class Page:
             self.context.process.begin()
         partial = False
         window = window_of(variant)
-        settler = self._settler(visit, budget, patience, window)
+        settler = self._settler(visit, limits, window)
         try:
             async with asyncio.timeout(timeout):
                 await self._clock.catch_up()
@@ -199,31 +198,33 @@ class Page:
         sheets = await self._sheets() if settler.touched_sheets else []
         world = await self._world(frame_id)
         options = await self._options_for(settler, visit, options)
-        found = await self._serialize(world, options, sheets)
-        resources = tuple(Resource(*resource) for resource in found["resources"])
+        result = await self._serialize(world, options, sheets)
+        resources = tuple(Resource(*resource) for resource in result["resources"])
         errors, script_failure = await self._errors(complaints, malformed, visit, resources)
         if visit.needs_own_context:
             self.broken = True
             raise NeedsNewContext(_WHOSE)
         if self._tab.allowed_more:
             self.broken = True
-            raise NeedsNewContext("a new tab allows another number of changes of the URL")
+            raise NeedsNewContext(
+                "Chromium ignored URL changes of this page: render it in a new tab"
+            )
         return Rendered(
-            html=found["html"],
-            canonical_at=found["canonicalAt"],
-            url=found["url"],
-            status=found["status"],
-            content_type=found["contentType"],
-            redirected=found["redirected"],
-            parsing=found["parsing"],
-            loading=found["loading"],
-            pictures=found["pictures"],
-            status_codes=tuple(found["statusCodes"]),
-            headers=tuple(found["headers"]),
-            cache_ttls=tuple(found["cacheTtls"]),
-            cache_tags=tuple(found["cacheTags"]),
+            html=result["html"],
+            canonical_at=result["canonicalAt"],
+            url=result["url"],
+            status=result["status"],
+            content_type=result["contentType"],
+            redirected=result["redirected"],
+            parsing=result["parsing"],
+            loading=result["loading"],
+            pictures=result["pictures"],
+            status_codes=tuple(result["statusCodes"]),
+            headers=tuple(result["headers"]),
+            cache_ttls=tuple(result["cacheTtls"]),
+            cache_tags=tuple(result["cacheTags"]),
             resources=resources,
-            text_length=found["textLength"],
+            text_length=result["textLength"],
             errors=errors,
             script_failure=script_failure,
             malformed=malformed,
@@ -247,9 +248,8 @@ class Page:
         self,
         url: str,
         visit: Visit,
+        limits: Render,
         *,
-        budget: float,
-        patience: float,
         scripts: bool,
         variant: Variant = ORDINARY,
     ) -> AsyncIterator[Tab]:
@@ -263,7 +263,7 @@ class Page:
             await self._clock.catch_up()
             await self._become(variant)
             await self._tab.navigate(url, COMMAND_SECONDS, scripts=scripts)
-            await self._settle(self._settler(visit, budget, patience, window_of(variant)))
+            await self._settle(self._settler(visit, limits, window_of(variant)))
             yield self._tab
         except BaseException:
             self.broken = True
@@ -285,14 +285,14 @@ class Page:
         visit.when_in_doubt = in_doubt
         return departure
 
-    def _settler(self, visit: Visit, budget: float, patience: float, window: Window) -> Settler:
+    def _settler(self, visit: Visit, limits: Render, window: Window) -> Settler:
         process = self.context.process
         return Settler(
             self._tab.session,
             self._tab.frames,
             visit,
-            budget,
-            patience,
+            limits.budget,
+            limits.patience,
             window_height=window.height,
             resize=lambda height: self.resize(window, height),
             cpu_seconds=process.cpu_seconds if process else time.monotonic,
@@ -354,18 +354,18 @@ class Page:
     async def _serialize(
         self, world: int, options: SerializeOptions, sheets: list[Any] | None
     ) -> dict[str, Any]:
-        found: dict[str, Any] = await self._tab.session.evaluate(
+        result: dict[str, Any] = await self._tab.session.evaluate(
             f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=world
         )
-        if options.max_bytes and found["more"] * _PIECE_LENGTH > options.max_bytes:
-            raise SnapshotTooLarge(f"more than {options.max_bytes} bytes", about=found["url"])
+        if options.max_bytes and result["more"] * _PIECE_LENGTH > options.max_bytes:
+            raise SnapshotTooLarge(f"more than {options.max_bytes} bytes", about=result["url"])
         more = [
             await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=world)
-            for number in range(found["more"])
+            for number in range(result["more"])
         ]
-        found["html"] = "".join([found["html"], *more])
-        self._length = len(found["html"])
-        return found
+        result["html"] = "".join([result["html"], *more])
+        self._length = len(result["html"])
+        return result
 
     async def _errors(
         self,
@@ -439,20 +439,20 @@ class Page:
     async def _attached(self) -> list[Any]:
         """What scripts have attached to custom elements. The page can manipulate the result."""
         try:
-            found = await self._tab.session.evaluate(probe.ATTACHED)
+            listed = await self._tab.session.evaluate(probe.ATTACHED)
         except CommandFailed:
             return []
-        return [one for one in found if _is_attached(one)] if isinstance(found, list) else []
+        return [one for one in listed if _is_attached(one)] if isinstance(listed, list) else []
 
     async def _refused_styles(self) -> tuple[int, ...]:
         """The style attributes that the policy refuses. The page can manipulate the result."""
         try:
-            found = await self._tab.session.evaluate(probe.REFUSED_STYLES)
+            listed = await self._tab.session.evaluate(probe.REFUSED_STYLES)
         except CommandFailed:
             return ()
-        if not isinstance(found, list):
+        if not isinstance(listed, list):
             return ()
-        return tuple(one for one in found if isinstance(one, int) and one >= 0)
+        return tuple(one for one in listed if isinstance(one, int) and one >= 0)
 
     async def _sheets(self) -> list[Any] | None:
         """The style sheets that scripts have modified, or None if the page manipulates the result."""

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from prerender.browser.settling.settler import Settled
 from prerender.config.page_changes import Tag
+from prerender.config.settings import Snapshot as Content
 
 
 class Resource(NamedTuple):
@@ -73,38 +74,36 @@ class Rendered:
 class SerializeOptions:
     """Options of the serializer (serializer.py).
 
-    ``internal_host``: the origin's host, with its port unless it is the scheme's default. Ugly URLs on
-    it are the site's, too. ``has_policy``: the document has a Content Security Policy.
-    ``refused_styles``: the style attributes that it refuses, as indexes in
-    ``document.querySelectorAll("[style]")``. ``attached``: what scripts have attached to custom
-    elements (probe/internals.js). ``drawings``: whether canvases keep what they show.
-    ``max_bytes``: the maximum length of the text; 0: none.
-    ``remove``: selectors of elements that are removed; ``add``: tags for the head.
+    ``content``: [snapshot]; ``add``: its tags for the head. ``internal_host``: the origin's host, with
+    its port unless it is the scheme's default; ugly URLs on it are the site's, too. ``max_bytes``: the
+    maximum length of the text; 0: none.
+    Of a page: ``has_policy``: its document has a Content Security Policy, ``refused_styles``: the style
+    attributes that it refuses, as indexes in ``document.querySelectorAll("[style]")``. ``attached``:
+    what scripts have attached to custom elements (probe/internals.js). ``drawings``: whether canvases
+    keep what they show.
     """
 
-    flatten_shadow_dom: bool = False
-    add_canonical: bool = False
+    content: Content = field(default_factory=Content)
+    add: tuple[Tag, ...] = ()
     internal_host: str = ""
+    max_bytes: int = 0
     has_policy: bool = False
     refused_styles: tuple[int, ...] = ()
     attached: Sequence[Any] = ()
     drawings: bool = False
-    max_bytes: int = 0
-    remove: tuple[str, ...] = ()
-    add: tuple[Tag, ...] = ()
 
     def as_json(self) -> str:
         """The options as arguments of the script."""
         return json.dumps(
             {
-                "flattenShadowDom": self.flatten_shadow_dom,
-                "addCanonical": self.add_canonical,
+                "flattenShadowDom": self.content.flatten_shadow_dom,
+                "addCanonical": self.content.add_canonical,
                 "internalHost": self.internal_host,
                 "hasPolicy": self.has_policy,
                 "refusedStyles": self.refused_styles,
                 "attached": self.attached,
                 "drawings": self.drawings,
-                "remove": self.remove,
+                "remove": self.content.remove,
                 "add": self.add,
             }
         )

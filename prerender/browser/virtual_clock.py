@@ -182,7 +182,8 @@ class VirtualClock:
                 )
             self._budget.set_result(None)
         elif not of_moment:
-            ignore_failure(asyncio.ensure_future(self._go_on(self._budget)))
+            self._going_on = asyncio.create_task(self._go_on(self._budget), name="virtual clock")
+            ignore_failure(self._going_on)
 
     async def _go_on(self, budget: asyncio.Future[None]) -> None:
         """Continue with this budget, also if Chromium has paused the clock before its last end."""

@@ -13,12 +13,14 @@ from yarl import URL
 
 from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
+from prerender.config.settings import Render
 from prerender.errors import RenderError
 from prerender.gateway.visit import Document
 
 Trial = Callable[[Page], Coroutine[Any, Any, None]]
 
 _SECONDS = 20.0
+_LIMITS = Render(budget=1, patience=1)
 _EXPECTED = "it works"
 _PAGE = f"""<!DOCTYPE html><meta charset="utf-8"><title>Trial</title>
 <style>p {{ font: bold 16px sans-serif; transition: opacity 1s }}</style>
@@ -36,7 +38,7 @@ def trial(public: URL) -> Trial:
     async def run(page: Page) -> None:
         with page.visit(Document(200, headers, _PAGE.encode())) as visit:
             rendered = await page.render(
-                url, visit, timeout=_SECONDS, budget=1, patience=1, options=SerializeOptions()
+                url, visit, _LIMITS, timeout=_SECONDS, options=SerializeOptions()
             )
         if not isinstance(rendered, Rendered) or _EXPECTED not in rendered.html:
             raise RenderError("the test page was not rendered")

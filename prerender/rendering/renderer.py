@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 from cachetools import TTLCache
@@ -12,17 +12,19 @@ from yarl import URL
 from prerender.browser.page_results import Departed, Rendered, SerializeOptions
 from prerender.browser.pool import Pool
 from prerender.browser.queue import Place, section_of
+from prerender.config.page_changes import tags_of
+from prerender.config.settings import Render
+from prerender.config.settings import Snapshot as Content
 from prerender.errors import BrowserGone, NeedsNewContext, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.gateway import without_number
 from prerender.gateway.navigation import Navigation
 from prerender.gateway.upstream import Upstream
 from prerender.gateway.visit import Document, Visit
+from prerender.http.forwarding_headers import authority
 from prerender.rendering.redirects import Redirects
-from prerender.rendering.snapshot_builder import SnapshotBuilder, WhenMoved
+from prerender.rendering.snapshot_builder import SnapshotBuilder
 from prerender.rendering.waterfall import waterfall
-from prerender.snapshots.page_changes import NO_CHANGES, Changes
-from prerender.snapshots.request_coalescing import begun
 from prerender.snapshots.snapshot import Fetch, Snapshot, SnapshotResult, Timings
 from prerender.snapshots.target import Target
 
@@ -47,24 +49,12 @@ log = structlog.get_logger(__name__)
 WithManifest = Callable[[Snapshot, Target, Document, Visit, float], Snapshot]
 
 
-@dataclass(frozen=True, slots=True)
-class RenderSettings:
-    """Limits and options of each render: seconds of real and of virtual time, and bytes."""
-
-    timeout: float
-    budget: float
-    patience: float
-    max_bytes: int
-    options: SerializeOptions
-    volatile: tuple[str, ...]
-    when_moved: WhenMoved = "canonical"
-    soft_404: bool = False
-    changes: Changes = NO_CHANGES
-
-
 class Renderer:
-    """Renders a new snapshot with every call of ``snapshot(target)``. ``with_manifest``: if set, adds
-    what a snapshot was made from."""
+    """Renders a new snapshot with every call of ``snapshot(target)``.
+
+    ``limits``: [render]; ``content``: [snapshot]. ``on_page``: called when a render has got a page.
+    ``with_manifest``: if set, adds what a snapshot was made from.
+    """
 
     def __init__(
         self,
@@ -72,7 +62,10 @@ class Renderer:
         upstream: Upstream,
         navigation: Navigation,
         pool: Pool,
-        settings: RenderSettings,
+        *,
+        limits: Render,
+        content: Content,
+        on_page: Callable[[Target], None] = lambda _: None,
     ) -> None:
         self.with_manifest: WithManifest | None = None
         self._ahead: TTLCache[str, Document] = TTLCache(_MOST_AHEAD, _AHEAD_SECONDS)
@@ -80,21 +73,20 @@ class Renderer:
         self._upstream = upstream
         self._navigation = navigation
         self._pool = pool
-        self._settings = settings
-        self._redirects = Redirects(public, upstream.base)
-        self._builder = SnapshotBuilder(
-            public,
-            upstream.base,
-            settings.max_bytes,
-            settings.volatile,
-            settings.when_moved,
-            soft_404=settings.soft_404,
-            changes=settings.changes,
+        self._limits = limits
+        self._options = SerializeOptions(
+            content,
+            tuple(tag for fragment in content.add for tag in tags_of(fragment)),
+            authority(upstream.base),
+            limits.max_bytes,
         )
+        self.on_page = on_page
+        self._redirects = Redirects(public, upstream.base)
+        self._builder = SnapshotBuilder(public, upstream.base, limits.max_bytes, content)
 
     async def snapshot(self, target: Target) -> SnapshotResult:
         """Render a target. Raises RenderError, OriginError or NotRenderable."""
-        limit = self._settings.timeout
+        limit = self._limits.timeout
         try:
             async with asyncio.timeout(limit + _GRACE_SECONDS):
                 return await self._snapshot(target)
@@ -103,7 +95,7 @@ class Renderer:
 
     async def _snapshot(self, target: Target) -> SnapshotResult:
         started = time.monotonic()
-        deadline = started + self._settings.timeout
+        deadline = started + self._limits.timeout
         # Before the origin is contacted, so that a render that is not admitted fails at once.
         async with self._pool.place(section_of(target.url)) as place:
             page = await self._fetch(target)
@@ -177,7 +169,7 @@ class Renderer:
     async def _fetch(self, target: Target) -> Document:
         if (ahead := self._ahead.pop(target.key, None)) is not None:
             return ahead
-        limit = self._settings.timeout
+        limit = self._limits.timeout
         try:
             async with asyncio.timeout(limit):
                 await self._navigation.known(_START_SECONDS)
@@ -185,7 +177,7 @@ class Renderer:
                     self._upstream,
                     self._public,
                     target.request_target,
-                    self._settings.max_bytes,
+                    self._limits.max_bytes,
                     self._navigation.headers(target.variant),
                 )
         except TimeoutError:
@@ -206,16 +198,15 @@ class Renderer:
         # A page that is free only at the last moment is of no use.
         waiting = self._left(deadline) * _WAITING_SHARE
         async with self._pool.page(place, waiting, first=first) as page:
-            begun()
+            self.on_page(target)
             queue = time.monotonic() - began
             with page.visit(page_document, target.variant) as visit:
                 rendered = await page.render(
                     target.url,
                     visit,
+                    self._limits,
                     timeout=max(0.1, self._left(deadline) - _RESERVE_SECONDS),
-                    budget=self._settings.budget,
-                    patience=self._settings.patience,
-                    options=self._settings.options,
+                    options=self._options,
                     variant=target.variant,
                 )
             if isinstance(rendered, Rendered) and "Chrome/" in rendered.html:

@@ -10,11 +10,11 @@ from functools import partial
 from html import escape
 from http import HTTPStatus
 from itertools import islice
-from typing import Literal
 
 from yarl import URL
 
 from prerender.browser.page_results import Rendered
+from prerender.config.settings import Snapshot as Content
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
 from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Visit
 from prerender.http import forwarding_headers
@@ -32,7 +32,7 @@ from prerender.rendering.verdict import (
 )
 from prerender.snapshots.asset_fingerprint import asset_fingerprint_of
 from prerender.snapshots.freshness import page_ttl
-from prerender.snapshots.page_changes import NO_CHANGES, Changes
+from prerender.snapshots.page_changes import Changes
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import UNUSABLE, Facts, Header, Snapshot, etag_of
 from prerender.snapshots.target import Target
@@ -41,39 +41,23 @@ from prerender.urls.references import pretty_links, pretty_reference, without_pr
 
 _MOST_URLS = 50
 _LONGEST_URL = 500
-WhenMoved = Literal["canonical", "redirect", "keep"]
 
 
 class SnapshotBuilder:
     """Builds the snapshots of the site at ``public``, whose origin is at ``origin``.
 
-    ``max_bytes``: the size limit of a snapshot. ``volatile``: regular expressions for the parts that
-    differ between two loads of an unchanged page. ``when_moved``: the response for a page that changed
-    its own URL: a canonical link to the new URL, a redirect to it, or no change.
-    ``soft_404``: a page whose data was not found gets status 404. ``changes``: what the serializer
-    removes and adds.
+    ``max_bytes``: the size limit of a snapshot. ``content``: [snapshot].
     """
 
-    def __init__(
-        self,
-        public: URL,
-        origin: URL,
-        max_bytes: int,
-        volatile: Iterable[str] = (),
-        when_moved: WhenMoved = "canonical",
-        *,
-        soft_404: bool = False,
-        changes: Changes = NO_CHANGES,
-    ) -> None:
+    def __init__(self, public: URL, origin: URL, max_bytes: int, content: Content) -> None:
         self._site = str(public.origin())
         self._public = public
         self._redirects = Redirects(public, origin)
         self._hosts = (normalized(public.raw_host or ""),)
         self._max_bytes = max_bytes
-        self._when_moved = when_moved
-        self._soft_404 = soft_404
-        self._changes = changes.headers()
-        self._volatile = [re.compile(pattern) for pattern in volatile]
+        self._content = content
+        self._changes = Changes(content.remove, content.add).headers()
+        self._volatile = [re.compile(pattern) for pattern in content.volatile]
         self._publish = replacing(origin, public)
 
     def build(
@@ -85,7 +69,7 @@ class SnapshotBuilder:
         self._check_document(target, visit, rendered)
         moved = has_moved(target.url, rendered.url)
         judgement = judge(document, visit, rendered, moved=moved)
-        if moved and judgement.verdict == "moved" and self._when_moved == "redirect":
+        if moved and judgement.verdict == "moved" and self._content.moved == "redirect":
             return self._redirects.to(target, rendered.url, now)
         if not rendered.shows_anything and judgement.verdict in UNUSABLE:
             error = (
@@ -94,7 +78,7 @@ class SnapshotBuilder:
             raise error(judgement.reason, about=target.url)
         facts = self._facts(visit, rendered, judgement)
         html = rendered.html
-        if judgement.verdict == "moved" and self._when_moved == "canonical":
+        if judgement.verdict == "moved" and self._content.moved == "canonical":
             url = pretty_reference(rendered.url, target.url, self._hosts)
             html = with_canonical(html, rendered.canonical_at, url)
         html = self._publish(html)
@@ -104,7 +88,7 @@ class SnapshotBuilder:
         status, own = status_and_headers(target, rendered, self._public, self._hosts)
         kept = (header for header in self._kept(target, document) if header[0] not in own)
         headers = (*kept, *own.items(), *self._changes)
-        if self._soft_404 and facts.soft_404 and status == HTTPStatus.OK:
+        if self._content.soft_404 and facts.soft_404 and status == HTTPStatus.OK:
             status = HTTPStatus.NOT_FOUND.value
         return Snapshot(
             status=status,

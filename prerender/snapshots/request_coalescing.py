@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -12,35 +11,18 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class _Stage:
-    """The state of a task, and the number of waiting callers."""
+class _Shared(Generic[T]):
+    """A task, whether its work has begun, and the number of waiting callers."""
 
+    task: asyncio.Task[T]
     begun: bool = False
     waiting: int = 0
-
-
-_STAGE: ContextVar[_Stage] = ContextVar("stage of shared work")
-
-
-def begun() -> None:
-    """Called by the work when it stops waiting and starts. It is then finished even without callers.
-
-    A crawler that disconnected will return and find the result.
-    """
-    if stage := _STAGE.get(None):
-        stage.begun = True
-
-
-@dataclass(eq=False, slots=True)
-class _Shared(Generic[T]):
-    task: asyncio.Task[T]
-    stage: _Stage
 
 
 class Coalesced(Generic[T]):
     """Shares running work by key. It outlives the first caller.
 
-    When the last caller leaves, work that has not ``begun()`` is cancelled.
+    When the last caller leaves, work that still waits for its turn (``begin``) is cancelled.
     """
 
     def __init__(self) -> None:
@@ -63,8 +45,7 @@ class Coalesced(Generic[T]):
         joined = shared is not None
         if shared is None:
             shared = self._running[key] = self._start(key, work)
-        stage = shared.stage
-        stage.waiting += 1
+        shared.waiting += 1
         try:
             return await asyncio.shield(shared.task), joined
         except asyncio.CancelledError:
@@ -72,11 +53,19 @@ class Coalesced(Generic[T]):
                 raise ShuttingDown("the proxy is shutting down") from None
             raise
         finally:
-            stage.waiting -= 1
-            if not stage.waiting and not stage.begun:
+            shared.waiting -= 1
+            if not shared.waiting and not shared.begun:
                 # Later callers must not get the cancelled task.
                 self._forget(key, shared)
                 shared.task.cancel()
+
+    def begin(self, key: str) -> None:
+        """The running work of a key has got its turn: it is finished even without callers.
+
+        A crawler that disconnected will return and find the result.
+        """
+        if shared := self._running.get(key):
+            shared.begun = True
 
     def runs(self, key: str) -> bool:
         """Whether the work of a key is running."""
@@ -87,13 +76,13 @@ class Coalesced(Generic[T]):
         shared = self._running.get(key)
         if shared is None:
             shared = self._running[key] = self._start(key, work)
-        shared.stage.begun = True
+        shared.begun = True
         return shared.task
 
     def stop(self, key: str) -> bool:
         """Cancel the work of a key, if nobody waits for it. Returns whether it was cancelled."""
         shared = self._running.get(key)
-        if shared is None or shared.stage.waiting:
+        if shared is None or shared.waiting:
             return False
         self._forget(key, shared)
         return shared.task.cancel()
@@ -107,13 +96,8 @@ class Coalesced(Generic[T]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, key: str, work: Callable[[], Coroutine[Any, Any, T]]) -> _Shared[T]:
-        stage = _Stage()
-        token = _STAGE.set(stage)  # inherited by the task
-        try:
-            task = asyncio.create_task(work(), name=f"shared {key}")
-        finally:
-            _STAGE.reset(token)
-        shared = _Shared(task, stage)
+        task = asyncio.create_task(work(), name=f"shared {key}")
+        shared = _Shared(task)
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._finished(key, shared))
         return shared

@@ -132,6 +132,10 @@ class CachedSnapshots:
             target, lambda: self._render_if_nobody_does(target, self._wait_seconds)
         )
 
+    def begin(self, target: Target) -> None:
+        """The render of a target has got a page: it is finished even if all clients leave."""
+        self._renders.begin(target.key)
+
     async def renew(self, target: Target) -> SnapshotResult:
         """Render a new snapshot, even if a fresh one is stored. It is judged and stored as usual.
 

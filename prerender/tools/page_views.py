@@ -10,6 +10,7 @@ from typing import NamedTuple
 from prerender.browser.emulation import window_of
 from prerender.browser.page import Page
 from prerender.browser.settling.decision import SHOWN_MS
+from prerender.config.settings import Render
 from prerender.errors import RenderError, RenderTimeout
 from prerender.gateway.visit import PAGE_STATUSES, Visit
 from prerender.snapshots.variants import ORDINARY, Variant
@@ -67,9 +68,8 @@ async def look(
     page: Page,
     url: str,
     visit: Visit,
+    limits: Render,
     *,
-    budget: float,
-    patience: float,
     scripts: bool,
     height: int = 0,
     variant: Variant = ORDINARY,
@@ -82,9 +82,7 @@ async def look(
     """
     page.broken = True
     window = window_of(variant)
-    async with page.lent(
-        url, visit, budget=budget, patience=patience, scripts=scripts, variant=variant
-    ) as tab:
+    async with page.lent(url, visit, limits, scripts=scripts, variant=variant) as tab:
         metrics = await tab.session.call("Page.getLayoutMetrics")
         height = height or int(metrics["cssContentSize"]["height"])
         height = min(max(height, window.height // 4), _HIGHEST)
@@ -101,7 +99,7 @@ async def look(
 
 
 async def listen(
-    page: Page, url: str, visit: Visit, *, timeout: float, budget: float, patience: float
+    page: Page, url: str, visit: Visit, limits: Render, *, timeout: float
 ) -> tuple[Announcement, ...]:
     """Open ``url`` without the page's scripts, and return what a screen reader announces.
 
@@ -110,7 +108,7 @@ async def listen(
     try:
         async with (
             asyncio.timeout(timeout),
-            page.lent(url, visit, budget=budget, patience=patience, scripts=False),
+            page.lent(url, visit, limits, scripts=False),
         ):
             return await announcements(page)
     except TimeoutError:

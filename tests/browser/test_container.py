@@ -89,9 +89,9 @@ PROGRAM = """
 import sys
 sys.stdin.readline()
 from prerender.config import Settings
-from prerender.rendering import from_settings
+from prerender.browser import resources
 settings = Settings(origin={"url": "http://127.0.0.1"})
-print(from_settings.page_count(settings), from_settings.memory_needed(settings))
+print(resources.page_count(settings), resources.limits(settings).memory)
 """
 
 

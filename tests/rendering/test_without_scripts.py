@@ -19,6 +19,8 @@ from yarl import URL
 
 from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
+from prerender.config.settings import Render
+from prerender.config.settings import Snapshot as Content
 from prerender.errors import BrowserGone, NeedsNewContext
 from prerender.gateway import document
 from prerender.gateway.visit import Document
@@ -36,7 +38,8 @@ from tests.sites.wild import application, held_by_scripts
 from tests.support.readers import SHOWN
 
 SITE = URL("https://www.example.com")
-LIMITS: dict[str, Any] = {"timeout": 60.0, "budget": 10.0, "patience": 5.0}
+TIMEOUT = 60.0
+LIMITS = Render(budget=10.0, patience=5.0)
 MAX_BYTES = 10**8
 HTML = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
 PAGES = 3
@@ -53,7 +56,7 @@ class _Comparison:
 
     def __init__(self, parts: Rendering) -> None:
         self._parts = parts
-        self._builder = SnapshotBuilder(SITE, parts.upstream.base, MAX_BYTES, (), "canonical")
+        self._builder = SnapshotBuilder(SITE, parts.upstream.base, MAX_BYTES, Content())
         self._room = asyncio.Semaphore(PAGES)
 
     @classmethod
@@ -83,21 +86,21 @@ class _Comparison:
         plain, _, state = path.partition("#!")
         target = Target.of(SITE, PrettyURL(plain, state))
         navigation = self._parts.gateway.navigation
-        await navigation.known(LIMITS["timeout"])
+        await navigation.known(TIMEOUT)
         headers = navigation.headers(target.variant)
         upstream = self._parts.upstream
         found = await document.fetch(upstream, SITE, target.request_target, MAX_BYTES, headers)
         async with self._page(first=first) as page:
             with page.visit(found) as visit:
                 rendered = await page.render(
-                    target.url, visit, options=SerializeOptions(), **LIMITS
+                    target.url, visit, LIMITS, timeout=TIMEOUT, options=SerializeOptions()
                 )
                 assert isinstance(rendered, Rendered), path
                 seen, said = await shown(page), await announcements(page)
         snapshot = self._builder.build(target, found, visit, rendered, time.time())
         async with self._page(first=True) as page:
             with page.visit(Document(200, HTML, snapshot.body)) as visit:
-                announced = await listen(page, target.url, visit, **LIMITS)
+                announced = await listen(page, target.url, visit, LIMITS, timeout=TIMEOUT)
                 ours = await shown(page)
         if ours != seen:
             return f"{path}: {ours} instead of {seen}"
@@ -108,7 +111,7 @@ class _Comparison:
     @asynccontextmanager
     async def _page(self, *, first: bool) -> AsyncIterator[Page]:
         pool = self._parts.pool
-        async with pool.place() as place, pool.page(place, LIMITS["timeout"], first=first) as page:
+        async with pool.place() as place, pool.page(place, TIMEOUT, first=first) as page:
             yield page
 
 

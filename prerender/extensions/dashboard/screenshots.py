@@ -7,7 +7,6 @@ wait for one of them at most. The page that was used is then replaced.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from multidict import CIMultiDict
@@ -15,6 +14,7 @@ from yarl import URL
 
 from prerender.browser.pool import Pool
 from prerender.config import Settings
+from prerender.config.settings import Render
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
 from prerender.gateway.navigation import Navigation
@@ -32,16 +32,6 @@ _KEPT_BYTES = 64 * 1024**2
 _HTML = "text/html; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class ViewLimits:
-    """Limits of each screenshot: seconds (real time, virtual time, silence) and bytes of a document."""
-
-    timeout: float
-    budget: float
-    patience: float
-    max_bytes: int
-
-
 Fetching = Callable[[], Coroutine[Any, Any, Document]]
 
 
@@ -54,7 +44,7 @@ class Viewer:
         upstream: Upstream,
         navigation: Navigation,
         pool: Pool,
-        limits: ViewLimits,
+        limits: Render,
     ) -> None:
         self._public = public
         self._upstream = upstream
@@ -130,8 +120,7 @@ class Viewer:
                                 page,
                                 target.url,
                                 visit,
-                                budget=self._limits.budget,
-                                patience=self._limits.patience,
+                                self._limits,
                                 scripts=scripts,
                                 height=height,
                                 variant=target.variant,
@@ -147,6 +136,5 @@ class Viewer:
 
 def viewer_of(settings: Settings, parts: Rendering) -> Viewer:
     """The viewer that takes screenshots, with the browser of the renderer."""
-    render = settings.render
-    limits = ViewLimits(render.timeout, render.budget, render.patience, render.max_bytes)
-    return Viewer(settings.public_url, parts.upstream, parts.gateway.navigation, parts.pool, limits)
+    navigation = parts.gateway.navigation
+    return Viewer(settings.public_url, parts.upstream, navigation, parts.pool, settings.render)

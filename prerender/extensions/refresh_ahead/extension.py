@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from prerender.browser.resources import page_count
 from prerender.extension import Proxy
 from prerender.extensions.refresh_ahead.deploys import Deploys
 from prerender.extensions.refresh_ahead.popularity import Popularity
 from prerender.extensions.refresh_ahead.refresher import Refresher
 from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
-from prerender.rendering.from_settings import page_count
 from prerender.telemetry.scraped_metrics import counter
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from prerender.browser.resources import page_count
 from prerender.config import Settings
 from prerender.extension import Proxy
 from prerender.extensions.revalidation.eligibility import Ineligible, Made, manifest_of
@@ -14,7 +15,7 @@ from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import encode
 from prerender.extensions.revalidation.revalidator import CHECKS, Revalidator
 from prerender.gateway.visit import Document, Visit
-from prerender.rendering.from_settings import Rendering, page_count
+from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.learned import Learned
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.notes import Notes

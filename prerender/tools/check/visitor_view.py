@@ -85,9 +85,8 @@ class Person:
                 rendered = await page.render(
                     url,
                     visit,
+                    limits,
                     timeout=limits.timeout,
-                    budget=limits.budget,
-                    patience=limits.patience,
                     options=SerializeOptions(),
                 )
                 documents = [one for one in visit.exchanges if one.destination == "document"]
@@ -135,9 +134,8 @@ class Person:
                     page,
                     url,
                     visit,
+                    limits,
                     timeout=limits.timeout,
-                    budget=limits.budget,
-                    patience=limits.patience,
                 )
 
 

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 
+from prerender.browser import resources
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
@@ -89,7 +90,7 @@ async def _export(options: argparse.Namespace) -> Exported:
             obey_origin=settings.cache.obey_origin,
             on_page=lambda _: progress.done(),
         )
-        concurrency = from_settings.page_count(settings) + _AHEAD
+        concurrency = resources.page_count(settings) + _AHEAD
         try:
             return await export.run(urls, concurrency)
         except BaseException:

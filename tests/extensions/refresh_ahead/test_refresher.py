@@ -142,7 +142,7 @@ async def test_a_refresh_that_a_crawler_waits_for_is_not_cancelled(site: Site) -
     await until(lambda: site.renders.running == 1)
     site.clock.now += 20  # expired meanwhile
     crawler = asyncio.create_task(site.cached.snapshot(target("/a")))
-    await until(lambda: site.cached._renders._running[target("/a").key].stage.waiting == 1)
+    await until(lambda: site.cached._renders._running[target("/a").key].waiting == 1)
     site.waiting = True
     site.refresher.make_room()
     site.renders.gate.set()

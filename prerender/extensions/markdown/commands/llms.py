@@ -8,6 +8,7 @@ import argparse
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from prerender.browser import resources
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.errors import PrerenderError
@@ -51,7 +52,7 @@ async def _collected(options: argparse.Namespace) -> llms.Pages:
         urls = [entry.url for entry in listed if site_of(entry.url) == site_of(site)]
         progress.found(len(urls))
         parts = await stack.enter_async_context(from_settings.rendering(settings))
-        concurrency = from_settings.page_count(settings) + 1
+        concurrency = resources.page_count(settings) + 1
         return await llms.collect(
             parts.renderer,
             site,
