@@ -23,6 +23,7 @@ from aiohttp import ClientSession
 from aiohttp.web import BaseRequest, StreamResponse
 from yarl import URL
 
+from prerender.config.settings import Network
 from prerender.config.types import DEFAULT_LANGUAGE
 from prerender.errors import OriginError
 from prerender.gateway import page_websocket
@@ -40,7 +41,7 @@ from prerender.gateway.plain_response import Plain
 from prerender.gateway.resource_kind import FRAMES, Fault, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
-from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit, VisitLimits
+from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit
 from prerender.http import caching, forwarding_headers
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
@@ -73,14 +74,13 @@ def without_number(text: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
-    """The rules for requests of pages. ``cache_bytes``: size of the asset cache (0: none). ``marked``:
-    mark requests to the site as a renderer's. ``optional``: patterns of the site's requests that a
-    snapshot does not need. ``language``: of pages that have none of their own."""
+    """The rules for requests of pages. ``limits``: [network], of which only limits are read.
+    ``marked``: mark requests to the site as a renderer's. ``optional``: patterns of the site's requests
+    that a snapshot does not need. ``language``: of pages that have none of their own."""
 
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
     blocklist: Blocklist = field(default_factory=Blocklist)
-    limits: VisitLimits = field(default_factory=VisitLimits)
-    cache_bytes: int = 0
+    limits: Network = field(default_factory=lambda: Network(cache_bytes=0))
     marked: bool = True
     optional: tuple[str, ...] = ()
     language: str = DEFAULT_LANGUAGE
@@ -100,7 +100,7 @@ class Gateway:
         self._public = public
         self._rules = rules
         self.egress = Egress(public, upstream, third_parties, rules.addresses, marked=rules.marked)
-        self.assets = Assets(self.egress, rules.cache_bytes)
+        self.assets = Assets(self.egress, rules.limits.cache_bytes)
         self.limits = rules.limits
         self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
@@ -175,7 +175,7 @@ class Gateway:
         if visit is None:
             return _of_nobody(request)
         assert isinstance(request.protocol, Connection)
-        visit.comes_by(request.protocol)
+        visit.track(request.protocol)
         user_agent = _OWN_NAME.sub(r"Chrome/\1.0.0.0", user_agent)
         target = forwarding_headers.origin_form(request.raw_path)
         url = f"{request.scheme}://{authority(request)}{target}"

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender.config.settings import Network
 from prerender.gateway.listener import Connection
 from prerender.gateway.needed_requests import DATA, Hanging, without_query
 from prerender.gateway.received import Received
@@ -48,17 +49,6 @@ class Document:
         """Whether it has a Content Security Policy, by which the browser may refuse its scripts."""
         name = b"content-security-policy"
         return name.decode() in self.headers or name in self.body[:_HEAD_BYTES].lower()
-
-
-@dataclass(frozen=True, slots=True)
-class VisitLimits:
-    """Limits of a render: requests, and bytes of all response bodies and of each, as transferred.
-    ``request_timeout``: seconds until a response is complete."""
-
-    max_requests: int = 1000
-    max_bytes: int = 100 * 1024**2
-    max_response_bytes: int = 32 * 1024**2
-    request_timeout: float = 15.0
 
 
 @dataclass(slots=True)
@@ -165,14 +155,14 @@ class Exchange:
 class Visit:
     """The gateway's part of a render: the document to serve, and the record of every request.
 
-    ``trace``: the trace of the site's own requests; ``traffic``: the totals of all visits.
-    Far beyond the limit, requests are not recorded. ``document_url``: in the browser's spelling,
-    after the document has been served. ``polled``: how often data was fetched, by URL without query.
+    ``limits``: [network]. ``trace``: the trace of the site's own requests; ``traffic``: the totals of
+    all visits. Far beyond the limit, requests are not recorded. ``document_url``: in the browser's
+    spelling, after the document has been served. ``polled``: how often data was fetched, by URL without query.
     """
 
     public: URL
     document: Document | None
-    limits: VisitLimits = VisitLimits()
+    limits: Network = field(default_factory=Network)
     variant: Variant = ORDINARY
     trace: TraceContext | None = None
     traffic: Traffic = field(default_factory=Traffic)
@@ -200,8 +190,8 @@ class Visit:
         self.needs_own_context = True
         self.when_in_doubt()
 
-    def comes_by(self, connection: Connection) -> None:
-        """Note that a request of the visit has come by this connection."""
+    def track(self, connection: Connection) -> None:
+        """Remember a connection that served this visit."""
         self._connections.add(connection)
 
     def end(self) -> None:

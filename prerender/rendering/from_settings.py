@@ -10,17 +10,18 @@ from prerender.browser.chromium import Chromium
 from prerender.browser.pool import Pool
 from prerender.browser.warm_up import trial
 from prerender.config import Settings
+from prerender.config.settings import Network
 from prerender.gateway.address_policy import AddressPolicy, VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
-from prerender.gateway.visit import VisitLimits
 from prerender.rendering.renderer import Renderer
 from prerender.urls.hosts import Hosts
 
 # Of a page as a visitor sees it.
-_VISITOR_REQUESTS = 10_000
-_VISITOR_BYTES = 1024**3
+_VISITOR_LIMITS = Network(
+    max_requests=10_000, max_bytes=1024**3, max_response_bytes=1024**3, cache_bytes=0
+)
 
 
 class Rendering(NamedTuple):
@@ -55,7 +56,7 @@ async def visiting(settings: Settings) -> AsyncIterator[tuple[Pool, VisitorPolic
     rules = NetworkRules(
         addresses=addresses,
         blocklist=Blocklist(block_trackers=False),
-        limits=VisitLimits(_VISITOR_REQUESTS, _VISITOR_BYTES, _VISITOR_BYTES),
+        limits=_VISITOR_LIMITS,
         marked=False,
         language=settings.browser.language,
     )
@@ -137,13 +138,7 @@ def rules_of(settings: Settings) -> NetworkRules:
             block_trackers=network.block_trackers,
             block_types=network.block_types,
         ),
-        limits=VisitLimits(
-            network.max_requests,
-            network.max_bytes,
-            network.max_response_bytes,
-            network.request_timeout,
-        ),
-        cache_bytes=network.cache_bytes,
+        limits=network,
         optional=settings.render.optional,
         language=settings.browser.language,
     )

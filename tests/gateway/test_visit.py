@@ -1,17 +1,17 @@
 """Blocked requests and limits of a page: what the page gets instead, and what is reported."""
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 
 import pytest
 from aiohttp import ClientError, WSServerHandshakeError, web
 from yarl import URL
 
+from prerender.config.settings import Network
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import NetworkRules
-from prerender.gateway.visit import Document, VisitLimits
+from prerender.gateway.visit import Document
 from prerender.urls.hosts import Hosts
 from tests.conftest import Reply, Site, StartOrigin, StartProxy, pages
 from tests.support import raw
@@ -130,7 +130,9 @@ async def test_the_site_itself_by_all_its_names(start_origin: StartOrigin, host:
     assert {request.headers["Host"] for request in origin.requests} == {"www.example.com"}
 
 
-LIMITS = VisitLimits(max_requests=3, max_bytes=1000, max_response_bytes=600, request_timeout=0.3)
+LIMITS = Network(
+    max_requests=3, max_bytes=1000, max_response_bytes=600, request_timeout=0.3, cache_bytes=0
+)
 
 
 async def answers(start_origin: StartOrigin) -> Site:
@@ -192,7 +194,9 @@ async def test_too_many_requests(start_origin: StartOrigin) -> None:
 @pytest.mark.parametrize("cache_bytes", [0, 10**6])
 async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_bytes: int) -> None:
     origin = await answers(start_origin)
-    rules = NetworkRules(limits=replace(LIMITS, max_requests=99), cache_bytes=cache_bytes)
+    rules = NetworkRules(
+        limits=LIMITS.model_copy(update={"max_requests": 99, "cache_bytes": cache_bytes})
+    )
     async with PlainClient.open(origin.url, rules=rules) as browser:
         ask = partial(asked, browser)
         with browser.visit(1, Document(200, HTML, b"")) as visit:

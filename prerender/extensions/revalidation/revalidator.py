@@ -17,6 +17,7 @@ import structlog
 from aiohttp import ClientError, ClientResponse
 from cachetools import LRUCache, TTLCache
 
+from prerender.config.settings import Network
 from prerender.errors import NotRenderable, PrerenderError
 from prerender.extensions.revalidation import schedule
 from prerender.extensions.revalidation.eligibility import Reason, explained
@@ -40,7 +41,7 @@ from prerender.gateway.address_policy import Forbidden
 from prerender.gateway.assets import AssetStore
 from prerender.gateway.egress import Egress
 from prerender.gateway.received import Digest, Received
-from prerender.gateway.visit import Document, LimitReached, VisitLimits
+from prerender.gateway.visit import Document, LimitReached
 from prerender.http import caching
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
@@ -96,7 +97,7 @@ class Revalidator:
         self,
         egress: Egress,
         assets: AssetStore,
-        limits: VisitLimits,
+        limits: Network,
         documents: Documents,
         *,
         maker: Maker,
@@ -357,7 +358,7 @@ class Revalidator:
 class _Budget:
     """The bytes that the responses of a page may have."""
 
-    def __init__(self, limits: VisitLimits) -> None:
+    def __init__(self, limits: Network) -> None:
         self._limits = limits
         self._received = 0
 
