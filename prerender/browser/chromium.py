@@ -142,8 +142,8 @@ def find(path: str = "") -> str:
     Raises CannotStart with a remedy.
     """
     for name in [path] if path else _NAMES:
-        if found := shutil.which(name):
-            return found
+        if program := shutil.which(name):
+            return program
     if path:
         raise CannotStart(f"{path}: is not an executable program ([browser] path)")
     raise CannotStart(f"no headless Chromium found: {INSTALL}")

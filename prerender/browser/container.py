@@ -73,11 +73,11 @@ def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
         top = root / controller
         relative = PurePosixPath(path.lstrip("/"))
         # A container may see the path of its host, which does not exist in it.
-        found = top / relative if (top / relative).is_dir() else top
-        yield found
-        while found != top:
-            found = found.parent
-            yield found
+        folder = top / relative if (top / relative).is_dir() else top
+        yield folder
+        while folder != top:
+            folder = folder.parent
+            yield folder
 
 
 def _text(file: Path) -> str:

@@ -33,22 +33,22 @@ class Installed:
         now = time.monotonic()
         if now - self._looked_at >= CHECK_SECONDS:
             self._looked_at = now
-            found = _files(self._program)
-            if found != self._found:
-                self._found, self._found_at = found, now
+            files = _files(self._program)
+            if files != self._found:
+                self._found, self._found_at = files, now
         is_there = self._program.name in self._found
         return is_there and self._found != self._first and now - self._found_at >= SETTLED_SECONDS
 
 
 def _files(program: Path) -> _Files:
-    found: _Files = {}
+    files: _Files = {}
     try:
         for entry in os.scandir(program.parent):
             if entry.name == program.name or entry.name.endswith(_KINDS):
-                found[entry.name] = _version(entry.path)
+                files[entry.name] = _version(entry.path)
     except OSError:
         return {}  # some are being replaced
-    return found
+    return files
 
 
 def _version(path: str) -> tuple[int, int, int]:

@@ -56,10 +56,10 @@ def total_bytes(processes: Iterable[Memory]) -> int:
     sizes (smaps_rollup) cannot be read for sandboxed processes, and take long. Pages share memory with
     the browser.
     """
-    found = list(processes)
-    private = sum(process.private_bytes for process in found)
-    shared = [process.shared_bytes for process in found] or [0]
-    program = max((process.file_bytes for process in found), default=0)
+    listed = list(processes)
+    private = sum(process.private_bytes for process in listed)
+    shared = [process.shared_bytes for process in listed] or [0]
+    program = max((process.file_bytes for process in listed), default=0)
     return private + max(*shared, sum(shared) - max(shared), 0) + program
 
 
@@ -95,11 +95,11 @@ class MemoryLimit:
         self.pause_seconds = min(pause, _LONGEST_PAUSE_SECONDS)
 
     def _look(self) -> dict[int, Memory]:
-        found = {}
+        memory = {}
         for pid in self._family.members():
             with contextlib.suppress(OSError, ValueError):
-                found[pid] = Memory.of(pid)
-        return found
+                memory[pid] = Memory.of(pid)
+        return memory
 
     def _end_largest(self, memory: dict[int, Memory]) -> bool:
         """End the largest page, or leave it to its own guardian. Returns whether that frees memory at

@@ -38,13 +38,13 @@ class Process:
 
 def survey(guardian_pid: int) -> list[Process]:
     """The guardian and all processes of its session. Takes a few milliseconds at most."""
-    found = []
+    processes = []
     for pid, (state, parent) in session_members(guardian_pid).items():
         with suppress(OSError, ValueError):
-            found.append(
+            processes.append(
                 Process(pid, parent, kind_of(command_of(pid)), state in "Tt", Memory.of(pid))
             )
-    return found
+    return processes
 
 
 def memory_of(processes: list[Process]) -> int:
@@ -92,15 +92,15 @@ class Watch:
 
     async def look(self) -> None:
         """Measure the memory, register new processes, and kill stopped ones."""
-        found = survey(self._guardian_pid)
-        self.memory_bytes = memory_of(found)
-        zygotes = {process.pid for process in found if process.kind == "zygote"}
-        for process in found:
+        processes = survey(self._guardian_pid)
+        self.memory_bytes = memory_of(processes)
+        zygotes = {process.pid for process in processes if process.kind == "zygote"}
+        for process in processes:
             # A process that a zygote has just forked looks like another zygote until it is renamed.
             copy = process.pid in zygotes and process.parent in zygotes
             if process.kind == _VITAL and not copy and process.pid not in self._vital:
                 self._keep(process)
-        stopped = {process.pid for process in found if process.stopped}
+        stopped = {process.pid for process in processes if process.stopped}
         for pid in stopped & self._stopped:
             # Nobody would continue it, and its renders would wait until their deadline.
             log.warning("stopped_process_killed", pid=pid)

@@ -122,9 +122,9 @@ class VirtualClock:
         if not self._measures:
             await self._session.call("Performance.enable")
             self._measures = True
-        found = await self._session.call("Performance.getMetrics", _NO_DEADLINE_SECONDS)
+        metrics = await self._session.call("Performance.getMetrics", _NO_DEADLINE_SECONDS)
         return next(
-            float(one["value"]) * 1000 for one in found["metrics"] if one["name"] == "Timestamp"
+            float(one["value"]) * 1000 for one in metrics["metrics"] if one["name"] == "Timestamp"
         )
 
     async def advance(self) -> None:

@@ -94,12 +94,12 @@ async def _fetch(
     upstream: Upstream, public: URL, target: str, max_bytes: int, headers: CIMultiDict[str]
 ) -> Document:
     async with upstream.request("GET", target, headers) as response:
-        kept = end_to_end(response.headers)
+        fields = end_to_end(response.headers)
         for name in _OF_THE_TRANSFER:
-            kept.popall(name, None)
-        forwarding_headers.publish_all(kept, upstream.base, public)
-        if response.status in _REDIRECTS and "Location" in kept:
-            return Document(response.status, kept, b"")
+            fields.popall(name, None)
+        forwarding_headers.publish_all(fields, upstream.base, public)
+        if response.status in _REDIRECTS and "Location" in fields:
+            return Document(response.status, fields, b"")
         if reason := _not_a_page(response):
             raise NotRenderable(reason, refused_with=_refused_with(response.status))
         try:
@@ -114,7 +114,7 @@ async def _fetch(
             nosniff = response.headers.get("X-Content-Type-Options", "").lower() == "nosniff"
             if nosniff or not _HTML.match(body):
                 raise NotRenderable("media type unknown")
-        return Document(response.status, kept, body)
+        return Document(response.status, fields, body)
 
 
 def _refused_with(status: int) -> int:

@@ -157,7 +157,8 @@ class Visit:
 
     ``limits``: [network]. ``trace``: the trace of the site's own requests; ``traffic``: the totals of
     all visits. Far beyond the limit, requests are not recorded. ``document_url``: in the browser's
-    spelling, after the document has been served. ``polled``: how often data was fetched, by URL without query.
+    spelling, after the document has been served. ``polled``: how often data was fetched, by URL
+    without query.
     """
 
     public: URL

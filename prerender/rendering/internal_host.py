@@ -17,7 +17,7 @@ def replacing(origin: URL, public: URL) -> Callable[[str], str]:
         return lambda html: html
     absolute = _absolute_urls_of(origin)
     site = str(public.origin())
-    return lambda html: absolute.sub(lambda found: _like(found[0], site), html)
+    return lambda html: absolute.sub(lambda match: _like(match[0], site), html)
 
 
 def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
@@ -28,8 +28,8 @@ def _absolute_urls_of(origin: URL) -> re.Pattern[str]:
     return re.compile(rf"{scheme}(?://|\\/\\/|\\\\){host}(?![\w.:-])", re.IGNORECASE)
 
 
-def _like(found: str, site: str) -> str:
+def _like(match: str, site: str) -> str:
     """``site``, with escaped slashes if those of ``found`` are escaped, and for WebSockets if it is."""
-    if found[:2].lower() == "ws":
+    if match[:2].lower() == "ws":
         site = site.replace("http", "ws", 1)
-    return site.replace("/", "\\/") if "\\/" in found else site
+    return site.replace("/", "\\/") if "\\/" in match else site

@@ -86,8 +86,8 @@ class SnapshotBuilder:
         if len(body) > self._max_bytes:
             raise SnapshotTooLarge(f"{len(body)} bytes", about=target.url)
         status, own = status_and_headers(target, rendered, self._public, self._hosts)
-        kept = (header for header in self._kept(target, document) if header[0] not in own)
-        headers = (*kept, *own.items(), *self._changes)
+        copies = (header for header in self._kept(target, document) if header[0] not in own)
+        headers = (*copies, *own.items(), *self._changes)
         if self._content.soft_404 and facts.soft_404 and status == HTTPStatus.OK:
             status = HTTPStatus.NOT_FOUND.value
         return Snapshot(
