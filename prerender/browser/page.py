@@ -199,7 +199,7 @@ class Page:
         world = await self._world(frame_id)
         options = await self._options_for(settler, visit, options)
         result = await self._serialize(world, options, sheets)
-        resources = tuple(Resource(*resource) for resource in result["resources"])
+        resources = tuple(Resource(*resource) for resource in result.pop("resources"))
         errors, script_failure = await self._errors(complaints, malformed, visit, resources)
         if visit.needs_own_context:
             self.broken = True
@@ -210,21 +210,8 @@ class Page:
                 "Chromium ignored URL changes of this page: render it in a new tab"
             )
         return Rendered(
-            html=result["html"],
-            canonical_at=result["canonicalAt"],
-            url=result["url"],
-            status=result["status"],
-            content_type=result["contentType"],
-            redirected=result["redirected"],
-            parsing=result["parsing"],
-            loading=result["loading"],
-            pictures=result["pictures"],
-            status_codes=tuple(result["statusCodes"]),
-            headers=tuple(result["headers"]),
-            cache_ttls=tuple(result["cacheTtls"]),
-            cache_tags=tuple(result["cacheTags"]),
+            **result,
             resources=resources,
-            text_length=result["textLength"],
             errors=errors,
             script_failure=script_failure,
             malformed=malformed,
@@ -354,18 +341,23 @@ class Page:
     async def _serialize(
         self, world: int, options: SerializeOptions, sheets: list[Any] | None
     ) -> dict[str, Any]:
-        result: dict[str, Any] = await self._tab.session.evaluate(
+        """The serializer's result. Raises SnapshotTooLarge."""
+        session = self._tab.session
+        result: dict[str, Any] = await session.evaluate(
             f"{serializer.SCRIPT}({options.as_json()}, {json.dumps(sheets)})", contextId=world
         )
-        if options.max_bytes and result["more"] * _PIECE_LENGTH > options.max_bytes:
+        more = result.pop("more")
+        if options.max_bytes and more * _PIECE_LENGTH > options.max_bytes:
             raise SnapshotTooLarge(f"more than {options.max_bytes} bytes", about=result["url"])
-        more = [
-            await self._tab.session.evaluate(f"moreHtml[{number}]", contextId=world)
-            for number in range(result["more"])
+        pieces = [
+            await session.evaluate(f"moreHtml[{number}]", contextId=world) for number in range(more)
         ]
-        result["html"] = "".join([result["html"], *more])
+        result["html"] = "".join([result["html"], *pieces])
         self._length = len(result["html"])
-        return result
+        return {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in result.items()
+        }
 
     async def _errors(
         self,

@@ -379,7 +379,7 @@ const isLoading = () => [document, ...shadowRoots].some((root) =>
   Array.from(root.querySelectorAll(LOADING)).slice(0, MOST_SIGNS).some((sign) =>
     !isUnwanted(sign) && sign.checkVisibility({ opacityProperty: true, visibilityProperty: true })));
 
-// The result of the script.
+// The result of the script: fields of Rendered (page_results.py), and how many pieces of the text follow.
 export const serialize = () => {
   const body = document.body;
   const [first, ...more] = inPieces(document.documentElement ? html() : "");
@@ -389,23 +389,23 @@ export const serialize = () => {
   return {
     html: first ?? "",
     more: more.length,
-    canonicalAt: canonicalPlace,
+    canonical_at: canonicalPlace,
     url: location.href,
-    contentType: document.contentType,
+    content_type: document.contentType,
     // 0: not fetched by HTTP.
     status: navigation?.responseStatus ?? 0,
     redirected: navigation?.redirectCount > 0,
-    textLength: body ? (unwanted.size ? remainingLength : textLength)(body) : 0,
+    text_length: body ? (unwanted.size ? remainingLength : textLength)(body) : 0,
     parsing: document.readyState === "loading",
     loading: isLoading(),
     // Visible content without text. The shadow roots were collected before.
     pictures: [document, ...shadowRoots].some((root) => Array.from(root.querySelectorAll(
       "img, svg, canvas, video, audio, picture, iframe, frame, object, embed, input, button, select, textarea"))
       .some((one) => !isUnwanted(one))),
-    statusCodes: [...metas("prerender-status-code"), ...metas("render:status_code")],
+    status_codes: [...metas("prerender-status-code"), ...metas("render:status_code")],
     headers: [...metas("prerender-header"), ...metas("render:header")],
-    cacheTtls: metas("prerender-cache-ttl"),
-    cacheTags: metas("prerender-cache-tags"),
+    cache_ttls: metas("prerender-cache-ttl"),
+    cache_tags: metas("prerender-cache-tags"),
     // Resources from the browser's own cache did not pass the gateway.
     resources: entries("resource").slice(0, 200).map((entry) => [
       entry.name.slice(0, 500), entry.initiatorType, entry.responseStatus ?? 0, entry.encodedBodySize,
