@@ -3,9 +3,9 @@
 address_policy.py decides which addresses may be reached at all.
 """
 
-from collections.abc import Iterable
 from importlib.resources import files
 
+from prerender.config.settings import Network
 from prerender.gateway.resource_kind import TYPES
 from prerender.urls.hosts import Hosts
 
@@ -18,21 +18,14 @@ def trackers() -> Hosts:
 
 
 class Blocklist:
-    """Blocks hosts in ``deny``, trackers that are not in ``allow``, and ``block_types``
-    (``resource_kind.TYPES``)."""
+    """Blocks the hosts and file types of [network]: ``deny``, trackers that are not in ``allow``, and
+    ``block_types`` (``resource_kind.TYPES``)."""
 
-    def __init__(
-        self,
-        *,
-        allow: Hosts | None = None,
-        deny: Hosts | None = None,
-        block_trackers: bool = True,
-        block_types: Iterable[str] = (),
-    ) -> None:
-        self._allow = allow or Hosts()
-        self._deny = deny or Hosts()
-        self._trackers = trackers() if block_trackers else Hosts()
-        self._destinations = frozenset(kind for name in block_types for kind in TYPES[name])
+    def __init__(self, network: Network) -> None:
+        self._allow = Hosts(network.allow)
+        self._deny = Hosts(network.deny)
+        self._trackers = trackers() if network.block_trackers else Hosts()
+        self._destinations = frozenset(kind for name in network.block_types for kind in TYPES[name])
 
     def unwanted_type(self, destination: str) -> str:
         """Why a destination is blocked on any host, or ''."""

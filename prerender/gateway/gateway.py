@@ -74,13 +74,12 @@ def without_number(text: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRules:
-    """The rules for requests of pages. ``limits``: [network], of which only limits are read.
+    """The rules for requests of pages. ``network``: blocked hosts and types, and limits.
     ``marked``: mark requests to the site as a renderer's. ``optional``: patterns of the site's requests
     that a snapshot does not need. ``language``: of pages that have none of their own."""
 
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
-    blocklist: Blocklist = field(default_factory=Blocklist)
-    limits: Network = field(default_factory=lambda: Network(cache_bytes=0))
+    network: Network = field(default_factory=lambda: Network(cache_bytes=0))
     marked: bool = True
     optional: tuple[str, ...] = ()
     language: str = DEFAULT_LANGUAGE
@@ -99,9 +98,10 @@ class Gateway:
     ) -> None:
         self._public = public
         self._rules = rules
+        self._blocklist = Blocklist(rules.network)
         self.egress = Egress(public, upstream, third_parties, rules.addresses, marked=rules.marked)
-        self.assets = Assets(self.egress, rules.limits.cache_bytes)
-        self.limits = rules.limits
+        self.assets = Assets(self.egress, rules.network.cache_bytes)
+        self.limits = rules.network
         self._needed = Needed(public, rules.addresses.allow, rules.optional)
         self.traffic = Traffic()
         self.hanging = Hanging()
@@ -159,7 +159,7 @@ class Gateway:
         return Visit(
             self._public,
             document,
-            self._rules.limits,
+            self._rules.network,
             variant,
             CURRENT.get(),
             self.traffic,
@@ -198,7 +198,7 @@ class Gateway:
                 exchange.hangs = exchange.needed and url in self.hanging
                 visit.check_requests()
                 # Requests that the content depends on may take as long as the render.
-                seconds = None if exchange.needed else self._rules.limits.request_timeout
+                seconds = None if exchange.needed else self._rules.network.request_timeout
                 async with asyncio.timeout(seconds) as exchange.deadline:
                     if wanted in FRAMES:
                         await visit.frame_turn()
@@ -260,9 +260,9 @@ class Gateway:
     ) -> StreamResponse:
         host, port = host_and_port(request)
         own = self.egress.is_own(host, port)
-        reason = self._rules.blocklist.unwanted_type(exchange.destination)
+        reason = self._blocklist.unwanted_type(exchange.destination)
         if not own:
-            reason = reason or self._rules.blocklist.unwanted_host(host, port)
+            reason = reason or self._blocklist.unwanted_host(host, port)
         if reason:
             return _left_out(request, exchange, reason)
         headers = end_to_end(request.headers)

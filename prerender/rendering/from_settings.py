@@ -12,15 +12,17 @@ from prerender.browser.warm_up import trial
 from prerender.config import Settings
 from prerender.config.settings import Network
 from prerender.gateway.address_policy import AddressPolicy, VisitorPolicy
-from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
 from prerender.rendering.renderer import Renderer
-from prerender.urls.hosts import Hosts
 
 # Of a page as a visitor sees it.
-_VISITOR_LIMITS = Network(
-    max_requests=10_000, max_bytes=1024**3, max_response_bytes=1024**3, cache_bytes=0
+_VISITOR_NETWORK = Network(
+    block_trackers=False,
+    max_requests=10_000,
+    max_bytes=1024**3,
+    max_response_bytes=1024**3,
+    cache_bytes=0,
 )
 
 
@@ -55,8 +57,7 @@ async def visiting(settings: Settings) -> AsyncIterator[tuple[Pool, VisitorPolic
     addresses = VisitorPolicy(rules_of(settings).addresses)
     rules = NetworkRules(
         addresses=addresses,
-        blocklist=Blocklist(block_trackers=False),
-        limits=_VISITOR_LIMITS,
+        network=_VISITOR_NETWORK,
         marked=False,
         language=settings.browser.language,
     )
@@ -128,17 +129,9 @@ async def browsing(
 
 def rules_of(settings: Settings) -> NetworkRules:
     """The rules for the requests of pages. Reads [network] and [render] optional."""
-    network = settings.network
-    allow, deny = Hosts(network.allow), Hosts(network.deny)
     return NetworkRules(
         addresses=AddressPolicy.of(settings),
-        blocklist=Blocklist(
-            allow=allow,
-            deny=deny,
-            block_trackers=network.block_trackers,
-            block_types=network.block_types,
-        ),
-        limits=network,
+        network=settings.network,
         optional=settings.render.optional,
         language=settings.browser.language,
     )

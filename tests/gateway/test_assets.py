@@ -56,7 +56,7 @@ class Origin:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.answer)
         site = await start_origin(application)
-        rules = NetworkRules(limits=limits or Network(cache_bytes=max_bytes))
+        rules = NetworkRules(network=limits or Network(cache_bytes=max_bytes))
         async with PlainClient.open(site.url, rules=rules) as client:
             yield Pages(client)
 
@@ -334,7 +334,7 @@ async def test_bodies_that_are_cut_short_are_not_kept() -> None:
         fields = b"Content-Type: text/css\r\nCache-Control: max-age=60\r\n"
         writer.write(b"HTTP/1.1 200 OK\r\n" + fields + heads[path])
 
-    rules = NetworkRules(limits=Network(cache_bytes=10**6))
+    rules = NetworkRules(network=Network(cache_bytes=10**6))
     async with raw.origin(serve) as origin, PlainClient.open(origin.url, rules=rules) as client:
         for path in ("/length", "/chunks"):
             answer = await Pages(client).get(path)

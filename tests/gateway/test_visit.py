@@ -9,7 +9,6 @@ from yarl import URL
 
 from prerender.config.settings import Network
 from prerender.gateway.address_policy import AddressPolicy
-from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.gateway import NetworkRules
 from prerender.gateway.visit import Document
 from prerender.urls.hosts import Hosts
@@ -68,7 +67,9 @@ async def test_preflights_and_sockets_of_what_is_left_out() -> None:
 
 async def test_the_sites_own_files_are_never_taken_for_trackers(start_origin: StartOrigin) -> None:
     origin = await pages(start_origin, {"/x": "own"})
-    rules = NetworkRules(blocklist=Blocklist(deny=Hosts([f"*.{TRACKER}"]), block_types=["image"]))
+    rules = NetworkRules(
+        network=Network(deny=(f"*.{TRACKER}",), block_types=("image",), cache_bytes=0)
+    )
     public = URL(f"http://{TRACKER}")
     async with PlainClient.open(origin.url, public=public, rules=rules) as browser:
         assert (await browser.request(TRACKER, "/x")).text == "own"
@@ -177,7 +178,7 @@ async def asked(browser: PlainClient, path: str) -> Reply | None:
 
 async def test_too_many_requests(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
-    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
+    async with PlainClient.open(origin.url, rules=NetworkRules(network=LIMITS)) as browser:
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             for number in range(8):
                 answer = await asked(browser, "/known/1")
@@ -195,7 +196,7 @@ async def test_too_many_requests(start_origin: StartOrigin) -> None:
 async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_bytes: int) -> None:
     origin = await answers(start_origin)
     rules = NetworkRules(
-        limits=LIMITS.model_copy(update={"max_requests": 99, "cache_bytes": cache_bytes})
+        network=LIMITS.model_copy(update={"max_requests": 99, "cache_bytes": cache_bytes})
     )
     async with PlainClient.open(origin.url, rules=rules) as browser:
         ask = partial(asked, browser)
@@ -215,7 +216,7 @@ async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_b
 async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
     # What the content depends on may take as long as its render.
-    rules = NetworkRules(limits=LIMITS, optional=("/slow*",))
+    rules = NetworkRules(network=LIMITS, optional=("/slow*",))
     async with PlainClient.open(origin.url, rules=rules) as browser:
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             silent = await asked(browser, "/slow?type=x/y&seconds=9")
@@ -244,7 +245,7 @@ async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
 
     application.router.add_get("/", talk)
     origin = await start_origin(application)
-    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
+    async with PlainClient.open(origin.url, rules=NetworkRules(network=LIMITS)) as browser:
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             headers = {"Host": "www.example.com", "User-Agent": USER_AGENT.format(1)}
             async with browser.client.ws_connect(
@@ -258,7 +259,7 @@ async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
 
 async def test_requests_of_no_page_are_limited_too(start_origin: StartOrigin) -> None:
     origin = await answers(start_origin)
-    async with PlainClient.open(origin.url, rules=NetworkRules(limits=LIMITS)) as browser:
+    async with PlainClient.open(origin.url, rules=NetworkRules(network=LIMITS)) as browser:
         assert (await browser.request("www.example.com", "/known/601", page=0)).status == 403
 
 

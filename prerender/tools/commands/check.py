@@ -17,6 +17,7 @@ from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
 from prerender.errors import PrerenderError
+from prerender.gateway.blocklist import Blocklist
 from prerender.rendering import from_settings
 from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.junit import junit
@@ -112,7 +113,7 @@ async def _check(
         person = None
         if not options.no_browser:
             pool, addresses = await stack.enter_async_context(from_settings.visiting(settings))
-            blocklist = from_settings.rules_of(settings).blocklist
+            blocklist = Blocklist(settings.network)
             person = Person(pool, settings.render, addresses, blocklist)
 
         def on_report(report: Report) -> None:
