@@ -40,7 +40,6 @@ BadMessage                   (a malformed HTTP message)
 CutShort                     (a connection ended in the middle of a message)
 """
 
-from asyncio import CancelledError
 from http import HTTPStatus
 from typing import Literal
 
@@ -120,8 +119,8 @@ def code_of(error: BaseException | None) -> ErrorCode | None:
         return None
     if isinstance(error, PrerenderError | BadMessage | CutShort):
         return error.code
-    is_cancelled = isinstance(error, CancelledError)
-    return ErrorCode.CANCELLED if is_cancelled else ErrorCode.INTERNAL_ERROR
+    # Of what is no Exception, only a cancellation comes here. (``--help`` does not import asyncio.)
+    return ErrorCode.INTERNAL_ERROR if isinstance(error, Exception) else ErrorCode.CANCELLED
 
 
 class ConfigError(PrerenderError):

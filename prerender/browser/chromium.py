@@ -352,7 +352,7 @@ class Chromium:
             with suppress(RenderError):
                 await self.devtools.call("Browser.getVersion", _PROBE_SECONDS)
                 return True
-            if self.devtools.heard > began:
+            if self.devtools.last_message > began:
                 return True
             busy = time.monotonic() - began < _BUSY_SECONDS and self._is_runnable()
             silent = 0 if busy else silent + 1

@@ -101,7 +101,7 @@ class _Head:
     renewals: Renewals | None
 
 
-# Of entries of older releases.
+# Left out, so that an entry without a manifest is the same as one of an older release.
 _DEFAULTS = {"manifest_bytes": 0, "unrenewable": "", "renewals": None}
 
 
@@ -133,7 +133,10 @@ def encode(entry: Entry) -> bytes:
         unrenewable=snapshot.unrenewable,
         renewals=entry.renewals,
     )
-    text = json.dumps(asdict(head), separators=(",", ":")).encode("ascii")
+    fields = {
+        name: value for name, value in asdict(head).items() if value != _DEFAULTS.get(name, ...)
+    }
+    text = json.dumps(fields, separators=(",", ":")).encode("ascii")
     parts = [text, *(body for _, body in bodies), snapshot.manifest]
     fence = struct.pack(">Q", entry.fence)
     checksum = _checksum(fence, struct.pack(">L", len(text)), *parts)

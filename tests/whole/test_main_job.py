@@ -39,8 +39,8 @@ async def test_snapshot_then_cache_then_304(
     assert first.headers["Content-Type"] == "text/html; charset=utf-8"
     assert first.headers["Cache-Status"].startswith("prerender; fwd=miss; stored; ttl=")
     assert [part.split(";")[0] for part in first.headers["Server-Timing"].split(", ")] == [
-        "queue",
         "document",
+        "queue",
         "settle",
         "serialize",
     ]

@@ -335,7 +335,7 @@ async def test_unknown_bots(start_origin: StartOrigin, start_proxy: StartProxy, 
     more = [{"class": "feed", "name": "OwnBot"}]
     proxy = await start_proxy(site.url, {"triggers": {"more": more}})
     await look(tab, proxy, "")
-    await tab.sees("No crawlers in the last hour.")
+    await tab.sees("No crawlers in the last hour of this process.")
     assert await tab.run("document.querySelector('#bots')") is None
     for user_agent in (
         "FancyBot/1.0",

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from prerender.config import Settings
 from prerender.extensions.dashboard import history
 from prerender.extensions.dashboard.list_rows import Row
+from prerender.extensions.dashboard.snapshot_lists import line_of
 from prerender.snapshots.entry import FORMAT, Entry, decode, encode
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.snapshot import Facts, Snapshot
@@ -44,6 +45,7 @@ async def opened(settings: Settings) -> tuple[list[MutableMapping[str, Any]], En
     """What the log says when the store is opened, and whether the entry is there. It is, later."""
     with capture_logs() as logs:
         store = await open_store(settings)
+    store.keep_lines(line_of)
     try:
         found = await store.get(entry().key)
         assert await store.set(entry(), 100)
