@@ -1,12 +1,10 @@
 """Expired snapshots are renewed without rendering, and rendered when there is any doubt."""
 
 import asyncio
-import json
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-import xxhash
 from aiohttp import web
 
 from prerender.snapshots.entry import Entry, decode, encode
@@ -179,7 +177,7 @@ async def test_it_is_rendered_at_the_latest_after_max_age(
     assert entry.rendered < entry.stored
 
 
-async def test_entries_of_older_releases_are_read(shop: Shop) -> None:
+async def test_an_entry_without_a_manifest_is_one_of_an_older_release(shop: Shop) -> None:
     await shop.trusted()
     entry = await shop.entry()
     data = encode(entry)
@@ -187,11 +185,5 @@ async def test_entries_of_older_releases_are_read(shop: Shop) -> None:
     assert decode(data).snapshot.manifest == entry.snapshot.manifest != b""
     old = replace(entry, snapshot=replace(entry.snapshot, manifest=b""), renewals=None)
     written = encode(old)
-    start, size = 24, int.from_bytes(written[20:24], "big")
-    head = json.loads(written[start : start + size])
-    for name in ("manifest_bytes", "unrenewable", "renewals"):
-        del head[name]
-    text = json.dumps(head, separators=(",", ":")).encode()
-    rest = len(text).to_bytes(4, "big") + text + written[start + size :]
-    checked = xxhash.xxh3_64(written[4:12] + rest).intdigest()
-    assert decode(written[:12] + checked.to_bytes(8, "big") + rest) == old
+    assert not any(name in written for name in (b"manifest_bytes", b"unrenewable", b"renewals"))
+    assert decode(written) == old
