@@ -98,7 +98,7 @@ class Egress:
 
     @asynccontextmanager
     async def repeat(
-        self, method: str, url: str, headers: CIMultiDict[str], body: bytes | None = None
+        self, method: str, url: str, headers: CIMultiDict[str]
     ) -> AsyncIterator[tuple[ClientResponse, bool]]:
         """Send a request of an earlier render again, without a page. Yields the response, and whether
         it is the site's own. Raises Forbidden and OriginError."""
@@ -108,11 +108,11 @@ class Egress:
         headers = headers.copy()
         if own := self.is_own(host, port):
             self._address(headers, self._public)
-            sending = self._upstream.request(method, target, headers, body)
+            sending = self._upstream.request(method, target, headers)
         else:
             self._addresses.check(host, port)
             sent_to = URL(f"{origin}/#{target}", encoded=True)
-            sending = send(self._third_parties, method, sent_to, headers, body)
+            sending = send(self._third_parties, method, sent_to, headers)
         async with sending as response:
             yield response, own
 

@@ -88,7 +88,7 @@ class Upstream:
         method: str,
         target: str,
         headers: CIMultiDict[str],
-        body: StreamReader | bytes | None = None,
+        body: StreamReader | None = None,
     ) -> AsyncIterator[ClientResponse]:
         """Send a request. Raises OriginError or OriginTimeout until the response head has arrived.
 
@@ -166,7 +166,7 @@ async def send(
     method: str,
     url: URL,
     headers: CIMultiDict[str],
-    body: StreamReader | bytes | None = None,
+    body: StreamReader | None = None,
 ) -> AsyncIterator[ClientResponse]:
     """Send a request without following redirects. Errors before the response head are translated."""
     try:

@@ -1,7 +1,7 @@
 """Which snapshots can be renewed by their inputs, and the manifest of such a snapshot. Pure."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -80,11 +80,8 @@ def manifest_of(
     made: Made,
     document: Document,
     visit: Visit,
-    *,
-    may_repeat: Callable[[str], bool] = lambda _: False,
 ) -> Manifest:
-    """The manifest of a new snapshot. ``may_repeat``: whether POST requests for a URL are queries.
-    Raises Ineligible."""
+    """The manifest of a new snapshot. Raises Ineligible."""
     snapshot, target, now = made
     if snapshot.facts.verdict != "complete" or snapshot.content_type != HTML:
         raise Ineligible(Reason.VERDICT)
@@ -103,7 +100,7 @@ def manifest_of(
             continue
         if _is_unread(one) or (one.received is None and _is_repeated(one, answered)):
             continue
-        new = _input(one, may_repeat)
+        new = _input(one)
         if is_asset := one.destination in _ASSETS:
             new = _of_any_page(new, one)
         known = found.setdefault(key := (new.key, new.headers), new)
@@ -135,11 +132,10 @@ def _is_repeated(one: Exchange, answered: set[tuple[str, str]]) -> bool:
     return not one.status and not one.endless and (one.method, one.url) in answered
 
 
-def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
+def _input(one: Exchange) -> Input:
     if one.endless:
         raise Ineligible(Reason.STREAM, one.url)
-    repeats = one.method == "POST" and may_repeat(one.url)
-    if one.method not in _REPEATABLE and not repeats:
+    if one.method not in _REPEATABLE:
         raise Ineligible(Reason.METHOD, one.url)
     if one.blocked or (one.finished and one.status >= 500) or one.status in (408, 425, 429):
         raise Ineligible(Reason.FAILED, one.url)
@@ -147,9 +143,7 @@ def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
         raise Ineligible(Reason.FAILED if one.fault else Reason.UNANSWERED, one.url)
     if _depends_on_own_cookies(one.received.headers):
         raise Ineligible(Reason.COOKIES, one.url)
-    if repeats and one.sent_body is None:
-        raise Ineligible(Reason.SIZE, one.url)
-    return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
+    return input_of(one.method, one.url, one.sent, one.received)
 
 
 def _of_any_page(asset: Input, one: Exchange) -> Input:
