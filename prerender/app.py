@@ -39,6 +39,7 @@ from prerender.extension import Proxy
 from prerender.http.client_address import Clients
 from prerender.http.connection import Sweeper
 from prerender.http.forwarding_headers import Forwarding, authority
+from prerender.outbox import Outbox, WebhookMetrics
 from prerender.proxy.decider import Clientele, Decider, Pages
 from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
@@ -173,6 +174,7 @@ async def proxying(settings: Settings, parts: Rendering) -> AsyncIterator[Runnin
             admin=listener.routes(auth),
             explanations=Explanations(site, decider, snapshots, pool),
             purging=Purging(store.purges, site),
+            outbox=await _outbox(settings, store, metrics, stack),
         )
         running = Running(0, 0, pool, store, telemetry, auth)
         Health(pool, store, metrics, lambda: running.draining).add_to(proxy.admin.app)
@@ -224,6 +226,14 @@ async def _store(
     # After a deploy, a page must not be rendered with a script of the last one.
     store.purges.when_all(forget_assets)
     return store
+
+
+async def _outbox(
+    settings: Settings, store: Store, metrics: Metrics, stack: AsyncExitStack
+) -> Outbox | None:
+    outbox = await stack.enter_async_context(Outbox.open(settings.webhooks, store))
+    metrics.watch(WebhookMetrics(outbox))
+    return outbox
 
 
 @contextmanager

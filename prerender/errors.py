@@ -221,14 +221,20 @@ class PageTooLong(Refused):
 class NotRenderable(PrerenderError):
     """The origin's response for the target is not an HTML page.
 
-    ``refused_with``: the status of the response if it is an error, else 0.
+    ``answered_with``: the status of that response; 0 if there was none.
     """
 
     code = ErrorCode.NOT_RENDERABLE
 
-    def __init__(self, reason: str, *, refused_with: int = 0) -> None:
+    def __init__(self, reason: str, *, answered_with: int = 0) -> None:
         super().__init__(reason)
-        self.refused_with = refused_with
+        self.answered_with = answered_with
+
+    @property
+    def refused_with(self) -> int:
+        """The status if it is an error other than that there is no such page, else 0."""
+        status = self.answered_with
+        return status if status >= 400 and status not in (404, 410) else 0
 
     @property
     def origin_failed(self) -> bool:

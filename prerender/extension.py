@@ -9,6 +9,7 @@ proxy has stopped listening. plugins.py finds it; the core does not import it, a
   which is removed with it: ``store.keep_lines``.
 - Routes of the admin listener: ``admin.add``. listener.py authorizes their requests.
 - Metrics: ``metrics.watch``, ``remembered``.
+- Messages to [webhooks] url: ``outbox``, None without one.
 - A tab of the browser: ``rendering.pool``.
 - Kinds of stores: a module ``store_kind``. Commands: modules in ``commands`` (cli/program.py).
 """
@@ -25,6 +26,7 @@ from prerender.admin.routes import Routes
 from prerender.config import Settings
 from prerender.crawlers.published import PublishedRanges
 from prerender.crawlers.triggers import Triggers
+from prerender.outbox import Outbox
 from prerender.proxy.client_connection import Handler as RequestHandler
 from prerender.proxy.handler import Handler
 from prerender.rendering.from_settings import Rendering
@@ -62,5 +64,6 @@ class Proxy:
     admin: Routes
     explanations: Explanations
     purging: Purging
+    outbox: Outbox | None
     remembered: dict[str, object] = field(default_factory=dict)
     while_serving: list[AbstractAsyncContextManager[None]] = field(default_factory=list)

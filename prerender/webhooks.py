@@ -12,7 +12,7 @@ import random
 import re
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +20,6 @@ from typing import Literal
 
 import structlog
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 from yarl import URL
 
 from prerender.gateway.connection_errors import reason_of
@@ -186,25 +184,3 @@ class Webhooks:
             return "", 0.0
         wait = float(after) if re.fullmatch(r"[0-9]{1,6}", after, re.ASCII) else 0.0
         return f"status {status}", min(wait, _LONGEST_PAUSE_SECONDS)
-
-
-class WebhookMetrics(Collector):
-    """The metrics of webhooks."""
-
-    def __init__(self, webhooks: Webhooks | None) -> None:
-        self._webhooks = webhooks
-
-    def collect(self) -> Iterable[Metric]:
-        """The current metrics."""
-        webhooks = self._webhooks
-        messages = CounterMetricFamily(
-            "prerender_webhook_messages", "Messages to [webhooks] url.", labels=["result"]
-        )
-        for result in RESULTS:
-            messages.add_metric([result], webhooks.results[result] if webhooks else 0)
-        yield messages
-        yield GaugeMetricFamily(
-            "prerender_webhook_waiting_bytes",
-            "Messages that were not delivered yet.",
-            value=webhooks.waiting_bytes if webhooks else 0,
-        )

@@ -25,6 +25,7 @@ from prerender.config.network_types import (
 )
 from prerender.config.types import (
     DEFAULT_LANGUAGE,
+    EVENTS,
     PRESET_WORDS,
     ContentSignal,
     CrawlerNames,
@@ -770,12 +771,17 @@ class Visits(_Section):
 
 
 class Webhooks(_Section):
-    """Sends alerts about crawlers to a URL of yours (https://www.standardwebhooks.com)."""
+    """Sends events and alerts to a URL of yours (https://www.standardwebhooks.com)."""
 
     url: EndpointOrNothing = Field(
         "",
-        description="URL that receives a POST request for each alert. Empty: no alerts are sent.",
+        description="URL that receives a POST request for each event. Empty: nothing is sent.",
         examples=["https://hooks.example.com/prerender"],
+    )
+    events: Annotated[tuple[str, ...], words(*EVENTS)] = Field(
+        ("alert",),
+        description=f"What is sent: {', '.join(EVENTS)}.",
+        examples=[["alert", "snapshot.changed", "page.not_found"]],
     )
     secret: WebhookSecrets = Field(
         (),

@@ -36,6 +36,8 @@ NAMED_CLASSES = tuple(one for one in CLASSES if one != "signed")
 Action = Literal["forward", "render", "markdown", "refuse"]
 # The presets of [triggers], each with the classes that it renders; all others are forwarded. Each one
 # contains the one before.
+# Of [webhooks].
+EVENTS = ("alert", "snapshot.changed", "page.failed", "page.recovered", "page.not_found")
 Preset = Literal["none", "search", "crawlers", "ai", "all"]
 _SEARCH: frozenset[CrawlerClass] = frozenset({"search", "social"})
 _CRAWLERS: frozenset[CrawlerClass] = _SEARCH | {"ai_search", "ai_user"}

@@ -101,7 +101,7 @@ async def _fetch(
         if response.status in _REDIRECTS and "Location" in fields:
             return Document(response.status, fields, b"")
         if reason := _not_a_page(response):
-            raise NotRenderable(reason, refused_with=_refused_with(response.status))
+            raise NotRenderable(reason, answered_with=response.status)
         try:
             body = await _read(response, max_bytes)
         except TimeoutError as error:
@@ -109,16 +109,12 @@ async def _fetch(
         except (ClientError, OSError, zlib.error) as error:
             raise OriginError(reason_of(error), about=target) from error
         if response.status == 403 and not _APPLICATION.search(body):
-            raise NotRenderable("status 403", refused_with=response.status)
+            raise NotRenderable("status 403", answered_with=response.status)
         if not _media_type(response):
             nosniff = response.headers.get("X-Content-Type-Options", "").lower() == "nosniff"
             if nosniff or not _HTML.match(body):
-                raise NotRenderable("media type unknown")
+                raise NotRenderable("media type unknown", answered_with=response.status)
         return Document(response.status, fields, body)
-
-
-def _refused_with(status: int) -> int:
-    return status if status >= 400 and status not in (404, 410) else 0
 
 
 def _media_type(response: ClientResponse) -> str:

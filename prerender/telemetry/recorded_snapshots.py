@@ -48,6 +48,7 @@ def _record(
     trace: TraceContext | None,
 ) -> RenderRecord:
     snapshot = None if result is None else result.snapshot
+    status = failure.answered_with if isinstance(failure, NotRenderable) else 0
     return RenderRecord(
         time=time.time() - seconds,
         seconds=seconds,
@@ -55,7 +56,7 @@ def _record(
         outcome=_outcome(result, failure),
         error=code_of(failure),
         reason=failure.reason if isinstance(failure, PrerenderError) else "",
-        status=0 if snapshot is None else snapshot.status,
+        status=status if snapshot is None else snapshot.status,
         bytes=0 if snapshot is None else len(snapshot.body),
         timings=None if result is None else result.timings,
         facts=None if snapshot is None else snapshot.facts,

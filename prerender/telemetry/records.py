@@ -111,7 +111,7 @@ class RenderRecord(NamedTuple):
 
     ``time``: its start in Unix seconds; ``seconds``: its duration. ``error`` and ``reason``: the
     code and reason of the error, if it failed. ``timings`` and ``facts`` are None without a snapshot.
-    ``status`` and ``bytes``: of the snapshot.
+    ``status`` and ``bytes``: of the snapshot; the status of the origin's response if that is no page.
     """
 
     time: float

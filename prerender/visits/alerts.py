@@ -1,11 +1,10 @@
-"""Alerts by webhook, once for all replicas: what was sent is kept in the notes of the store."""
+"""Alerts by webhook, once for all replicas: what was reported is kept in the notes of the store."""
 
 import asyncio
 import json
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
@@ -13,13 +12,14 @@ import structlog
 
 from prerender.background import running
 from prerender.errors import StoreError
+from prerender.outbox import Outbox
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
 from prerender.visits.causes import DAY_HOURS, WEEK_HOURS, Cause, CauseKind, causes, is_known
 from prerender.visits.figures import DAY_SECONDS, HOUR_SECONDS
 from prerender.visits.recorder import KEPT_HOURS, Visits
 from prerender.visits.storage import Days
-from prerender.webhooks import Message, Webhooks, body_of
+from prerender.webhooks import body_of
 
 EVERY_SECONDS = 300.0
 _FIRST_SECONDS = 15.0
@@ -38,12 +38,8 @@ SAME_KIND_SECONDS = 3600.0
 OVER_SECONDS = 86400.0
 # Without a look at the figures for so long, nobody may have counted requests.
 LONGEST_PAUSE_SECONDS = 3600.0
-# An undelivered message is sent again after this, and given up after that.
-RESEND_SECONDS = 3600.0
-GIVE_UP_SECONDS = 2 * 86400.0
 MOST_SUBJECTS = 20
 _MOST_NAMES = 1000
-_MOST_PENDING = 50
 _KEY = "alerts"
 _LEASE_SECONDS = 5.0
 _KEPT_SECONDS = 90 * 86400.0
@@ -59,15 +55,6 @@ class Active(NamedTuple):
     at: float
 
 
-class Pending(NamedTuple):
-    """A message that has not arrived. ``made`` and ``sent``: when it was made, and sent last."""
-
-    id: str
-    body: str
-    made: float
-    sent: float
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """What all replicas know of alerts. ``since``: the begin of the time without a pause until ``at``,
@@ -78,13 +65,12 @@ class State:
     known: tuple[str, ...] = ()
     active: tuple[Active, ...] = ()
     sent: tuple[tuple[str, float], ...] = ()
-    pending: tuple[Pending, ...] = ()
 
 
 def report(
     before: State | None, current: Iterable[Cause], came: Collection[str], now: float, site: str
-) -> State:
-    """The state at ``now``, with a message for each kind of new causes: at most one an hour.
+) -> tuple[State, list[str]]:
+    """The state at ``now``, and a message for each kind of new causes: at most one an hour.
 
     ``came``: crawlers that are not new.
     """
@@ -102,19 +88,16 @@ def report(
             active[cause.kind, cause.subject] = now
         elif now - sent.get(cause.kind, -SAME_KIND_SECONDS) >= SAME_KIND_SECONDS:
             new.setdefault(cause.kind, []).append(cause)
-    pending = [one for one in state.pending if now - one.made < GIVE_UP_SECONDS]
     for kind, some in new.items():
         sent[kind] = now
         active |= {(kind, cause.subject): now for cause in some}
-        body = _body(kind, some[:MOST_SUBJECTS], now, site)
-        pending.append(Pending(f"msg_{secrets.token_hex(12)}", body, now, 0.0))
-    return replace(
+    after = replace(
         state,
         known=tuple(dict.fromkeys((*state.known, *sorted(came))))[:_MOST_NAMES],
         active=tuple(Active(*place, at) for place, at in active.items()),
         sent=tuple(sent.items()),
-        pending=tuple(pending[-_MOST_PENDING:]),
     )
+    return after, [_body(kind, some[:MOST_SUBJECTS], now, site) for kind, some in new.items()]
 
 
 def watched(before: State | None, now: float) -> State:
@@ -144,19 +127,16 @@ class Alerts:
         self,
         visits: Visits,
         store: Store,
-        webhooks: Webhooks,
+        outbox: Outbox,
         site: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._visits = visits
         self._store = store
-        self._webhooks = webhooks
+        self._outbox = outbox
         self._site = site
         self._clock = clock
         self._state: State | None = None
-        self._waiting: set[str] = set()
-        self._delivered: set[str] = set()
-        self._changed = asyncio.Event()
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -167,10 +147,7 @@ class Alerts:
     async def _watch(self) -> None:
         pause = _FIRST_SECONDS
         while True:
-            self._changed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._changed.wait()
+            await asyncio.sleep(pause)
             pause = EVERY_SECONDS
             try:
                 await self.look()
@@ -187,27 +164,14 @@ class Alerts:
                 return
             now = self._clock()
             before = await self._recall()
-            state = await self._next(before, now)
-            delivered = set(self._delivered)
-            pending = [one for one in state.pending if one.id not in delivered]
-            due = [
-                one
-                for one in pending
-                if one.id not in self._waiting and not 0 <= now - one.sent < RESEND_SECONDS
-            ]
-            self._state = replace(
-                state,
-                pending=tuple(one._replace(sent=now) if one in due else one for one in pending),
-            )
+            self._state, messages = await self._next(before, now)
             # Before they are sent: a message must not go out twice under two names.
             data = json.dumps(asdict(self._state)).encode()
             await self._store.notes.set(_KEY, data, _KEPT_SECONDS)
-        self._delivered -= delivered
-        for one in due:
-            log.warning("alert", message=one.id, body=one.body)
-            self._send(one)
+        for body in messages:
+            log.warning("alert", message=self._outbox.add(_KEY, body), body=body)
 
-    async def _next(self, before: State | None, now: float) -> State:
+    async def _next(self, before: State | None, now: float) -> tuple[State, list[str]]:
         hour = int(now) // HOUR_SECONDS
         store = self._visits.store
         hours = await store.read("hours", hour - KEPT_HOURS, hour)
@@ -219,7 +183,7 @@ class Alerts:
             )
         return await asyncio.to_thread(self._decide, before, hours, now)
 
-    def _decide(self, before: State, hours: Days, now: float) -> State:
+    def _decide(self, before: State, hours: Days, now: float) -> tuple[State, list[str]]:
         hour = int(now) // HOUR_SECONDS
         is_old = min(hours, default=hour) <= hour - WEEK_HOURS
         old = _crawlers(
@@ -243,16 +207,6 @@ class Alerts:
             except ValueError as error:
                 log.warning("bad_note_of_alerts", reason=str(error))
         return max(states, key=lambda state: state.at, default=None)
-
-    def _send(self, one: Pending) -> None:
-        def done(arrived: bool) -> None:
-            self._waiting.discard(one.id)
-            if arrived:
-                self._delivered.add(one.id)
-                self._changed.set()
-
-        if self._webhooks.send(Message(one.id, one.body), "alerts", done):
-            self._waiting.add(one.id)
 
 
 def _crawlers(hours: Days) -> set[str]:

@@ -11,7 +11,6 @@ from prerender.visits.alerts import Alerts
 from prerender.visits.api import ReportApi
 from prerender.visits.from_settings import open_visits
 from prerender.visits.recorder import CrawlerNames, VisitMetrics, Visits
-from prerender.webhooks import WebhookMetrics, Webhooks, key_of
 
 
 @asynccontextmanager
@@ -28,26 +27,15 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
             recorder = visits
             proxy.snapshots.when_stored(lambda target, _, made: recorder.stored(target, made))
             await stack.enter_async_context(visits.storing())
-            await stack.enter_async_context(_alerts(proxy, visits))
-        elif settings.webhooks.url:
-            raise ConfigError(["[webhooks] url: alerts need figures: set [visits] days"])
+            if proxy.outbox is not None and "alert" in settings.webhooks.events:
+                site = str(settings.public_url.origin())
+                alerts = Alerts(visits, proxy.store, proxy.outbox, site)
+                await stack.enter_async_context(alerts.watching())
+        elif settings.webhooks.url and "alert" in settings.webhooks.events:
+            raise ConfigError(
+                ['[webhooks] events: alerts need figures: set [visits] days, or leave out "alert"']
+            )
         upstream = proxy.rendering.upstream
         proxy.admin.add(ReportApi(visits, proxy.site, Lists(proxy.store), upstream))
         proxy.remembered["visits_to_write"] = visits
         yield
-
-
-@asynccontextmanager
-async def _alerts(proxy: Proxy, visits: Visits) -> AsyncIterator[None]:
-    """Send alerts while the context is open, if [webhooks] url is set."""
-    settings, metrics = proxy.settings, proxy.metrics
-    url = settings.webhooks.url
-    if not url:
-        metrics.watch(WebhookMetrics(None))
-        yield
-        return
-    async with Webhooks.open(url, [*map(key_of, settings.webhooks.secret)]) as webhooks:
-        metrics.watch(WebhookMetrics(webhooks))
-        alerts = Alerts(visits, proxy.store, webhooks, str(settings.public_url.origin()))
-        async with alerts.watching():
-            yield

@@ -115,7 +115,7 @@ async def test_the_same_content_keeps_its_validators(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [RenderError("x"), PoolBusy("x"), OriginError("x"), NotRenderable("x", refused_with=503)],
+    [RenderError("x"), PoolBusy("x"), OriginError("x"), NotRenderable("x", answered_with=503)],
 )
 async def test_the_last_good_one_is_shown_when_none_can_be_made(
     site: Site, error: PrerenderError

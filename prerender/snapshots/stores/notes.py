@@ -25,14 +25,16 @@ class Notes:
             found = await self._store.ask("note", lambda: cache.get(name, loads_fn=_as_it_is))
         return None if isinstance(found, Failed) else _bytes_of(found)
 
-    async def set(self, key: str, data: bytes, ttl: float) -> None:
-        """Store a note for ``ttl`` seconds."""
+    async def set(self, key: str, data: bytes, ttl: float) -> bool:
+        """Store a note for ``ttl`` seconds. Returns whether it is stored."""
         name = f"{_PREFIX}{key}"
         if self._store is None:
-            self._memory.put(name, data, ttl)
-            return
+            return self._memory.put(name, data, ttl)
         cache = self._store.cache
-        await self._store.ask("note", lambda: cache.set(name, data, ttl, dumps_fn=_as_it_is))
+        stored = await self._store.ask(
+            "note", lambda: cache.set(name, data, ttl, dumps_fn=_as_it_is)
+        )
+        return not isinstance(stored, Failed)
 
 
 def _as_it_is(value: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Events of pages by webhook: a snapshot has changed, a page fails, works again, or is not found."""

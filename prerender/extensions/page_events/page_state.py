@@ -1,0 +1,121 @@
+"""What is known of a page, and the events that a render of it makes. Pure."""
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from prerender.admin.reasons import in_words
+from prerender.errors import ErrorCode
+from prerender.snapshots.strict_json import read
+from prerender.telemetry.records import RenderOutcome, RenderRecord
+from prerender.tools.content_changes import Content, changes
+
+KINDS = ("snapshot.changed", "page.failed", "page.recovered", "page.not_found")
+# As of histories (dashboard/history.py): Redis compares the first twelve bytes.
+_MAGIC = b"PRE1" + bytes(8)
+_MOST_UNPACKED_BYTES = 16 * 1024**2
+_LONGEST_TEXT = 500
+# A change that another replica has made before the last known one, and reports late. Clocks that differ
+# by more hide nothing.
+_LATE_SECONDS = 60.0
+_NOT_FOUND = (404, 410)
+# Errors that say nothing about the page.
+_OF_THE_PROXY = (ErrorCode.POOL_BUSY, ErrorCode.SHUTTING_DOWN, ErrorCode.CANCELLED)
+
+Event = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageState:
+    """A page as its last renders left it. ``at`` and ``failing_since``: Unix seconds, 0.0: not failing.
+
+    ``status``: of the last response without a failure, 0 if there was none. ``etag`` and ``content``:
+    of the snapshot that was stored last; "" and None if there was none.
+    """
+
+    at: float = 0.0
+    failing_since: float = 0.0
+    status: int = 0
+    etag: str = ""
+    content: Content | None = None
+
+
+class Finding(NamedTuple):
+    """What a render says about a page. ``status``: of the response, 0 without one. ``error`` and
+    ``reason``: "" unless there is no usable snapshot."""
+
+    at: float
+    status: int
+    error: str = ""
+    reason: str = ""
+
+
+def finding(record: RenderRecord) -> Finding | None:
+    """What a render says about its page; None if nothing."""
+    outcome, at, facts = record.outcome, record.time + record.seconds, record.facts
+    if outcome is RenderOutcome.CANCELLED or record.error in _OF_THE_PROXY:
+        return None
+    if outcome is RenderOutcome.NOT_A_PAGE and record.status not in _NOT_FOUND:
+        if record.status < 500:
+            return None  # a file, or the page is not for everyone
+        return Finding(at, record.status, ErrorCode.ORIGIN_ERROR, f"status {record.status}")
+    if outcome.is_unusable:
+        reason = in_words(record.error, record.reason)
+        if facts is not None:
+            reason = f"{facts.verdict}: {facts.why}"
+        return Finding(at, record.status, record.error or outcome.value, reason[:_LONGEST_TEXT])
+    if record.status >= 500:
+        return Finding(at, record.status, ErrorCode.ORIGIN_ERROR, f"status {record.status}")
+    return Finding(at, record.status)
+
+
+def is_late(state: PageState, at: float) -> bool:
+    """Whether a later render of the page is known already."""
+    return 0 < state.at - at < _LATE_SECONDS
+
+
+def after_render(state: PageState, found: Finding) -> tuple[PageState, list[Event]]:
+    """The state after a render, and its events."""
+    events: list[Event] = []
+    if found.error:
+        if not state.failing_since:
+            named = {"status": found.status, "error": found.error, "reason": found.reason}
+            events.append(("page.failed", named))
+        return replace(state, at=found.at, failing_since=state.failing_since or found.at), events
+    if since := state.failing_since:
+        text = datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")
+        data = {"status": found.status, "failing_since": text.replace("+00:00", "Z")}
+        events.append(("page.recovered", data))
+    if found.status in _NOT_FOUND and state.status not in _NOT_FOUND:
+        data = {"status": found.status, "was_found_before": state.status > 0}
+        events.append(("page.not_found", data))
+    if since or found.status != state.status:
+        state = replace(state, at=found.at, failing_since=0.0, status=found.status)
+    return state, events
+
+
+def after_storing(
+    state: PageState, at: float, etag: str, content: Content
+) -> tuple[PageState, list[Event]]:
+    """The state after a snapshot was stored, and the event that it has changed."""
+    found = changes(state.content, content) if state.content else {}
+    events: list[Event] = [("snapshot.changed", {"changes": found})] if found else []
+    return replace(state, at=at, etag=etag, content=content), events
+
+
+def encode(state: PageState) -> bytes:
+    """The stored form."""
+    return _MAGIC + zlib.compress(json.dumps(asdict(state)).encode(), zlib.Z_BEST_SPEED)
+
+
+def decode(note: bytes | None) -> PageState:
+    """Decode a note: an empty state if there is none, or one of another version."""
+    try:
+        decoder = zlib.decompressobj()
+        if note is None or not note.startswith(_MAGIC):
+            return PageState()
+        return read(PageState, decoder.decompress(note[len(_MAGIC) :], _MOST_UNPACKED_BYTES))
+    except (zlib.error, ValueError):
+        return PageState()

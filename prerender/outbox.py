@@ -1,0 +1,250 @@
+"""Webhook messages until they have arrived: kept in the store, sent by one replica, in order.
+
+All replicas add to one note. The one that holds the lease of the sender sends what is in it: of each
+key one message at a time, so that those of a page arrive in order, also after a restart.
+"""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
+
+import structlog
+from cachetools import LRUCache
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from prerender.background import finishing
+from prerender.config.settings import Webhooks as WebhookSettings
+from prerender.snapshots.stores.store import Store
+from prerender.snapshots.strict_json import read
+from prerender.webhooks import RESULTS, Message, Result, Webhooks, key_of
+
+MOST_BYTES = 1024**2
+# How soon a replica sends what others have added.
+EVERY_SECONDS = 5.0
+# After all attempts of webhooks.py: until the next ones, and until a message is given up.
+AGAIN_SECONDS = 600.0
+GIVE_UP_SECONDS = 2 * 86400.0
+# Messages on their way: they leave room in the queue of webhooks.py for others.
+_MOST_AT_ONCE = 64
+_MOST_FINISHED = 20_000
+_NOTE = "webhooks"
+_SENDER = "webhooks.sender"
+_LEASE_SECONDS = 5.0
+_LAST_SECONDS = 3.0
+
+log = structlog.get_logger(__name__)
+
+
+class Waiting(NamedTuple):
+    """A message that has not arrived. ``made``: Unix seconds."""
+
+    id: str
+    key: str
+    body: str
+    made: float
+
+
+class Outbox:
+    """Sends messages by ``webhooks``, and keeps them in ``store`` until they have arrived.
+
+    What has no room in ``most_bytes`` is dropped and counted.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        webhooks: Webhooks,
+        *,
+        most_bytes: int = MOST_BYTES,
+        again_seconds: float = AGAIN_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._webhooks = webhooks
+        self._most_bytes = most_bytes
+        self._again_seconds = again_seconds
+        self._clock = clock
+        # Not stored yet; the others are in the note.
+        self._new: dict[str, Waiting] = {}
+        self._bytes = 0
+        self._sending: set[str] = set()
+        self._again: dict[str, float] = {}
+        self._finished: LRUCache[str, bool] = LRUCache(_MOST_FINISHED)
+        self._changed = asyncio.Event()
+        self._stopped = False
+
+    def drop(self, number: int) -> None:
+        """Count messages that are dropped."""
+        if number and not self._webhooks.results["dropped"]:
+            log.warning("webhook_queue_full", waiting_bytes=self._bytes)
+        self._webhooks.results["dropped"] += number
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: WebhookSettings, store: Store) -> AsyncIterator["Outbox | None"]:
+        """Send messages while the context is open. None if there is no [webhooks] url."""
+        if not settings.url:
+            yield None
+            return
+        async with Webhooks.open(settings.url, [*map(key_of, settings.secret)]) as webhooks:
+            outbox = cls(store, webhooks)
+            async with outbox.sending():
+                yield outbox
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of the messages that had not arrived when the note was read last."""
+        return self._bytes
+
+    @property
+    def results(self) -> Mapping[Result, int]:
+        """Numbers of messages."""
+        return self._webhooks.results
+
+    def add(self, key: str, body: str) -> str:
+        """Send a message behind those with the same ``key``. Returns its id."""
+        one = Waiting(f"msg_{secrets.token_hex(12)}", key, body, self._clock())
+        if self._bytes + len(body) > self._most_bytes:
+            self.drop(1)
+        else:
+            self._bytes += len(body)
+            self._new[one.id] = one
+            self._changed.set()
+        return one.id
+
+    @asynccontextmanager
+    async def sending(self) -> AsyncIterator[None]:
+        """Send messages while the context is open. At its end, store those that have not arrived."""
+        async with finishing(self._work(), "webhook outbox", self._stop, _LAST_SECONDS):
+            yield
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._changed.set()
+
+    async def _work(self) -> None:
+        while not self._stopped:
+            try:
+                await self._send_all()
+            except Exception:
+                log.exception("webhooks_not_sent")
+            await self._pause()
+        await self._exchange()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EVERY_SECONDS):
+                await self._changed.wait()
+        self._changed.clear()
+
+    async def _send_all(self) -> None:
+        """Send until nothing is left, unless another replica does."""
+        if not (waiting := await self._exchange()):
+            return
+        async with self._store.lease(_SENDER, 0) as lease:
+            while waiting and lease.fence is not None and not self._stopped:
+                self._send(waiting)
+                await self._pause()
+                waiting = await self._exchange()
+
+    def _send(self, waiting: Iterable[Waiting]) -> None:
+        keys: set[str] = set()
+        now = time.monotonic()
+        for one in waiting:
+            # It may have arrived while the note was written.
+            if one.key in keys or one.id in self._finished:
+                continue
+            keys.add(one.key)
+            if one.id in self._sending or self._again.get(one.id, 0.0) > now:
+                continue
+            if len(self._sending) >= _MOST_AT_ONCE:
+                return
+            self._again.pop(one.id, None)
+            if self._webhooks.send(Message(one.id, one.body), one.key, self._done(one.id)):
+                self._sending.add(one.id)
+
+    def _done(self, name: str) -> Callable[[bool], None]:
+        def done(arrived: bool) -> None:
+            self._sending.discard(name)
+            if arrived:
+                self._finished[name] = True
+            else:
+                self._again[name] = time.monotonic() + self._again_seconds
+            self._changed.set()
+
+        return done
+
+    async def _exchange(self) -> Sequence[Waiting]:
+        """Store what is new, and remove what has arrived. Returns what has not, oldest first."""
+        async with self._store.lease(_NOTE, _LEASE_SECONDS) as lease:
+            if lease.fence is None:
+                return ()
+            note = await self._store.notes.get(_NOTE)
+            stored = await asyncio.to_thread(_read, note)
+            new = tuple(self._new.values())
+            left, dropped = self._left((*stored, *new))
+            if left != stored:
+                data = await asyncio.to_thread(json.dumps, left)
+                if await self._store.notes.set(_NOTE, data.encode(), GIVE_UP_SECONDS):
+                    for one in new:
+                        self._new.pop(one.id, None)
+        self.drop(len(dropped))
+        over = {one.id for one in dropped}.union(self._finished)
+        self._new = {name: one for name, one in self._new.items() if name not in over}
+        by_id = {one.id: one for one in left} | self._new
+        self._again = {name: at for name, at in self._again.items() if name in by_id}
+        self._bytes = sum(len(one.body) for one in by_id.values())
+        return left
+
+    def _left(self, waiting: Iterable[Waiting]) -> tuple[tuple[Waiting, ...], list[Waiting]]:
+        """Those that are still to be sent and have room, and those that are dropped."""
+        left: list[Waiting] = []
+        dropped: list[Waiting] = []
+        seen: set[str] = set()
+        now, size = self._clock(), 0
+        for one in waiting:
+            if one.id in self._finished or one.id in seen:
+                continue
+            seen.add(one.id)
+            has_room = size + len(one.body) <= self._most_bytes
+            if has_room and now - one.made < GIVE_UP_SECONDS:
+                size += len(one.body)
+                left.append(one)
+            else:
+                dropped.append(one)
+        return tuple(left), dropped
+
+
+def _read(note: bytes | None) -> tuple[Waiting, ...]:
+    try:
+        return read(tuple[Waiting, ...], note) if note else ()
+    except ValueError as error:
+        log.warning("bad_note_of_webhooks", reason=str(error))
+        return ()
+
+
+class WebhookMetrics(Collector):
+    """The metrics of webhooks."""
+
+    def __init__(self, outbox: Outbox | None) -> None:
+        self._outbox = outbox
+
+    def collect(self) -> Iterable[Metric]:
+        """The current metrics."""
+        outbox = self._outbox
+        messages = CounterMetricFamily(
+            "prerender_webhook_messages", "Messages to [webhooks] url.", labels=["result"]
+        )
+        for result in RESULTS:
+            messages.add_metric([result], outbox.results[result] if outbox else 0)
+        yield messages
+        yield GaugeMetricFamily(
+            "prerender_webhook_waiting_bytes",
+            "Messages that were not delivered yet, of all replicas.",
+            value=outbox.waiting_bytes if outbox else 0,
+        )
