@@ -44,6 +44,17 @@ def body_of(body: bytes | bytearray, model: type[P]) -> P:
         raise ValueError(_explain(model, error.errors(include_url=False)[0])) from None
 
 
+async def large_body(request: web.Request, most: int) -> bytearray:
+    """The body of a request, of at most so many bytes. Raises HTTPRequestEntityTooLarge."""
+    body = bytearray()
+    async for part in request.content.iter_any():
+        body += part
+        if len(body) > most:
+            text = f"the body is larger than {most // 1024**2} MiB"
+            raise web.HTTPRequestEntityTooLarge(most, len(body), text=text)
+    return body
+
+
 def _explain(model: type[BaseModel], detail: ErrorDetails) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else ""
     known = ", ".join(model.model_fields)

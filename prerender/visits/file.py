@@ -1,17 +1,12 @@
 """Visits in an SQLite file next to the snapshots. Processes may share it."""
 
-import asyncio
 import sqlite3
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TypeVar
 
-import structlog
 import xxhash
 
-from prerender.errors import StoreError
+from prerender.snapshots.stores.sqlite_file import SQLiteFile
 from prerender.visits.figures import (
     MOST_PAGES,
     Cell,
@@ -26,9 +21,6 @@ from prerender.visits.figures import (
 )
 from prerender.visits.storage import Days, Pages, Span, decoded
 
-# Of the tables. A file of a later version is set aside, not changed.
-_VERSION = 1
-_BUSY_SECONDS = 1.0
 _DROPPED_AT_ONCE = 5000
 _SCHEMA = (
     "CREATE TABLE days (day INTEGER PRIMARY KEY, cells BLOB)",
@@ -38,9 +30,6 @@ _SCHEMA = (
 # Later than version 1, whose releases do not look at it.
 _HOURS = "CREATE TABLE IF NOT EXISTS hours (hour INTEGER PRIMARY KEY, cells BLOB)"
 
-T = TypeVar("T")
-log = structlog.get_logger(__name__)
-
 
 class FileVisits:
     """Keeps visits in ``file``, whose folder exists. Works in other threads."""
@@ -48,8 +37,7 @@ class FileVisits:
     kind = "file"
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._one = asyncio.Lock()
+        self._file = SQLiteFile(file, _SCHEMA, more=(_HOURS,))
 
     async def add(self, span: Span, number: int, cells: Mapping[Key, Cell]) -> None:
         """Add cells to a day or an hour."""
@@ -62,7 +50,7 @@ class FileVisits:
             new = (number, encode(bounded(known)))
             connection.execute(f"INSERT OR REPLACE INTO {span} VALUES (?, ?)", new)  # noqa: S608
 
-        await self._do(add)
+        await self._file.run(add)
 
     async def add_pages(self, pages: Mapping[str, Page]) -> None:
         """Add visits of pages."""
@@ -75,12 +63,12 @@ class FileVisits:
                     (_DROPPED_AT_ONCE,),
                 )
 
-        await self._do(add)
+        await self._file.run(add)
 
     async def drop_before(self, span: Span, number: int) -> None:
         """Forget all days or hours before this one."""
         query = f"DELETE FROM {span} WHERE rowid < ?"  # noqa: S608
-        await self._do(lambda database: database.execute(query, (number,)))
+        await self._file.run(lambda database: database.execute(query, (number,)))
 
     async def read(self, span: Span, first: int, last: int) -> Days:
         """The days or hours from ``first`` to ``last``."""
@@ -90,11 +78,13 @@ class FileVisits:
             rows = connection.execute(query, (first, last))
             return {int(number): decoded(cells, span, number) for number, cells in rows}
 
-        return await self._do(read)
+        return await self._file.run(read)
 
     async def since(self) -> int | None:
         """The first known day."""
-        (day,) = await self._do(lambda one: one.execute("SELECT min(day) FROM days").fetchone())
+        (day,) = await self._file.run(
+            lambda one: one.execute("SELECT min(day) FROM days").fetchone()
+        )
         return None if day is None else int(day)
 
     async def pages(self, paths: Collection[str] | None = None) -> Pages:
@@ -106,51 +96,10 @@ class FileVisits:
             rows = connection.execute("SELECT path, visits FROM pages")
             return {str(path): decode_page(visits) for path, visits in rows}
 
-        return await self._do(read)
+        return await self._file.run(read)
 
     async def close(self) -> None:
         """No connection is kept."""
-
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def do() -> T:
-            try:
-                with _transaction(self._file) as connection:
-                    return work(connection)
-            except (sqlite3.Error, OSError, ValueError, TypeError) as error:
-                # Busy and full files are OperationalError.
-                if type(error) is sqlite3.DatabaseError:
-                    _set_aside(self._file, str(error))
-                raise StoreError(str(error)) from error
-
-        async with self._one:
-            return await asyncio.to_thread(do)
-
-
-@contextmanager
-def _transaction(file: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for each: that takes less than a millisecond, every few seconds."""
-    with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("BEGIN IMMEDIATE")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > _VERSION:
-            raise sqlite3.DatabaseError(f"version {version} is newer than {_VERSION}")
-        if version < 1:
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute(_HOURS)
-        yield connection
-        connection.execute("COMMIT")  # closing it without that is a rollback
-
-
-def _set_aside(file: Path, reason: str) -> None:
-    aside = f"{file}.{time.time_ns()}"
-    for end in ("", "-wal", "-shm"):
-        with suppress(OSError):
-            Path(f"{file}{end}").replace(f"{aside}{end}")
-    log.warning("visits_file_replaced", reason=reason, kept_as=aside)
 
 
 def _hash(path: str) -> int:

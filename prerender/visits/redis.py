@@ -6,14 +6,11 @@ A day is replaced only if it is what was read, so that no replica overwrites wha
 import asyncio
 import hashlib
 import random
-import ssl
-from collections.abc import Awaitable, Collection, Mapping
-from typing import Any, TypeVar
-
-from redis.exceptions import RedisClusterException, RedisError
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from prerender.errors import StoreError
-from prerender.snapshots.stores.redis_client import connect
+from prerender.snapshots.stores.redis_client import EXTENSION_SECONDS, connect, result_of
 from prerender.visits.figures import (
     MOST_PAGES,
     Cell,
@@ -27,7 +24,6 @@ from prerender.visits.figures import (
 )
 from prerender.visits.storage import Days, Pages, Span, decoded
 
-_TIMEOUT_SECONDS = 2.0
 _TRIES = 20
 _RETRY_SECONDS = 0.05
 _DAYS_AT_ONCE = 50
@@ -72,10 +68,6 @@ for i = 2, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], cjson.encode(known))
 end
 """
-# redis-py raises IndexError for a cluster without slots.
-_FAULTS = (RedisError, RedisClusterException, OSError, ssl.SSLError, EOFError, IndexError)
-
-T = TypeVar("T")
 
 
 class RedisVisits:
@@ -84,7 +76,7 @@ class RedisVisits:
     kind = "redis"
 
     def __init__(self, url: str, prefix: str) -> None:
-        self._client = connect(url, _TIMEOUT_SECONDS)
+        self._client = connect(url, EXTENSION_SECONDS)
         self._redis = self._client.commands
         self._pages = f"{prefix}pages"
         self._keys: dict[Span, str] = {"days": f"{prefix}days", "hours": f"{prefix}hours"}
@@ -97,10 +89,10 @@ class RedisVisits:
         """Add cells to a day or an hour. Other replicas may do so at the same time."""
         key = self._keys[span]
         for turn in range(_TRIES):
-            old = await self._result(self._redis.hget(key, number)) or b""
+            old = await result_of(self._redis.hget(key, number)) or b""
             new = await asyncio.to_thread(_added, old, span, number, cells)
             digest = hashlib.sha1(old, usedforsecurity=False).hexdigest()
-            if await self._result(self._redis.eval(_REPLACE, 1, key, number, digest, new)):
+            if await result_of(self._redis.eval(_REPLACE, 1, key, number, digest, new)):
                 return
             await asyncio.sleep(random.uniform(0, _RETRY_SECONDS * (turn + 1)))  # noqa: S311
         raise StoreError("other replicas replaced the visits again and again")
@@ -111,12 +103,12 @@ class RedisVisits:
         for start in range(0, len(items), _PAGES_AT_ONCE):
             some = items[start : start + _PAGES_AT_ONCE]
             flat = [text for path, page in some for text in (path, encode_page(page))]
-            await self._result(self._redis.eval(_ADD_PAGES, 1, self._pages, MOST_PAGES, *flat))
+            await result_of(self._redis.eval(_ADD_PAGES, 1, self._pages, MOST_PAGES, *flat))
 
     async def drop_before(self, span: Span, number: int) -> None:
         """Forget all days or hours before this one."""
         if gone := [one for one in await self._known(span) if one < number]:
-            await self._result(self._redis.hdel(self._keys[span], *gone))
+            await result_of(self._redis.hdel(self._keys[span], *gone))
 
     async def read(self, span: Span, first: int, last: int) -> Days:
         """The days or hours from ``first`` to ``last``."""
@@ -124,7 +116,7 @@ class RedisVisits:
         found: Days = {}
         for start in range(0, len(known), _DAYS_AT_ONCE):
             some = known[start : start + _DAYS_AT_ONCE]
-            values = await self._result(self._redis.hmget(self._keys[span], some))
+            values = await result_of(self._redis.hmget(self._keys[span], some))
             found |= await asyncio.to_thread(_decoded_all, span, some, values)
         return found
 
@@ -136,30 +128,21 @@ class RedisVisits:
         """All pages by path, or the known ones of ``paths``."""
         if paths is not None:
             names = list(paths)
-            texts = await self._result(self._redis.hmget(self._pages, names)) if names else ()
+            texts = await result_of(self._redis.hmget(self._pages, names)) if names else ()
             pairs = zip(names, texts, strict=True)
             return {path: decode_page(text) for path, text in pairs if text is not None}
         found: Pages = {}
         cursor = 0
         while True:
-            cursor, some = await self._result(self._redis.hscan(self._pages, cursor, count=1000))
+            cursor, some = await result_of(self._redis.hscan(self._pages, cursor, count=1000))
             for path, text in some.items():
                 found[path.decode("utf-8", "replace")] = decode_page(text)
             if not cursor:
                 return found
 
     async def _known(self, span: Span) -> list[int]:
-        keys = await self._result(self._redis.hkeys(self._keys[span]))
+        keys = await result_of(self._redis.hkeys(self._keys[span]))
         return [int(key) for key in keys if key.isdigit()]
-
-    async def _result(self, command: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                return await command
-        except TimeoutError as error:
-            raise StoreError("Redis did not respond in time") from error
-        except _FAULTS as error:
-            raise StoreError(str(error) or type(error).__name__) from error
 
 
 def _added(old: bytes, span: Span, number: int, cells: Mapping[Key, Cell]) -> bytes:

@@ -1,6 +1,8 @@
 """Opens the store of [cache] url."""
 
 from hashlib import blake2b
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from prerender.config import Settings
 from prerender.config.store_urls import kind_of
@@ -40,3 +42,13 @@ def namespace(settings: Settings) -> str:
     made_by = repr((FORMAT, str(settings.public_url), snapshot))
     digest = blake2b(made_by.encode(), digest_size=4).hexdigest()
     return f"prerender:{authority(settings.public_url)}:{digest}:"
+
+
+def beside(settings: Settings) -> Path | str | None:
+    """Where extensions keep data of their own: the folder of the file store, or the URL of its Redis;
+    None: in memory."""
+    url = settings.cache.hot_url or settings.cache.url
+    scheme = url.partition(":")[0].partition("+")[0]
+    if scheme == "file":
+        return Path(unquote(urlsplit(url).path))
+    return url if scheme in ("redis", "rediss", "unix") else None

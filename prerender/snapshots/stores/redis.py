@@ -12,27 +12,24 @@ The two keys of lists, ``lines`` and ``until:{...lines}``, share a hash slot by 
 """
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
-from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from prerender.errors import StoreError, StoreGone
 from prerender.snapshots.purges import MOST_RECORDS, Purge, Purges
 from prerender.snapshots.stores import redis_scripts
 from prerender.snapshots.stores.aiocache_commands import timed
 from prerender.snapshots.stores.backing_store import LONGEST_SECONDS, BackingCache
-from prerender.snapshots.stores.redis_client import connect
+from prerender.snapshots.stores.redis_client import FAULTS, connect
 
 # Connections are held for one round trip only: more would not be faster, and each has to be opened.
 _AT_ONCE = 16
 _LEASE_MILLISECONDS = 5000
-# redis-py raises IndexError for a cluster without slots.
-_GONE = (RedisError, RedisClusterException, OSError, ssl.SSLError, EOFError, IndexError)
 
 T = TypeVar("T")
 
@@ -239,7 +236,7 @@ class RedisCache(BackingCache):
                 return await command
         except ResponseError as error:
             raise StoreError(str(error)) from error
-        except _GONE as error:
+        except FAULTS as error:
             raise StoreGone(str(error) or type(error).__name__) from error
 
 

@@ -4,10 +4,12 @@ Each operation has a timeout as a whole (redis.py), so the sockets have none: th
 each of them.
 """
 
+import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
@@ -16,12 +18,20 @@ from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisClusterException, RedisError
 
+from prerender.errors import StoreError
 from prerender.urls.hosts import servers
 
 _PORT = 6379
 _SENTINEL_PORT = 26379
 _REDIRECTIONS = 3
+# Of extensions, which no response waits for.
+EXTENSION_SECONDS = 2.0
+# redis-py raises IndexError for a cluster without slots.
+FAULTS = (RedisError, RedisClusterException, OSError, ssl.SSLError, EOFError, IndexError)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,17 @@ class Client:
         """Close all connections."""
         for client in (self.commands, *self.others):
             await client.aclose()
+
+
+async def result_of(command: Awaitable[T]) -> T:
+    """The result of a command of an extension. Raises StoreError."""
+    try:
+        async with asyncio.timeout(EXTENSION_SECONDS):
+            return await command
+    except TimeoutError as error:
+        raise StoreError("Redis did not respond in time") from error
+    except FAULTS as error:
+        raise StoreError(str(error) or type(error).__name__) from error
 
 
 def connect(url: str, timeout_seconds: float) -> Client:

@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import Field
 from yarl import URL
 
-from prerender.admin.parameters import Body, body_of
+from prerender.admin.parameters import Body, body_of, large_body
 from prerender.admin.routes import route
 from prerender.http import forwarding_headers
 from prerender.http.encodings import encoded
@@ -68,13 +68,7 @@ class Importing:
         How many were stored (kept), were stored but have expired, were not because a newer one is
         stored, because they were purged since the export, or because of the settings (not kept).
         """
-        body = bytearray()
-        async for part in request.content.iter_any():
-            body += part
-            if len(body) > MAX_BYTES:
-                raise web.HTTPRequestEntityTooLarge(
-                    MAX_BYTES, len(body), text=f"the body is larger than {MAX_BYTES // 1024**2} MiB"
-                )
+        body = await large_body(request, MAX_BYTES)
         pages = await asyncio.to_thread(self._pages, body)
         counts: Counter[Adopted] = Counter(dict.fromkeys(OUTCOMES, 0))
         for target, snapshot, made in pages:
