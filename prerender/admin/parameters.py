@@ -110,6 +110,7 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+Strings = Annotated[list[str], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
 Texts = Annotated[
     list[Annotated[str, Field(min_length=1)]],
     BeforeValidator(_listed, json_schema_input_type=str | list[str]),

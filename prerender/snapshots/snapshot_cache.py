@@ -214,11 +214,22 @@ class CachedSnapshots:
 
         The result is "coalesced" if another replica does or has. None if the target is being rendered.
         """
+        return self._start_ahead(target, lambda: self._render_if_nobody_does(target, 0, before))
+
+    def render_since(self, target: Target, since: float) -> asyncio.Task[SnapshotResult] | None:
+        """Render in the background, unless a fresh snapshot was rendered at ``since`` (Unix seconds) or
+        later; then the result is "coalesced". None if the target is being rendered."""
+        wait = self._wait_seconds
+        return self._start_ahead(
+            target, lambda: self._render_if_nobody_does(target, wait, since=since)
+        )
+
+    def _start_ahead(
+        self, target: Target, work: Callable[[], Coroutine[Any, Any, SnapshotResult]]
+    ) -> asyncio.Task[SnapshotResult] | None:
         if self._renders.runs(target.key):
             return None
-        task = self._renders.start(
-            target.key, lambda: self._render_if_nobody_does(target, 0, before)
-        )
+        task = self._renders.start(target.key, work)
         self._ahead.add(task)
         task.add_done_callback(self._ahead.discard)
         return task
@@ -246,21 +257,25 @@ class CachedSnapshots:
             self._refreshing -= 1
 
     async def _render_if_nobody_does(
-        self, target: Target, wait_seconds: float, before: float = 0.0
+        self, target: Target, wait_seconds: float, before: float = 0.0, since: float = 0.0
     ) -> SnapshotResult:
         """Render, or wait up to ``wait_seconds`` for the render of another replica.
 
-        ``before``: render also if the stored snapshot is due so many seconds before it expires.
+        ``before``: render also if the stored snapshot is due so many seconds before it expires, or was
+        rendered before ``since``.
         """
         async with self._store.lease(target.key, wait_seconds) as lease:
             # The previous holder, or another task of this process, may have stored a snapshot.
             now = self._clock()
             left_to_others = lease.fence is None and not wait_seconds
             entry = lease.entry
-            if entry is not None and (is_fresh(due_at(entry, before), now) or left_to_others):
+            is_new = entry is not None and entry.rendered >= since
+            if entry is not None and (
+                (is_new and is_fresh(due_at(entry, before), now)) or left_to_others
+            ):
                 return self._stored(entry, now, CacheResult.COALESCED)
             finding = _UNTRIED
-            if self.revalidation is not None and entry is not None:
+            if self.revalidation is not None and entry is not None and is_new:
                 finding = await self.revalidation.ask(target, entry, now, lease.generation)
                 if finding.result == "same" and (renewed := await self._renewed(target, lease)):
                     return renewed

@@ -9,10 +9,11 @@ from prerender.admin.purge import Purging
 from prerender.admin.routes import operations_of
 from prerender.extensions.dashboard.api import Api
 from prerender.extensions.dashboard.snapshot_details import Pages
+from prerender.extensions.jobs.api import JobsApi
 from prerender.tools.export.imports import Importing
 from prerender.visits.api import ReportApi
 
-_PARTS = (Description, Purging, Explanations, Api, Pages, Importing, ReportApi)
+_PARTS = (Description, Purging, Explanations, Api, Pages, Importing, ReportApi, JobsApi)
 DESCRIPTION = document(
     operation for _, operation in chain.from_iterable(map(operations_of, _PARTS))
 )

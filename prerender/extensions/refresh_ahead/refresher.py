@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 import structlog
 
 from prerender.errors import PrerenderError
+from prerender.extensions.refresh_ahead.spare_capacity import Background
 from prerender.snapshots import steady_clock
 from prerender.snapshots.freshness import due_at
 from prerender.snapshots.snapshot import CacheResult, SnapshotResult
@@ -25,8 +26,6 @@ from prerender.snapshots.target import Target
 
 # One request says nothing: crawlers request every page now and then.
 _LEAST_REQUESTS = 2
-# How long a render may wait for the page of a refresh.
-_LOOK_SECONDS = 0.05
 _PLAN_SECONDS = 1.0
 # Between two starts: the first one counts among the pages in use by then.
 _NEXT_SECONDS = 0.1
@@ -79,10 +78,9 @@ class Refresher:
         self._before = before
         self._most = most
         self._has_room = has_room
-        self._is_crowded = is_crowded
         self._clock = clock
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._begun = asyncio.Event()
+        self._background: Background[asyncio.Task[None]] = Background(snapshots, is_crowded)
+        self._running = self._background.running
         # When to look at a target again, by its key.
         self._planned: dict[str, float] = {}
         self._paused_until = 0.0
@@ -102,7 +100,7 @@ class Refresher:
             return
         tasks = [
             asyncio.create_task(self._start_all(), name="refreshes"),
-            asyncio.create_task(self._watch(), name="room for clients"),
+            asyncio.create_task(self._background.watch(), name="room for clients"),
         ]
         try:
             yield
@@ -121,20 +119,9 @@ class Refresher:
                 log.exception("refresh_not_started")
             await asyncio.sleep(_NEXT_SECONDS if started else _PLAN_SECONDS)
 
-    async def _watch(self) -> None:
-        while True:
-            await self._begun.wait()
-            self._begun.clear()
-            while self._running:
-                self.make_room()
-                await asyncio.sleep(_LOOK_SECONDS)
-
     def make_room(self) -> None:
         """Cancel a refresh if a render waits, unless its own page was requested meanwhile."""
-        if self._is_crowded():
-            for key in reversed(self._running):
-                if self._snapshots.cancel_refresh(key):
-                    return
+        self._background.make_room()
 
     async def start_next(self) -> bool:
         """Start the most requested one that is due, if there is room. Returns whether it did."""
@@ -175,8 +162,7 @@ class Refresher:
         if refresh is None:
             return False  # it is being rendered for a client
         task = asyncio.create_task(self._finish(target, refresh), name=f"refresh of {target.url}")
-        self._running[target.key] = task
-        self._begun.set()
+        self._background.add(target.key, task)
         return True
 
     async def _finish(self, target: Target, refresh: asyncio.Task[SnapshotResult]) -> None:

@@ -1,16 +1,24 @@
 """Whether the browser and the CPUs have capacity to spare for work that nobody waits for."""
 
+import asyncio
 import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import psutil
 
 from prerender.browser import container
 from prerender.browser.pool import Pool
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 
 # Of the pages that must stay idle, and of the CPUs that may be in use.
 _IDLE_SHARE = 0.25
 _BUSY_SHARE = 0.8
 _LEAST_SECONDS = 0.5
+# How long a render may wait for the page of one in the background.
+_LOOK_SECONDS = 0.05
+
+T = TypeVar("T")
 
 
 class SpareCapacity:
@@ -28,9 +36,48 @@ class SpareCapacity:
         idle = state.idle - state.admitted  # who is admitted will need one
         return idle > kept and not state.waiting and self._cpus.share() < _BUSY_SHARE
 
+    def has_page(self) -> bool:
+        """Whether a page is idle and nobody waits for one, regardless of the CPUs."""
+        state = self._pool.state
+        return state.idle > state.admitted and not state.waiting
+
     def is_crowded(self) -> bool:
         """Whether renders wait for a page."""
         return self._pool.state.waiting > 0
+
+
+class Background(Generic[T]):
+    """Renders in the background, by the keys of their targets; they give way to those of clients.
+
+    ``is_crowded``: whether renders wait for a page.
+    """
+
+    def __init__(self, snapshots: CachedSnapshots, is_crowded: Callable[[], bool]) -> None:
+        self._snapshots = snapshots
+        self._is_crowded = is_crowded
+        self._begun = asyncio.Event()
+        self.running: dict[str, T] = {}
+
+    def add(self, key: str, one: T) -> None:
+        """Add one that was started; who adds it removes it from ``running``."""
+        self.running[key] = one
+        self._begun.set()
+
+    async def watch(self) -> None:
+        """Make room for clients as long as something runs."""
+        while True:
+            await self._begun.wait()
+            self._begun.clear()
+            while self.running:
+                self.make_room()
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    def make_room(self) -> None:
+        """Cancel the last one if a render waits, unless its own page was requested meanwhile."""
+        if self._is_crowded():
+            for key in reversed(self.running):
+                if self._snapshots.cancel_refresh(key):
+                    return
 
 
 class CPUUsage:

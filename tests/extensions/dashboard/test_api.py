@@ -73,6 +73,8 @@ class Api:
         parts = path.split("/")
         if len(parts) > 2 and parts[1] == "snapshots":
             parts[2] = "{key}"
+        if len(parts) > 2 and parts[1] == "jobs":
+            parts[2] = "{job}"
         return "/".join(parts)
 
 
@@ -91,8 +93,12 @@ def test_the_description_is_openapi() -> None:
     validate(DESCRIPTION)
 
 
+# Those of jobs are in tests/extensions/jobs.
 OPERATIONS = {
-    (path, method) for path, methods in DESCRIPTION["paths"].items() for method in methods
+    (path, method)
+    for path, methods in DESCRIPTION["paths"].items()
+    for method in methods
+    if not path.startswith("/jobs")
 }
 
 

@@ -1,0 +1,80 @@
+"""Adds jobs to the admin listener, and does them while the proxy serves."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from prerender.config import Settings
+from prerender.extension import Proxy
+from prerender.extensions.jobs.api import JobsApi
+from prerender.extensions.jobs.file import FileJobs
+from prerender.extensions.jobs.job import JobStore
+from prerender.extensions.jobs.jobs import Jobs
+from prerender.extensions.jobs.redis import RedisJobs
+from prerender.extensions.jobs.worker import Worker
+from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
+from prerender.http.forwarding_headers import authority
+from prerender.snapshots.stores.from_settings import beside
+from prerender.telemetry.scraped_metrics import counter, gauge
+from prerender.tools.origin_sitemaps import OriginSitemaps
+
+
+class _Figures(Collector):
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterable[Metric]:
+        """The pages of jobs."""
+        results = self._worker.results.items()
+        yield counter(
+            "prerender_job_pages",
+            "Pages of jobs that are done, by outcome.",
+            ("outcome",),
+            {(outcome,): count for outcome, count in results},
+        )
+        unfinished = self._worker.unfinished
+        waiting = sum(one.waiting for one in unfinished)
+        text = "Unfinished jobs, of all replicas."
+        yield gauge("prerender_jobs_unfinished", text, (), {(): len(unfinished)})
+        text = "Pages of unfinished jobs that are not done, of all replicas."
+        yield gauge("prerender_job_pages_waiting", text, (), {(): waiting})
+
+
+@asynccontextmanager
+async def extend(proxy: Proxy) -> AsyncIterator[None]:
+    """Add the routes, and work while the proxy serves."""
+    settings, store = proxy.settings, proxy.store
+    kept = open_jobs(settings)
+    sitemaps = OriginSitemaps(proxy.rendering.upstream, settings.public_url)
+    jobs = Jobs(kept, store, proxy.site, proxy.triggers, sitemaps)
+    worker = Worker(
+        jobs,
+        proxy.snapshots,
+        store,
+        proxy.freshness,
+        proxy.site,
+        spare=SpareCapacity(proxy.rendering.pool),
+        # It may wait for the render of another replica first.
+        claim_seconds=2 * settings.render.timeout + 10,
+    )
+    proxy.admin.add(JobsApi(jobs, proxy.site))
+    proxy.metrics.watch(_Figures(worker))
+    proxy.while_serving.append(worker.working())
+    try:
+        yield
+    finally:
+        await kept.close()
+
+
+def open_jobs(settings: Settings) -> JobStore:
+    """Where jobs are kept. It connects when it is used."""
+    site = authority(settings.public_url)
+    match beside(settings):
+        case str(url):
+            return RedisJobs(url, f"prerender:{{{site}:jobs}}")
+        case None:
+            return FileJobs(None)
+        case folder:
+            return FileJobs(folder / f"jobs-{site}.sqlite3")

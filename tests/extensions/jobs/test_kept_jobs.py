@@ -1,0 +1,147 @@
+"""Where jobs are kept: pages are taken once, come back when a replica dies, and are counted once."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from prerender.errors import StoreError
+from prerender.extensions.jobs.file import FileJobs
+from prerender.extensions.jobs.job import Job, JobStore, PageResult, Progress, Waiting
+from prerender.extensions.jobs.redis import RedisJobs
+from tests.support.redis_server import RedisServer
+
+JOB = Job("1", 1_700_000_000.0, priority="low")
+LONG = 100.0
+
+
+@pytest.fixture(params=["memory", "file", "redis"])
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JobStore]:
+    if request.param == "memory":
+        yield FileJobs(None)
+    elif request.param == "file":
+        yield FileJobs(tmp_path / "jobs.sqlite3")
+    else:
+        redis = RedisServer(tmp_path)
+        await redis.start()
+        store = RedisJobs(redis.url, "prerender:{x:jobs}")
+        yield store
+        await store.close()
+        await redis.kill()
+
+
+async def only(kept: JobStore) -> Progress:
+    (found,) = await kept.jobs()
+    return found
+
+
+def done(outcome: str = "rendered") -> PageResult:
+    return PageResult(outcome, time.time(), 200, "é")  # type: ignore[arg-type]
+
+
+async def test_a_job_from_its_list_to_its_end(kept: JobStore) -> None:
+    assert await kept.jobs() == []
+    await kept.add(JOB)
+    invalid = PageResult("invalid", 1.0, 0, "no URL")
+    assert await kept.add_pages("1", [("/b", 5.5), ("/a", 0.0), ("/b", 0.0), ("x", invalid)]) == 3
+    assert await kept.take("1", 0, LONG) == Waiting("/b", 5.5)
+    await kept.listed("1", "a note")
+    assert await kept.take("1", 0, LONG) == Waiting("/a", 0.0)
+    assert await kept.take("1", 0, LONG) is None
+    await kept.finish("1", "/b", done())
+    await kept.finish("1", "/b", done("failed"))
+    assert await only(kept) == Progress(
+        JOB, "running", 0.0, "a note", 1, 1, {"rendered": 1, "invalid": 1}
+    )
+    before = time.time()
+    await kept.finish("1", "/a", done("kept"))
+    ended = await only(kept)
+    assert (ended.state, ended.waiting, ended.pages) == ("done", 0, 3)
+    assert abs(ended.ended - before) < 5
+    rows, after = await kept.rows("1", "", "", 10)
+    assert after is None
+    assert {path: result.outcome for path, result in rows if result} == {
+        "/b": "rendered", "/a": "kept", "x": "invalid",
+    }  # fmt: skip
+    ((path, result),) = (await kept.rows("1", "kept", "", 10))[0]
+    assert (path, result and result.reason) == ("/a", "é")
+    assert not await kept.cancel("1")
+    await kept.drop("1")
+    assert await kept.jobs() == []
+
+
+async def test_a_page_of_a_replica_that_died_is_taken_again(kept: JobStore) -> None:
+    await kept.add(JOB)
+    await kept.add_pages("1", [("/a", 0.0)])
+    assert await kept.take("1", 0, -1) == Waiting("/a", 0.0)  # its time is over at once
+    assert await kept.take("1", 0, LONG) == Waiting("/a", 0.0)
+    assert await kept.take("1", 0, LONG) is None
+    await kept.put_back("1", Waiting("/a", 7.0, 1), 0)
+    taken = await kept.take("1", 0, LONG)
+    assert taken is not None
+    assert taken.tries == 1
+    assert (await kept.rows("1", "waiting", "", 10))[0] == [("/a", None)]
+
+
+async def test_a_cancelled_job_does_nothing_more(kept: JobStore) -> None:
+    await kept.add(JOB)
+    await kept.add_pages("1", [("/a", 0.0), ("/b", 0.0)])
+    assert await kept.take("1", 0, LONG)
+    assert await kept.cancel("1")
+    await kept.finish("1", "/a", done())
+    await kept.listed("1", "")
+    assert await kept.take("1", 0, LONG) is None
+    found = await only(kept)
+    assert (found.state, found.waiting, found.outcomes) == ("cancelled", 2, {})
+
+
+async def test_the_rate_is_that_of_all_who_take(kept: JobStore) -> None:
+    await kept.add(JOB)
+    await kept.add_pages("1", [(f"/{n}", 0.0) for n in range(9)])
+    taken = await asyncio.gather(*(kept.take("1", 0.01, LONG) for _ in range(9)))
+    assert len([one for one in taken if one]) == 1
+
+
+async def test_a_job_without_pages_is_done(kept: JobStore) -> None:
+    await kept.add(JOB)
+    await kept.listed("1", "empty")
+    assert (await only(kept)).state == "done"
+
+
+async def test_lists_are_in_pieces(kept: JobStore) -> None:
+    await kept.add(JOB)
+    paths = {f"/{'x' * 80}{n}" for n in range(1200)}
+    await kept.add_pages("1", [(path, 0.0) for path in paths])
+    found: list[str] = []
+    cursor: str | None = ""
+    pieces = 0
+    while cursor is not None:
+        rows, cursor = await kept.rows("1", "waiting", cursor, 500)
+        found += [path for path, _ in rows]
+        pieces += 1
+    assert set(found) == paths
+    assert pieces > 1
+
+
+async def test_what_a_process_had_taken_when_it_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.sqlite3"
+    before = FileJobs(file)
+    await before.add(JOB)
+    await before.add_pages("1", [("/a", 0.0)])
+    assert await before.take("1", 0, LONG)
+    after = FileJobs(file)
+    assert (await only(after)).waiting == 1
+    assert await after.take("1", 0, LONG) == Waiting("/a", 0.0)
+
+
+async def test_faults(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.sqlite3"
+    file.write_bytes(b"something else " * 100)
+    kept = FileJobs(file)
+    with pytest.raises(StoreError):
+        await kept.jobs()
+    assert await kept.jobs() == []
+    with pytest.raises(StoreError):
+        await RedisJobs("redis://127.0.0.1:1/0", "x").jobs()
