@@ -16,6 +16,7 @@ from typing import NamedTuple
 import structlog
 
 from prerender.admin.page_urls import Site
+from prerender.background import finishing, running
 from prerender.errors import (
     NotRenderable,
     OriginError,
@@ -118,24 +119,30 @@ class Worker:
     async def working(self) -> AsyncIterator[None]:
         """Work while the context is open. Then give back what is running."""
         self._is_closing = False
-        work = asyncio.create_task(self._work(), name="jobs")
-        watch = asyncio.create_task(self._background.watch(), name="room for clients")
-        tasks = [work, watch]
+        # Not ended in the middle of a step: a page that was just taken would be nobody's for a minute.
+        async with (
+            self._giving_back(),
+            running(self._background.watch(), "room for clients"),
+            finishing(self._work(), "jobs", self._close, _CLOSING_SECONDS),
+        ):
+            yield
+
+    def _close(self) -> None:
+        self._is_closing = True
+        self._jobs.changed.set()
+
+    @asynccontextmanager
+    async def _giving_back(self) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            # Not in the middle of a step: a page that was just taken would be nobody's for a minute.
-            self._is_closing = True
-            self._jobs.changed.set()
-            await asyncio.wait([work], timeout=_CLOSING_SECONDS)
-            tasks += self._filling
+            renders = list(self._running.items())
+            for key, _ in renders:
+                self._snapshots.cancel_refresh(key)
+            tasks = [*self._filling, *(one.task for _, one in renders)]
             for task in tasks:
                 task.cancel()
-            renders = list(self._running.items())
-            for key, render in renders:
-                self._snapshots.cancel_refresh(key)
-                render.task.cancel()
-            await asyncio.gather(*tasks, *(one.task for _, one in renders), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSING_SECONDS):
                     for _, render in renders:
@@ -265,7 +272,7 @@ class Worker:
         if isinstance(error, PoolBusy | ShuttingDown):
             await self._again(job, page, _AGAIN_SECONDS)
             return
-        status = error.refused_with if isinstance(error, NotRenderable) else 0
+        status = error.answered_with if isinstance(error, NotRenderable) else 0
         if isinstance(error, NotRenderable) and not error.origin_failed:
             self._failures = 0
             await self._finish(job.id, page, "not_a_page", status, str(error))

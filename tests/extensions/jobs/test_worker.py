@@ -154,7 +154,7 @@ async def test_outcomes(replica: Replica) -> None:
 
 
 async def test_pages_that_are_missing_and_files(replica: Replica) -> None:
-    replica.renders.error = NotRenderable("status 404", refused_with=404)
+    replica.renders.error = NotRenderable("status 404", answered_with=404)
     job = (await replica.jobs.create(listed("/gone"))).id
     await replica.done(job)
     replica.renders.error = NotRenderable("application/pdf")
