@@ -50,13 +50,25 @@ class AdminClient:
         found: int | None = self._ask("POST", "purge", {**what, "count": True}).get("snapshots")
         return found
 
-    def render(self, url: str, timeout: float) -> bool:
-        """Render a page again, in ``timeout`` seconds. Returns whether a new snapshot is stored."""
-        return bool(self.rendered(url, timeout).get("stored"))
-
     def rendered(self, url: str, timeout: float) -> dict[str, Any]:
-        """The same, as models.Rendered."""
+        """Render a page again, in ``timeout`` seconds: models.Rendered."""
         return self._ask("POST", "render", {"url": url}, _TIMEOUT_SECONDS + timeout)
+
+    def create_job(self, body: Mapping[str, object]) -> dict[str, Any]:
+        """Create a job; it may take its time to store a long list."""
+        return self._ask("POST", "jobs", body, _REPORT_SECONDS)
+
+    def job(self, job: str) -> dict[str, Any]:
+        """How far a job is."""
+        return self._ask("GET", f"jobs/{job}")
+
+    def job_pages(self, job: str, outcome: str) -> list[dict[str, Any]]:
+        """Some pages of a job with this outcome."""
+        return list(self._ask("GET", f"jobs/{job}/pages?outcome={outcome}")["items"])
+
+    def cancel_job(self, job: str) -> None:
+        """Cancel a job."""
+        self._ask("DELETE", f"jobs/{job}")
 
     def problems(self) -> dict[str, Any]:
         """The pages with most problems."""

@@ -93,15 +93,15 @@ def with_scheme(url: str) -> str:
     return f"http://{url}" if local or re.search(r":\d+$", host, re.ASCII) else f"https://{url}"
 
 
-def add_admin(parser: argparse.ArgumentParser) -> None:
+_ADMIN = (
+    "admin listener of the proxy; default: [admin] host and port of the settings, "
+    "http://127.0.0.1:8081. The token is [admin] token (PRERENDER_ADMIN_TOKEN)"
+)
+
+
+def add_admin(parser: argparse.ArgumentParser, text: str = _ADMIN) -> None:
     """``--admin URL`` and ``--config FILE``, for commands that use the admin listener."""
-    parser.add_argument(
-        "--admin",
-        type=_server,
-        metavar="URL",
-        help="admin listener of the proxy; default: [admin] host and port of the settings, "
-        "http://127.0.0.1:8081. The token is [admin] token (PRERENDER_ADMIN_TOKEN)",
-    )
+    parser.add_argument("--admin", type=_server, metavar="URL", help=text)
     add_config(parser)
 
 

@@ -89,10 +89,10 @@ class Progress:
             self._bar.total = (self._bar.total or 0) + count
             self._bar.refresh()
 
-    def done(self) -> None:
-        """Count one as done."""
+    def done(self, count: int = 1) -> None:
+        """Count one or more as done."""
         if self._bar is not None:
-            self._bar.update()
+            self._bar.update(count)
 
 
 @contextmanager

@@ -126,15 +126,31 @@ async def test_pages_that_changed_since_are_rendered_again(
     listed = sitemap(tmp_path, site.url, {"x": "2020-01-01", "y": "2199-01-01"})
     told = await warmed(listed, "--via", proxy.url)
     assert told["outcomes"] == {"fresh": 1, "outdated": 1}
-    # Who has the settings of the proxy may purge.
-    environ = {
-        "PRERENDER_ORIGIN": site.url,
-        "PRERENDER_ADMIN_PORT": str(proxy.running.admin_port),
-        "PRERENDER_ADMIN_TOKEN": TOKEN,
-    }
-    told = await warmed(listed, "--via", proxy.url, environ=environ)
-    assert told["outcomes"] == {"fresh": 1, "renewed": 1}
+
+
+async def test_a_named_proxy_renders_the_pages_itself(
+    site: Site, proxy: Proxy, tmp_path: Path
+) -> None:
+    listed = sitemap(tmp_path, site.url, {"x": "2020-01-01", "y": "2020-01-01"})
+    by_job = ("--admin", proxy.admin_url)
+    environ = {"PRERENDER_ADMIN_TOKEN": TOKEN}
+    told = await warmed(listed, *by_job, environ=environ)
+    assert (told["pages"], told["outcomes"]) == (2, {"rendered": 2})
+    sitemap(tmp_path, site.url, {"x": "2199-01-01", "y": "2020-01-01", "z": "2020-01-01"})
+    told = await warmed(listed, *by_job, "--max-pages", "2", environ=environ)
+    assert (told["outcomes"], told["left_out"]) == ({"rendered": 1, "fresh": 1}, 1)
     assert site.count("/") == 3
+    wrong = f"{site.url}/missing\nhttps://other.example/\n".encode()
+    told = await warmed("-", *by_job, stdin=wrong, environ=environ)
+    assert told["outcomes"] == {"missing": 1, "invalid": 1}
+    assert {one["reason"] for one in told["failures"]} == {
+        "status 404", f"url: 'https://other.example/': give a URL of {site.url}, or a path",
+    }  # fmt: skip
+    ended = await run("warm", listed, *by_job, "--follow", "1")
+    assert (ended.status, "--follow: not with --admin" in ended.err) == (2, True)
+    ended = await run("warm", listed, *by_job)
+    assert ended.status == 1
+    assert "the token is missing or wrong" in ended.err
 
 
 async def test_what_was_done_is_left_out(site: Site, proxy: Proxy, tmp_path: Path) -> None:

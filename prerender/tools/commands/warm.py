@@ -2,6 +2,7 @@
 
 Examples:
   prerender warm https://www.example.com/sitemap.xml
+  prerender warm https://www.example.com/sitemap.xml --admin http://127.0.0.1:8081
 """
 
 import argparse
@@ -14,22 +15,19 @@ from pathlib import Path
 
 from yarl import URL
 
-from prerender.admin.client import AdminClient
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.config.settings import Admin
-from prerender.errors import AdminError, ConfigError, JournalError, ReplicasGone, SitemapError
+from prerender.errors import ConfigError, JournalError, ReplicasGone, SitemapError
 from prerender.tools.crawler import Crawler
 from prerender.tools.url_sources import Sources
+from prerender.tools.warming.jobs import WarmingByJobs
 from prerender.tools.warming.journal import Job, Journal
 from prerender.tools.warming.replicas import Replicas
 from prerender.tools.warming.warming import Totals, Warming
 
 _SHOWN_FAILURES = 20
 _REPORT_SECONDS = 60.0
-# The admin listener gives no response (0), or does not accept the token.
-_STOP_AFTER = (0, 401, 403)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -60,13 +58,19 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="with --state: request pages that were finished longer ago again, for example 7d",
     )
     common.add_json(parser)
-    common.add_config(parser)
+    common.add_admin(
+        parser,
+        "admin listener of the proxy: it renders the pages itself, as a job, with what crawlers leave. "
+        "The token is [admin] token (PRERENDER_ADMIN_TOKEN)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Warm the cache and print a summary. Returns 1 if a page failed or a sitemap could not be read."""
     settings = common.settings_if_any(options.config)
+    if options.admin:
+        return _ended(options, common.run(_by_jobs(options)))
     try:
         journal = Journal(options.state, options.max_age)
     except JournalError as error:
@@ -78,11 +82,39 @@ def run(options: argparse.Namespace) -> int:
             if options.state:
                 terminal.say(f"interrupted: continue with --state {options.state}")
             raise
+    return _ended(options, totals)
+
+
+def _ended(options: argparse.Namespace, totals: Totals) -> int:
     if options.json:
         written = terminal.write_json(_of_totals(totals))
     else:
         written = terminal.write(_summary(totals))
     return FAILED if totals.failed or totals.unread or not written else 0
+
+
+async def _by_jobs(options: argparse.Namespace) -> Totals:
+    """Have the proxy render the pages. Raises AdminError, ConfigError and SitemapError."""
+    wrong = [name for name in ("follow", "state", "max_age") if getattr(options, name)]
+    if wrong:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+        raise ConfigError([f"{names}: not with --admin"])
+    async with AsyncExitStack() as stack:
+        progress = stack.enter_context(terminal.progress("page"))
+        replicas = await _replicas(options, None, stack)
+        warming = WarmingByJobs(
+            common.admin_of(options),
+            rate=options.rate,
+            most=options.max_pages,
+            done=progress.done,
+            found=progress.found,
+        )
+        sources = Sources(replicas.stream, progress)
+        reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
+        try:
+            return await warming.run(_jobs(options, sources, warming.totals, progress))
+        finally:
+            reporting.cancel()
 
 
 async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:
@@ -95,9 +127,6 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             journal,
             concurrency=options.concurrency,
             most=options.max_pages,
-            renew=_Renewals(settings, progress)
-            if settings and _has_token(settings.admin)
-            else None,
             on_page=lambda _: progress.done(),
             found=progress.found,
             page_of=sources.own_page,
@@ -152,35 +181,6 @@ async def _jobs(
         raise SitemapError(f"{', '.join(options.sources)}: no pages listed")
 
 
-def _has_token(admin: Admin) -> bool:
-    return bool(admin.token or admin.token_file)
-
-
-class _Renewals:
-    """Renders outdated pages again, through the admin listener."""
-
-    def __init__(self, settings: Settings, progress: Progress) -> None:
-        self._settings = settings
-        self._progress = progress
-        self._allowed = True
-
-    async def __call__(self, url: str) -> bool:
-        """Whether the page has a new snapshot."""
-        if not self._allowed:
-            return False
-        try:
-            client = AdminClient.of(self._settings.admin)
-            # It may have to wait for another replica before it is rendered.
-            return await asyncio.to_thread(client.render, url, 2 * self._settings.render.timeout)
-        except AdminError as error:
-            if error.answered_with not in _STOP_AFTER:
-                return False  # this page could not be rendered
-            if self._allowed:
-                self._progress.line(f"outdated snapshots are not renewed: {error}")
-            self._allowed = False
-            return False
-
-
 async def _report(totals: Totals, progress: Progress) -> None:
     """Tell the progress now and then where there is no bar."""
     while not progress.has_bar:
@@ -219,7 +219,7 @@ def _summary(totals: Totals) -> str:
     if totals.counts["outdated"]:
         lines.append(
             f"{terminal.counted(totals.counts['outdated'], 'snapshot')} older than lastmod: to render "
-            "them again, give the settings of the proxy with an [admin] token (--config)"
+            "them again, give --admin"
         )
     shown = totals.failures[:_SHOWN_FAILURES]
     lines += [f"failed: {one.url}: {one.reason}" for one in shown]

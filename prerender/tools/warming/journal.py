@@ -18,7 +18,6 @@ Outcome = Literal[
     "rendered",
     "fresh",
     "stale",
-    "renewed",
     "outdated",
     "not kept",
     "redirected",
@@ -26,7 +25,7 @@ Outcome = Literal[
     "failed",
 ]
 # "no proxy": the response is not from this proxy.
-_DONE: tuple[Outcome, ...] = ("rendered", "fresh", "renewed", "not kept", "redirected")
+_DONE: tuple[Outcome, ...] = ("rendered", "fresh", "not kept", "redirected")
 # Stale and outdated pages are requested again by the next run.
 GOOD: tuple[Outcome, ...] = (*_DONE, "stale", "outdated")
 

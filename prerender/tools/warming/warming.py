@@ -8,7 +8,7 @@ only pages that changed since.
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ from prerender.urls.ajax_crawling import pretty_to_ugly
 # Listed or taken together: a transaction of the journal each.
 _BATCH = 200
 _TAKEN = 32
-_MOST_FAILURES = 1000
+MOST_FAILURES = 1000
 # Between the first request for a page that failed for a reason that may pass, and the second.
 _LATER_SECONDS = 10.0
 _MAY_PASS = (500, 503, 504)
@@ -65,7 +65,7 @@ class Totals:
 
 
 class Warming:
-    """Warms pages. ``renew`` renders an outdated page again, and returns whether it could.
+    """Warms pages.
 
     ``most``: maximum number of pages; 0: all. ``page_of`` returns the page of a link, in pretty form,
     or None if it is not to be warmed. ``on_page``: called for each page, ``found``: with the number of
@@ -79,7 +79,6 @@ class Warming:
         *,
         concurrency: int,
         most: int = 0,
-        renew: Callable[[str], Awaitable[bool]] | None = None,
         on_page: Callable[[Warmed], None] = lambda _: None,
         found: Callable[[int], None] = lambda _: None,
         page_of: Callable[[str], str | None],
@@ -88,7 +87,6 @@ class Warming:
         self._journal = journal
         self._concurrency = concurrency
         self._most = most
-        self._renew = renew
         self._on_page = on_page
         self._found = found
         self._page_of = page_of
@@ -190,7 +188,7 @@ class Warming:
 
     def _count(self, warmed: Warmed) -> None:
         self.totals.counts[warmed.outcome] += 1
-        if warmed.outcome not in GOOD and len(self.totals.failures) < _MOST_FAILURES:
+        if warmed.outcome not in GOOD and len(self.totals.failures) < MOST_FAILURES:
             self.totals.failures.append(warmed)
         self._on_page(warmed)
 
@@ -216,8 +214,6 @@ class Warming:
         outcome, age = _outcome(response)
         if outcome == "fresh" and job.lastmod is not None and time.time() - age < job.lastmod:
             outcome = "outdated"
-        if outcome in ("stale", "outdated") and self._renew and await self._renew(job.url):
-            outcome = "renewed"
         if there := led_to(job.url, response):
             return Warmed(job.url, "redirected", f"to {there}"), response
         if response.status != 200:
