@@ -10,8 +10,10 @@ proxy has stopped listening. plugins.py finds it; the core does not import it, a
 - Routes of the admin listener: ``admin.add``. listener.py authorizes their requests.
 - Metrics: ``metrics.watch``, ``remembered``.
 - Messages to [webhooks] url: ``outbox``, None without one.
+- Header lines of snapshots: ``handler.lines_of``.
 - A tab of the browser: ``rendering.pool``.
-- Kinds of stores: a module ``store_kind``. Commands: modules in ``commands`` (cli/program.py).
+- Kinds of stores: a module ``store_kind``. Checks of ``prerender doctor``: a module ``doctor``.
+- Commands: modules in ``commands`` (cli/program.py).
 """
 
 from collections.abc import Callable, Sequence

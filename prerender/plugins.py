@@ -1,8 +1,8 @@
 """Finds what extensions add by the names of their modules, so that nothing lists them.
 
 An extension is a package of ``prerender`` or ``prerender.extensions`` with a module ``extension``
-(extension.py says what that does), ``store_kind`` or ``commands``. If it is not installed, it is
-not there.
+(extension.py says what that does), ``store_kind``, ``doctor`` or ``commands``. If it is not installed,
+it is not there.
 """
 
 from collections.abc import Iterator

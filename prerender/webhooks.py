@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import json
 import random
-import re
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
 from prerender.gateway.connection_errors import reason_of
+from prerender.http.retry_after import seconds_of
 
 # Pauses between the attempts of a message: 42 minutes together.
 PAUSES_SECONDS = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0)
@@ -182,5 +182,4 @@ class Webhooks:
             return reason_of(error) or "timeout", 0.0
         if 200 <= status < 300:
             return "", 0.0
-        wait = float(after) if re.fullmatch(r"[0-9]{1,6}", after, re.ASCII) else 0.0
-        return f"status {status}", min(wait, _LONGEST_PAUSE_SECONDS)
+        return f"status {status}", min(seconds_of(after), _LONGEST_PAUSE_SECONDS)

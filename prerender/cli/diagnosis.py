@@ -24,6 +24,7 @@ import psutil
 from multidict import CIMultiDict
 from yarl import URL
 
+from prerender import plugins
 from prerender.admin.client import AdminClient
 from prerender.admin.token_file import TokenFile
 from prerender.browser import chromium, container, resources
@@ -81,6 +82,9 @@ async def examine(settings: Settings) -> AsyncGenerator[Line]:
     for line in await _of_the_running_proxy(settings):
         yield line
     yield await _store(settings)
+    for extension in plugins.modules("doctor"):
+        for line in await extension.examine(settings):
+            yield line
     origin = await _origin(settings)
     yield origin
     browser = await asyncio.to_thread(_browser, settings)

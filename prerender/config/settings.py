@@ -27,6 +27,7 @@ from prerender.config.types import (
     DEFAULT_LANGUAGE,
     EVENTS,
     PRESET_WORDS,
+    CdnZone,
     ContentSignal,
     CrawlerNames,
     CrawlerRanges,
@@ -760,6 +761,53 @@ class IndexNow(_Section):
     )
 
 
+class Cdn(_Section):
+    """Keeps a CDN in step: tags on snapshots, and purges that reach it."""
+
+    provider: Literal["none", "fastly", "cloudflare"] = Field(
+        "none",
+        description='CDN that gets purges by its API: "fastly" or "cloudflare".',
+        examples=["fastly"],
+    )
+    zone: CdnZone = Field(
+        "",
+        description="ID of the Fastly service, or of the Cloudflare zone.",
+        validate_default=True,
+        examples=["SU1Z0isxPaozGVKXdv0eY"],
+    )
+    token_file: str = Field(
+        "",
+        description="File with the API token; read again when it changes.",
+        examples=["/run/secrets/cdn-token"],
+    )
+    token: Token = Field(
+        "",
+        repr=False,
+        validate_default=True,
+        description="API token that may purge. Set it or token_file.",
+        examples=["a-token-of-the-cdn-that-may-purge"],
+    )
+    header: Literal["auto", "Cache-Tag", "Surrogate-Key"] = Field(
+        "auto",
+        description='Response header with the tags of a snapshot. "auto": that of the provider, none '
+        "without one.",
+        examples=["Surrogate-Key"],
+    )
+    endpoint: EndpointOrNothing = Field(
+        "",
+        description="URL of the API. Empty: that of the provider.",
+        examples=["http://127.0.0.1:8099/client/v4"],
+    )
+
+    @field_validator("zone", "token")
+    @classmethod
+    def _needed(cls, value: str, info: ValidationInfo) -> str:
+        with_api = info.data.get("provider", "none") != "none"
+        if with_api and not value and not info.data.get("token_file"):
+            raise ValueError("is needed with provider")
+        return value
+
+
 class Visits(_Section):
     """What crawlers got, by day and by page, for the report. Stored next to the snapshots."""
 
@@ -861,6 +909,7 @@ class Settings(_Section):
     snapshot: Snapshot = Snapshot()
     markdown: Markdown = Markdown()
     indexnow: IndexNow = IndexNow()
+    cdn: Cdn = Cdn()
     visits: Visits = Visits()
     webhooks: Webhooks = Webhooks()
     log: Log = Log()

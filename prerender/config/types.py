@@ -37,7 +37,14 @@ Action = Literal["forward", "render", "markdown", "refuse"]
 # The presets of [triggers], each with the classes that it renders; all others are forwarded. Each one
 # contains the one before.
 # Of [webhooks].
-EVENTS = ("alert", "snapshot.changed", "page.failed", "page.recovered", "page.not_found")
+EVENTS = (
+    "alert",
+    "snapshot.changed",
+    "page.failed",
+    "page.recovered",
+    "page.not_found",
+    "snapshots.purged",
+)
 Preset = Literal["none", "search", "crawlers", "ai", "all"]
 _SEARCH: frozenset[CrawlerClass] = frozenset({"search", "social"})
 _CRAWLERS: frozenset[CrawlerClass] = _SEARCH | {"ai_search", "ai_user"}
@@ -354,6 +361,12 @@ def _token(value: str) -> str:
     return value
 
 
+def _cdn_zone(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value, re.ASCII):
+        raise ValueError("give letters and digits, as the CDN shows them")
+    return value
+
+
 def _webhook_secrets(value: object) -> tuple[str, ...]:
     """Secrets of Standard Webhooks: ``whsec_``, and 24 to 64 bytes in Base64."""
     help_text = (
@@ -449,6 +462,7 @@ TriggerAction = Annotated[Action | Literal["preset"], BeforeValidator(_action)]
 TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
+CdnZone = Annotated[str, AfterValidator(_cdn_zone)]
 WebhookSecrets = Annotated[tuple[str, ...], BeforeValidator(_webhook_secrets)]
 ContentSignal = Annotated[str, AfterValidator(_content_signal)]
 Timezone = Annotated[str, AfterValidator(_timezone)]

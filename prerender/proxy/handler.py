@@ -25,12 +25,13 @@ from prerender.proxy.forward import Forwarder
 from prerender.proxy.outcome import Outcome, record_of
 from prerender.proxy.responses import error_response, snapshot_response
 from prerender.proxy.site_hosts import SiteHosts
-from prerender.snapshots.snapshot import SnapshotResult
+from prerender.snapshots.snapshot import Snapshot, SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.target import Target
 from prerender.telemetry.records import Telemetry
 
 BeginSpan = Callable[[TraceContext | None], TraceContext]
+LinesOf = Callable[[Target, Snapshot], bytes]
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,8 @@ class Handler:
 
     ``telemetry``: gets a record of each request, and notices about the configuration. Extensions may
     set ``markdown``, the snapshots as Markdown, ``begin_span``, which starts a span in the client's
-    trace or a new one (without it, trace headers pass unchanged), and ``discover``.
+    trace or a new one (without it, trace headers pass unchanged), ``lines_of``, header lines of a
+    snapshot, and ``discover``.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Handler:
         self._records = telemetry.requests
         self._notices = telemetry.notices
         self.begin_span: BeginSpan | None = None
+        self.lines_of: LinesOf | None = None
         self._discovery: Discovery | None = None
 
     @property
@@ -134,6 +137,8 @@ class Handler:
                     if self._discovery is not None:
                         shown = self._discovery.shown(target, result, decision.markdown_url)
                         result, lines = shown[0], lines + shown[1]
+                    if self.lines_of is not None:
+                        lines += self.lines_of(target, result.snapshot)
                     client.send(snapshot_response(request, result, lines))
                     if client.congested:
                         await client.drain()

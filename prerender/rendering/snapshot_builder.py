@@ -99,7 +99,7 @@ class SnapshotBuilder:
             storable=may_be_stored(document),
             facts=facts,
             ttl=page_ttl(rendered.cache_ttls),
-            tags=tags_of([*document.headers.getall("Cache-Tag", ()), *rendered.cache_tags]),
+            tags=tags_of([*_tag_headers(document), *rendered.cache_tags]),
             asset_fingerprint=asset_fingerprint_of(document.body),
             may_be_the_page=may_be_the_page(visit, rendered, judgement),
         )
@@ -165,6 +165,11 @@ class SnapshotBuilder:
             unanswered_requests=_shown(unanswered),
             errors=rendered.errors,
         )
+
+
+def _tag_headers(document: Document) -> Iterator[str]:
+    for name in ("Cache-Tag", "Surrogate-Key"):
+        yield from document.headers.getall(name, ())
 
 
 def _shown(urls: Iterable[str]) -> tuple[str, ...]:

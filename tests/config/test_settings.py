@@ -32,6 +32,10 @@ MAY_BE_EMPTY = {
     ("indexnow", "key"),
     ("webhooks", "url"),
     ("markdown", "content_signal"),
+    ("cdn", "zone"),
+    ("cdn", "token"),
+    ("cdn", "token_file"),
+    ("cdn", "endpoint"),
 }
 
 

@@ -7,7 +7,6 @@ that the site sent them.
 
 import asyncio
 import json
-import re
 import string
 import time
 from collections import OrderedDict
@@ -23,6 +22,7 @@ from yarl import URL
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import Request
+from prerender.http.retry_after import seconds_of
 from prerender.proxy.client_connection import Handler
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
@@ -188,8 +188,8 @@ class IndexNow:
     def _again(self, reason: str, after: str) -> float:
         self._failures += 1
         pause = self._interval * 2.0 ** min(self._failures, 20)
-        if re.fullmatch(r"[0-9]{1,6}", after, re.ASCII):
-            pause = max(self._interval, float(after))
+        if wait := seconds_of(after):
+            pause = max(self._interval, wait)
         pause = min(pause, _LONGEST_PAUSE_SECONDS)
         log.warning("indexnow_unreachable", reason=reason, again_in_seconds=round(pause, 1))
         return pause

@@ -32,7 +32,8 @@ _IGNORED = ""
 _OBEYED = re.compile(
     r"content-(?:type|encoding|language|disposition|security-policy.*)|location|refresh|link"
     r"|x-(?:robots-tag|content-type-options|frame-options)|access-control-.*|cross-origin-.*"
-    r"|cache-control|cache-tag|permissions-policy|referrer-policy|service-worker-allowed"
+    r"|cache-control|cache-tag|surrogate-key|permissions-policy|referrer-policy"
+    r"|service-worker-allowed"
 )
 _SET_COOKIE = "set-cookie"
 # With these, a request is conditional or for a part already.

@@ -215,6 +215,11 @@ class Store:
             self._slow.cache.line_of = line_of
 
     @property
+    def trust_seconds(self) -> float:
+        """For how long another replica may use a copy of an entry that was replaced."""
+        return self._trust if self._shared else 0.0
+
+    @property
     def is_memory(self) -> bool:
         """Whether there is no backing store."""
         return self._slow is None

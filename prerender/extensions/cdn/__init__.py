@@ -1,0 +1,1 @@
+"""Keeps a CDN in step: tags on snapshots, and purges that reach it."""
