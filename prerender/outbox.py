@@ -29,8 +29,8 @@ EVERY_SECONDS = 5.0
 # After all attempts of webhooks.py: until the next ones, and until a message is given up.
 AGAIN_SECONDS = 600.0
 GIVE_UP_SECONDS = 2 * 86400.0
-# Messages on their way: they leave room in the queue of webhooks.py for others.
-_MOST_AT_ONCE = 64
+# Messages on their way. Others wait, so this is many: a receiver may refuse some for days.
+_MOST_SENDING_BYTES = MOST_BYTES // 2
 _MOST_FINISHED = 20_000
 _NOTE = "webhooks"
 _SENDER = "webhooks.sender"
@@ -106,10 +106,13 @@ class Outbox:
         """Numbers of messages."""
         return self._webhooks.results
 
-    def add(self, key: str, body: str) -> str:
-        """Send a message behind those with the same ``key``. Returns its id."""
+    def add(self, key: str, body: str, *, room_bytes: int = 0) -> str:
+        """Send a message behind those with the same ``key``. Returns its id.
+
+        ``room_bytes``: what it leaves to others that matter more.
+        """
         one = Waiting(f"msg_{secrets.token_hex(12)}", key, body, self._clock())
-        if self._bytes + len(body) > self._most_bytes:
+        if self._bytes + len(body) + room_bytes > self._most_bytes:
             self.drop(1)
         else:
             self._bytes += len(body)
@@ -162,7 +165,7 @@ class Outbox:
             keys.add(one.key)
             if one.id in self._sending or self._again.get(one.id, 0.0) > now:
                 continue
-            if len(self._sending) >= _MOST_AT_ONCE:
+            if self._webhooks.waiting_bytes > _MOST_SENDING_BYTES:
                 return
             self._again.pop(one.id, None)
             if self._webhooks.send(Message(one.id, one.body), one.key, self._done(one.id)):
@@ -188,7 +191,8 @@ class Outbox:
             stored = await asyncio.to_thread(_read, note)
             new = tuple(self._new.values())
             left, dropped = self._left((*stored, *new))
-            if left != stored:
+            # In memory, other notes could take its place.
+            if left != stored and not self._store.notes.in_memory:
                 data = await asyncio.to_thread(json.dumps, left)
                 if await self._store.notes.set(_NOTE, data.encode(), GIVE_UP_SECONDS):
                     for one in new:

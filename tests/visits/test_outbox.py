@@ -151,3 +151,27 @@ async def test_what_is_too_old_is_dropped(receiver: Receiver, tmp_path: Path) ->
         await outbox._store.notes.set("webhooks", b"nonsense", 60)
         add(outbox, "a", [2])
         assert await received(receiver, 1) == {"a": [2]}
+
+
+async def test_a_receiver_that_refuses_some_gets_the_others(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    """Those that are refused are not given up for two days."""
+    async with replica(f"file://{tmp_path}", receiver.url, again=600.0) as outbox:
+        receiver.responses += [status(400)] * 600
+        for number in range(300):
+            add(outbox, f"refused {number}", [number])
+        async with asyncio.timeout(SECONDS):
+            while receiver.responses:
+                await asyncio.sleep(0.01)
+        add(outbox, "a", range(3))
+        assert await received(receiver, 3) == {"a": [0, 1, 2]}
+
+
+async def test_page_events_leave_room_for_alerts(tmp_path: Path, unused_tcp_port: int) -> None:
+    async with replica("memory://", f"http://127.0.0.1:{unused_tcp_port}/", 1000) as outbox:
+        for number in range(100):
+            outbox.add(f"{number}", "x" * 100, room_bytes=300)
+        assert outbox.waiting_bytes == 700
+        outbox.add("alerts", "x" * 300)
+        assert outbox.waiting_bytes == 1000

@@ -7,8 +7,10 @@ from functools import partial
 from prerender.extension import Proxy
 from prerender.extensions.cdn.providers import Client, header_of
 from prerender.extensions.cdn.purge_forwarding import CdnMetrics, PurgeForwarding
-from prerender.extensions.cdn.tags import Tags
+from prerender.extensions.cdn.tags import Header, Tags
 from prerender.http.forwarding_headers import authority
+from prerender.snapshots.snapshot import Snapshot
+from prerender.snapshots.target import Target
 
 
 @asynccontextmanager
@@ -17,8 +19,8 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     settings = proxy.settings
     tags = Tags(authority(settings.public_url))
     if (header := header_of(settings.cdn)) is not None:
-        line = partial(tags.line, header)
-        proxy.handler.lines_of = lambda target, snapshot: line(target.path, snapshot.tags)
+        proxy.remembered["cdn_tags"] = tags
+        proxy.handler.lines_of = partial(_line, tags, header)
     outbox = proxy.outbox if "snapshots.purged" in settings.webhooks.events else None
     async with AsyncExitStack() as stack:
         client = forwarding = None
@@ -33,3 +35,8 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
             await stack.enter_async_context(forwarding.forwarding())
         proxy.metrics.watch(CdnMetrics(forwarding))
         yield
+
+
+def _line(tags: Tags, header: Header, target: Target, snapshot: Snapshot) -> bytes:
+    line = tags.line if target.is_long else tags.remembered_line
+    return line(header, target.path, snapshot.tags)

@@ -21,7 +21,7 @@ MOST_FOLDERS = 8
 # A tag may have 1024 bytes, but long ones would make the header of each deep page long. What is cut off
 # only makes purges wider.
 _LONGEST = 200
-_MOST_REMEMBERED = 4096
+_MOST_REMEMBERED = 1024
 _SAFE = string.punctuation.replace(",", "")
 
 
@@ -30,9 +30,10 @@ class Tags:
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self.line = lru_cache(_MOST_REMEMBERED)(self._line)
+        self.remembered_line = lru_cache(_MOST_REMEMBERED)(self.line)
 
-    def _line(self, header: Header, path: str, own: tuple[str, ...]) -> bytes:
+    def line(self, header: Header, path: str, own: tuple[str, ...]) -> bytes:
+        """The header line of the page at ``path`` with its ``own`` tags."""
         return f"{header}: {self.value(header, path, own)}\r\n".encode("ascii")
 
     def value(self, header: Header, path: str, own: Iterable[str]) -> str:

@@ -42,6 +42,8 @@ KEPT_SECONDS = 90 * 86400.0
 _RENEW_SECONDS = 30 * 86400.0
 # Each may hold a snapshot.
 _MOST_WAITING = 256
+# For alerts, if very many pages change.
+_ROOM_BYTES = 128 * 1024
 _LEASE_SECONDS = 5.0
 _LAST_SECONDS = 3.0
 
@@ -126,7 +128,8 @@ class PageEvents:
             after, events = await asyncio.to_thread(self._next, target, before, change)
             for kind, data in events:
                 if kind in self._kinds:
-                    self._outbox.add(target.key, self._body(kind, change.at, target, data))
+                    body = self._body(kind, change.at, target, data)
+                    self._outbox.add(target.key, body, room_bytes=_ROOM_BYTES)
             if after != before:
                 note = await asyncio.to_thread(encode, after)
                 await self._store.notes.set(key, note, KEPT_SECONDS)

@@ -15,6 +15,11 @@ class Notes:
         self._store = store
         self._memory = memory
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether a restart, or other notes, can remove them."""
+        return self._store is None
+
     async def get(self, key: str) -> bytes | None:
         """The note of a key, if there is one."""
         name = f"{_PREFIX}{key}"
