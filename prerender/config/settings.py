@@ -47,6 +47,7 @@ from prerender.config.types import (
     Rules,
     SecretNames,
     Selectors,
+    SitemapURLs,
     Size,
     SizeOrAuto,
     Timezone,
@@ -808,6 +809,28 @@ class Cdn(_Section):
         return value
 
 
+class Sitemaps(_Section):
+    """Renders the new and changed pages of the site's sitemaps with what crawlers leave."""
+
+    watch: Flag = Field(
+        False,
+        description="Read the sitemaps regularly, one replica for all, render pages that are new or "
+        "have another lastmod, and drop the snapshots of pages that are no longer listed.",
+        examples=[True],
+    )
+    urls: SitemapURLs = Field(
+        (),
+        description="The sitemaps, as URLs of the site or as paths. Empty: those that robots.txt "
+        "names, or /sitemap.xml.",
+        examples=[["/sitemap.xml", "/news/sitemap.xml"]],
+    )
+    interval: PositiveDuration = Field(
+        3600,
+        description="Time between two readings.",
+        examples=["10m"],
+    )
+
+
 class Visits(_Section):
     """What crawlers got, by day and by page, for the report. Stored next to the snapshots."""
 
@@ -910,6 +933,8 @@ class Settings(_Section):
     markdown: Markdown = Markdown()
     indexnow: IndexNow = IndexNow()
     cdn: Cdn = Cdn()
+
+    sitemaps: Sitemaps = Sitemaps()
     visits: Visits = Visits()
     webhooks: Webhooks = Webhooks()
     log: Log = Log()

@@ -184,6 +184,14 @@ def share() -> BeforeValidator:
     return BeforeValidator(parse)
 
 
+def _sitemap_urls(value: object) -> tuple[str, ...]:
+    urls = strings_of(value, 'give a list of URLs, for example ["/sitemap.xml"]')
+    for url in urls:
+        if not re.fullmatch(r"(https?://[^/\s]+)?/\S*", url):
+            raise ValueError(f"{url!r}: give a URL of the site, or a path that begins with /")
+    return urls
+
+
 def _patterns(value: object) -> tuple[str, ...]:
     patterns = strings_of(
         value, 'give a list of regular expressions, for example ["build [0-9]+", "token=[0-9a-f]+"]'
@@ -464,6 +472,7 @@ Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableK
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
 CdnZone = Annotated[str, AfterValidator(_cdn_zone)]
 WebhookSecrets = Annotated[tuple[str, ...], BeforeValidator(_webhook_secrets)]
+SitemapURLs = Annotated[tuple[str, ...], BeforeValidator(_sitemap_urls)]
 ContentSignal = Annotated[str, AfterValidator(_content_signal)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 Token = Annotated[str, AfterValidator(_token)]

@@ -68,8 +68,7 @@ class OptOut:
 
     async def _load(self) -> None:
         try:
-            async with asyncio.timeout(_FETCH_SECONDS):
-                text = await self._fetch()
+            text = await fetch(self._upstream, self._public)
         except (OriginError, ClientError, OSError) as error:
             # Keep the previous rules.
             log.info("robots_txt_unavailable", reason=reason_of(error))
@@ -78,19 +77,19 @@ class OptOut:
         self._rules = opt_out_of(text)
         self._reload_at = self._clock() + FRESH_SECONDS
 
-    async def _fetch(self) -> str:
-        headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
-        forwarding_headers.mark(headers, self._public)
-        async with self._upstream.request("GET", PATH, headers) as response:
-            if response.status >= 500:
-                raise OriginError(f"status {response.status}", about=PATH)
-            if response.status != 200:
-                return ""
-            parts = []
-            size = 0
-            async for part in response.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size >= MAX_BYTES:
-                    break
-        return b"".join(parts)[:MAX_BYTES].decode("utf-8", "replace")
+
+async def fetch(upstream: Upstream, public: URL) -> str:
+    """The robots.txt of the site; '' if it has none. Raises OriginError, ClientError and OSError."""
+    headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
+    forwarding_headers.mark(headers, public)
+    async with asyncio.timeout(_FETCH_SECONDS), upstream.request("GET", PATH, headers) as response:
+        if response.status >= 500:
+            raise OriginError(f"status {response.status}", about=PATH)
+        if response.status != 200:
+            return ""
+        body = b""
+        async for part in response.content.iter_any():
+            body += part
+            if len(body) >= MAX_BYTES:
+                break
+    return body[:MAX_BYTES].decode("utf-8", "replace")

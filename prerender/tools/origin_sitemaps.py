@@ -8,16 +8,13 @@ from multidict import CIMultiDict
 from protego import Protego
 from yarl import URL
 
+from prerender.crawlers import robots
 from prerender.errors import FetchFailed, OriginError, SitemapError
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
 from prerender.tools.sitemap_parsing import Listed
 from prerender.tools.sitemaps import Body, read
-
-_ROBOTS = "/robots.txt"
-# RFC 9309 section 2.5.
-_ROBOTS_BYTES = 512 * 1024
 
 
 class OriginSitemaps:
@@ -30,17 +27,22 @@ class OriginSitemaps:
 
     async def named(self) -> list[str]:
         """The sitemaps of the site that robots.txt names; without any, /sitemap.xml."""
-        text = b""
         try:
-            async with self._opened(f"{self._site}{_ROBOTS}") as body:
-                async for part in body:
-                    text += part
-                    if len(text) > _ROBOTS_BYTES:
-                        break
-        except SitemapError:
-            pass
-        found = Protego.parse(text.decode("utf-8", "replace")).sitemaps
-        of_site = [url for url in found if url.startswith(f"{self._site}/")]
+            rules = await self.robots()
+        except FetchFailed:
+            rules = Protego.parse("")
+        return self.named_by(rules)
+
+    async def robots(self) -> Protego:
+        """The rules of robots.txt; all is allowed without one. Raises FetchFailed."""
+        try:
+            return Protego.parse(await robots.fetch(self._upstream, self._public))
+        except (OriginError, ClientError, OSError) as error:
+            raise FetchFailed(f"{robots.PATH}: {reason_of(error)}") from error
+
+    def named_by(self, rules: Protego) -> list[str]:
+        """The sitemaps of the site that robots.txt names; without any, /sitemap.xml."""
+        of_site = [url for url in rules.sitemaps if url.startswith(f"{self._site}/")]
         return of_site or [f"{self._site}/sitemap.xml"]
 
     async def read(

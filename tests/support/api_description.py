@@ -9,11 +9,21 @@ from prerender.admin.purge import Purging
 from prerender.admin.routes import operations_of
 from prerender.extensions.dashboard.api import Api
 from prerender.extensions.dashboard.snapshot_details import Pages
-from prerender.extensions.jobs.api import JobsApi
+from prerender.extensions.jobs.api import JobsApi, SitemapsApi
 from prerender.tools.export.imports import Importing
 from prerender.visits.api import ReportApi
 
-_PARTS = (Description, Purging, Explanations, Api, Pages, Importing, ReportApi, JobsApi)
+_PARTS = (
+    Description,
+    Purging,
+    Explanations,
+    Api,
+    Pages,
+    Importing,
+    ReportApi,
+    JobsApi,
+    SitemapsApi,
+)
 DESCRIPTION = document(
     operation for _, operation in chain.from_iterable(map(operations_of, _PARTS))
 )

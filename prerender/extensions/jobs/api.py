@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import asdict
 from typing import cast
 
 from aiohttp import web
@@ -12,6 +13,7 @@ from prerender.admin.routes import route
 from prerender.extensions.jobs import models
 from prerender.extensions.jobs.job import Outcome, Progress, Row
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs
+from prerender.extensions.jobs.sitemap_watch import SitemapWatch
 from prerender.tools.sitemap_parsing import Listed
 
 MAX_BYTES = 16 * 1024**2
@@ -98,6 +100,28 @@ class JobsApi:
         }
 
 
+class SitemapsApi:
+    """Handles requests for watched sitemaps; None: they are not watched."""
+
+    def __init__(self, watch: SitemapWatch | None) -> None:
+        self._watch = watch
+
+    @route("GET", "/sitemaps")
+    async def sitemaps(self) -> models.Sitemaps:
+        """Say what the last reading of the sitemaps has found."""
+        if self._watch is None:
+            return {"watched": False}
+        reading = await self._watch.reading()
+        return {"watched": True, **(asdict(reading) if reading else {})}  # type: ignore[typeddict-item]
+
+    @route("POST", "/sitemaps", errors=(409,))
+    async def read(self) -> None:
+        """Read the sitemaps as soon as possible."""
+        if self._watch is None:
+            raise web.HTTPConflict(text="sitemaps are not watched: set [sitemaps] watch")
+        self._watch.read_now()
+
+
 def _of(progress: Progress) -> models.JobState:
     job = progress.job
     return {
@@ -109,6 +133,7 @@ def _of(progress: Progress) -> models.JobState:
         "priority": job.priority,
         "rate": job.rate,
         "stale_only": job.stale_only,
+        "source": job.source,
         "pages": progress.pages,
         "waiting": progress.waiting,
         "outcomes": cast("dict[Outcome, int]", dict(progress.outcomes)),

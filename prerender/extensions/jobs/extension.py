@@ -7,23 +7,27 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.config import Settings
+from prerender.errors import ConfigError
 from prerender.extension import Proxy
-from prerender.extensions.jobs.api import JobsApi
+from prerender.extensions.jobs.api import JobsApi, SitemapsApi
 from prerender.extensions.jobs.file import FileJobs
 from prerender.extensions.jobs.job import JobStore
 from prerender.extensions.jobs.jobs import Jobs
 from prerender.extensions.jobs.redis import RedisJobs
+from prerender.extensions.jobs.sitemap_watch import SitemapWatch
 from prerender.extensions.jobs.worker import Worker
 from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
 from prerender.http.forwarding_headers import authority
 from prerender.snapshots.stores.from_settings import beside
+from prerender.snapshots.stores.store import Store
 from prerender.telemetry.scraped_metrics import counter, gauge
 from prerender.tools.origin_sitemaps import OriginSitemaps
 
 
 class _Figures(Collector):
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, watch: SitemapWatch | None) -> None:
         self._worker = worker
+        self._watch = watch
 
     def collect(self) -> Iterable[Metric]:
         """The pages of jobs."""
@@ -40,6 +44,22 @@ class _Figures(Collector):
         yield gauge("prerender_jobs_unfinished", text, (), {(): len(unfinished)})
         text = "Pages of unfinished jobs that are not done, of all replicas."
         yield gauge("prerender_job_pages_waiting", text, (), {(): waiting})
+        if self._watch is None:
+            return
+        yield counter(
+            "prerender_sitemap_changes",
+            "Pages of watched sitemaps that this replica found new, changed or gone.",
+            ("change",),
+            {(change,): count for change, count in self._watch.changes.items()},
+        )
+        if last := self._watch.last:
+            text = "When the watched sitemaps were read last, by any replica, in Unix seconds."
+            yield gauge("prerender_sitemaps_read_timestamp_seconds", text, (), {(): last.time})
+            text = "Known pages of the watched sitemaps."
+            yield gauge("prerender_sitemap_pages", text, (), {(): last.pages})
+            text = "Watched sitemaps that could not be read to their end."
+            errors = sum(bool(one.error) for one in last.sitemaps)
+            yield gauge("prerender_sitemaps_unreadable", text, (), {(): errors})
 
 
 @asynccontextmanager
@@ -59,13 +79,29 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         # It may wait for the render of another replica first.
         claim_seconds=2 * settings.render.timeout + 10,
     )
-    proxy.admin.add(JobsApi(jobs, proxy.site))
-    proxy.metrics.watch(_Figures(worker))
+    watch = _watch(settings, jobs, store, sitemaps)
+    proxy.admin.add(JobsApi(jobs, proxy.site), SitemapsApi(watch))
+    proxy.metrics.watch(_Figures(worker, watch))
     proxy.while_serving.append(worker.working())
+    if watch is not None:
+        proxy.while_serving.append(watch.watching())
     try:
         yield
     finally:
         await kept.close()
+
+
+def _watch(
+    settings: Settings, jobs: Jobs, store: Store, sitemaps: OriginSitemaps
+) -> SitemapWatch | None:
+    """What watches the sitemaps of the settings. Raises ConfigError."""
+    if not settings.sitemaps.watch:
+        return None
+    try:
+        urls = [jobs.sitemap(url) for url in settings.sitemaps.urls]
+    except ValueError as error:
+        raise ConfigError([f"[sitemaps] urls: {error}"]) from error
+    return SitemapWatch(jobs, store, sitemaps, urls, settings.sitemaps.interval)
 
 
 def open_jobs(settings: Settings) -> JobStore:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 Priority = Literal["low", "normal", "high"]
+Source = Literal["api", "sitemaps"]
 # "reading": its list is not complete yet, but pages are rendered.
 State = Literal["reading", "running", "done", "cancelled"]
 UNFINISHED: tuple[State, ...] = ("reading", "running")
@@ -27,6 +28,7 @@ class Job:
 
     ``created``: in Unix seconds. ``rate``: maximum pages per second over all replicas; 0: no limit.
     ``stale_only``: leave pages whose snapshot is fresh, and not older than their last change.
+    ``source``: who created it; "sitemaps": because they have changed.
     """
 
     id: str
@@ -35,6 +37,7 @@ class Job:
     priority: Priority = "normal"
     rate: float = 0.0
     stale_only: bool = False
+    source: Source = "api"
 
 
 @dataclass(frozen=True, slots=True)

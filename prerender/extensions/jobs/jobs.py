@@ -22,8 +22,10 @@ from prerender.extensions.jobs.job import (
     PageResult,
     Priority,
     Progress,
+    Source,
 )
 from prerender.snapshots.stores.store import Store
+from prerender.snapshots.target import Target
 from prerender.tools.origin_sitemaps import OriginSitemaps
 from prerender.tools.sitemap_parsing import Listed
 
@@ -67,15 +69,17 @@ class Jobs:
         priority: Priority = "normal",
         rate: float = 0.0,
         stale_only: bool = False,
+        source: Source = "api",
     ) -> Job:
         """A new job. Raises ValueError and StoreError."""
         job = Job(
             secrets.token_hex(8),
             time.time(),
-            tuple(map(self._sitemap, sitemaps)),
+            tuple(map(self.sitemap, sitemaps)),
             priority,
             rate,
             stale_only,
+            source,
         )
         await self._make_room()
         # Before the job is there, so that no other replica finds it without a reader.
@@ -151,17 +155,22 @@ class Jobs:
 
     def _row(self, job: Job, page: Listed) -> tuple[str, float | PageResult]:
         try:
-            target = self._site.target(page.url)
-            if target.is_long:
-                raise ValueError("the URL is too long")
-            if not self._triggers.may_render(target.request_target):
-                raise ValueError("[triggers] include and exclude do not allow it")
+            target = self.target(page.url)
         except ValueError as error:
             shown = page.url[:_LONGEST_SHOWN] or '""'
             return shown, PageResult("invalid", time.time(), 0, str(error)[:_LONGEST_SHOWN])
         return target.path, since(page, job.created) if job.stale_only else job.created
 
-    def _sitemap(self, url: str) -> str:
+    def target(self, url: str) -> Target:
+        """The page of a URL of the site. Raises ValueError if it may not be rendered."""
+        target = self._site.target(url)
+        if target.is_long:
+            raise ValueError("the URL is too long")
+        if not self._triggers.may_render(target.request_target):
+            raise ValueError("[triggers] include and exclude do not allow it")
+        return target
+
+    def sitemap(self, url: str) -> str:
         """The URL of a sitemap of the site. Raises ValueError."""
         return f"{self._site.url}{self._site.path('sitemap', url)}"
 

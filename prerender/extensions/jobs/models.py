@@ -3,13 +3,13 @@
 Times are Unix seconds.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from prerender.admin.parameters import Body, Parameters, Strings
-from prerender.extensions.jobs.job import MOST_PAGES, Outcome, Priority, State
+from prerender.extensions.jobs.job import MOST_PAGES, Outcome, Priority, Source, State
 
 _MOST_SITEMAPS = 100
 
@@ -58,6 +58,8 @@ class JobState(TypedDict):
     priority: Priority
     rate: float
     stale_only: bool
+    source: Source
+    """"sitemaps": their pages have changed ([sitemaps] watch)."""
     pages: int
     """Without duplicates."""
     waiting: int
@@ -76,6 +78,39 @@ class JobList(TypedDict):
     """Where jobs are kept. In memory, they end with the process."""
     items: list[JobState]
     """The newest first. Ended ones are kept for a week."""
+
+
+class Sitemap(TypedDict):
+    url: str
+    pages: int
+    error: str
+    """What could not be read."""
+
+
+class Sitemaps(TypedDict):
+    """What the last reading of the watched sitemaps has found, of any replica."""
+
+    watched: bool
+    """[sitemaps] watch. Otherwise there is nothing else."""
+    time: NotRequired[float]
+    next: NotRequired[float]
+    """When they are read again."""
+    sitemaps: NotRequired[list[Sitemap]]
+    pages: NotRequired[int]
+    """Known pages."""
+    new: NotRequired[int]
+    changed: NotRequired[int]
+    gone: NotRequired[int]
+    changed_at: NotRequired[float]
+    """When something changed last, of which new, changed and gone say how many pages. 0: never."""
+    disallowed: NotRequired[int]
+    """By robots.txt: they are not rendered."""
+    invalid: NotRequired[int]
+    """Not pages of the site."""
+    job: NotRequired[str]
+    """The id of the last job that renders changes; empty if there was none."""
+    notes: NotRequired[list[str]]
+    """What is wrong."""
 
 
 class JobPage(TypedDict):

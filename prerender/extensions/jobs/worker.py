@@ -50,6 +50,8 @@ _NEXT_SECONDS = 0.05
 _LOOK_SECONDS = 1.0
 _IDLE_SECONDS = 2.0
 _STORE_AWAY_SECONDS = 2.0
+# Between two pages of low priority, while the CPUs are busy.
+_LOW_SECONDS = 5.0
 # A page that gave way, or that is being rendered for a client.
 _AGAIN_SECONDS = 1.0
 _CLOSING_SECONDS = 2.0
@@ -110,6 +112,7 @@ class Worker:
         self._turn = 0
         self._failures = 0
         self._paused_until = 0.0
+        self._started = 0.0
         # Results that the store could not take.
         self._unwritten: list[tuple[str, str, PageResult]] = []
         self.results: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
@@ -184,10 +187,11 @@ class Worker:
             return _NEXT_SECONDS
         jobs = self.unfinished
         if not self._spare.has_room():
-            # One page at a time, but not for jobs that can wait.
+            # One page at a time, and of jobs that can wait only one now and then.
             if self._running or not self._spare.has_page():
                 return _NEXT_SECONDS
-            jobs = [one for one in jobs if one.job.priority != "low"]
+            if now - self._started < _LOW_SECONDS:
+                jobs = [one for one in jobs if one.job.priority != "low"]
         for progress in sorted(jobs, key=self._order):
             job = progress.job
             page = await self._jobs.kept.take(job.id, job.rate, self._claim_seconds)
@@ -239,6 +243,7 @@ class Worker:
             return False
         task = asyncio.create_task(self._wait(job, page, target, render), name=f"job: {target.url}")
         self._background.add(target.key, _Render(job.id, page, task))
+        self._started = time.monotonic()
         return True
 
     async def _wait(

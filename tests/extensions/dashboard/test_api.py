@@ -98,7 +98,7 @@ OPERATIONS = {
     (path, method)
     for path, methods in DESCRIPTION["paths"].items()
     for method in methods
-    if not path.startswith("/jobs")
+    if not path.startswith(("/jobs", "/sitemaps"))
 }
 
 

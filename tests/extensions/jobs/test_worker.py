@@ -109,6 +109,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "_IDLE_SECONDS", 0.01)
     monkeypatch.setattr(worker_module, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(worker_module, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "_LOW_SECONDS", 1e9)
     monkeypatch.setattr(worker_module, "_STORE_AWAY_SECONDS", 0.05)
 
 

@@ -1,0 +1,83 @@
+"""The pages that sitemaps listed when they were read last, and what has changed since. Pure."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isnan, nan
+
+from prerender.extensions.jobs.job import MOST_PAGES
+from prerender.tools.sitemap_parsing import Listed
+
+_ENTRY = struct.Struct(">16sd")
+# A lastmod that is so recent is the time of the request, if most pages have one: such sitemaps are made
+# on request, and say nothing.
+_JUST_NOW_SECONDS = 60.0
+_FEWEST = 10
+
+# Each page by the bytes of its key, with its lastmod or NaN.
+Known = Mapping[bytes, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has changed.
+
+    ``pages``: to render, with the moment of their last change as far as it is known; ``new`` and
+    ``changed``: how many of them are. ``gone``: keys of pages that are no longer listed. ``missing``:
+    how many are not, but are kept, because the sitemaps may be broken. ``known``: the pages after it.
+    ``by_request``: whether lastmod is the time of the request.
+    """
+
+    pages: tuple[Listed, ...]
+    new: int
+    changed: int
+    gone: tuple[bytes, ...]
+    missing: int
+    known: Known
+    by_request: bool = False
+
+
+def changes(known: Known, listed: Mapping[bytes, Listed], now: float, *, whole: bool) -> Changes:
+    """Compare the known pages with those that are listed ``now`` (Unix seconds).
+
+    Pages that are no longer listed are gone if the sitemaps were read as a ``whole``, and at most half
+    of the known pages are: a sitemap that is suddenly empty is a fault more often than not.
+    """
+    recent = sum(page.lastmod is not None and page.lastmod > now - _JUST_NOW_SECONDS
+                 for page in listed.values())  # fmt: skip
+    by_request = recent >= _FEWEST and recent > len(listed) / 2
+    pages = []
+    new = changed = 0
+    after = dict(known)
+    for key, page in listed.items():
+        lastmod = nan if page.lastmod is None or by_request else page.lastmod
+        before = known.get(key)
+        if before is None:
+            new += 1
+            pages.append(Listed(page.url, None if isnan(lastmod) else lastmod))
+        elif not isnan(lastmod) and lastmod != before:
+            changed += 1
+            # Not by comparing lastmod and the time of the snapshot: lastmod is often only a day.
+            pages.append(Listed(page.url, lastmod if isnan(before) else now))
+        if not isnan(lastmod) or before is None:
+            after[key] = lastmod
+    missing = known.keys() - listed.keys()
+    gone: tuple[bytes, ...] = ()
+    if whole and len(missing) <= len(known) / 2:
+        gone, missing = tuple(missing), set()
+        for key in gone:
+            del after[key]
+    return Changes(tuple(pages), new, changed, gone, len(missing), after, by_request)
+
+
+def encode(known: Known) -> bytes:
+    """The stored form, of the first 100,000."""
+    some = list(known.items())[:MOST_PAGES]
+    return b"".join(_ENTRY.pack(key, lastmod) for key, lastmod in some)
+
+
+def decode(data: bytes | None) -> dict[bytes, float]:
+    """Stored pages; none if they cannot be read."""
+    if not data or len(data) % _ENTRY.size:
+        return {}
+    return dict(_ENTRY.iter_unpack(data))
