@@ -87,7 +87,7 @@ class CachedSnapshots:
         self._ahead: set[asyncio.Task[SnapshotResult]] = set()
         self._before_storing: list[Callable[[Entry | None, Snapshot], Awaitable[None]]] = []
         self._clock = clock
-        self._when_stored: list[Callable[[Target, str, Snapshot], None]] = []
+        self._when_stored: list[Callable[[Target, Snapshot | None, Snapshot], None]] = []
         self._serve_incomplete = serve_incomplete
         # Renews snapshots without rendering; set by an extension.
         self.revalidation: Revalidation | None = None
@@ -95,9 +95,9 @@ class CachedSnapshots:
         self._retries = Retries(self._refresh_soon)
         self.repeated_faults = RepeatedFaults()
 
-    def when_stored(self, call: Callable[[Target, str, Snapshot], None]) -> None:
-        """Call ``call`` for each stored snapshot with its target, the ETag of the previous snapshot
-        ('' if there was none) and the new one."""
+    def when_stored(self, call: Callable[[Target, Snapshot | None, Snapshot], None]) -> None:
+        """Call ``call`` for each stored snapshot with its target, the previous snapshot (None if there
+        was none) and the new one."""
         self._when_stored.append(call)
 
     def before_storing(self, call: Callable[[Entry | None, Snapshot], Awaitable[None]]) -> None:
@@ -394,10 +394,10 @@ class CachedSnapshots:
         )
         stored = await self._store.set(entry, self._freshness.storage_seconds(ttl))
         if stored:
-            self._report(target, "" if old is None else old.snapshot.etag, snapshot)
+            self._report(target, None if old is None else old.snapshot, snapshot)
         return replace(result, snapshot=snapshot, stored=stored, ttl=ttl if stored else 0.0)
 
-    def _report(self, target: Target, before: str, snapshot: Snapshot) -> None:
+    def _report(self, target: Target, before: Snapshot | None, snapshot: Snapshot) -> None:
         for observer in self._when_stored:
             observer(target, before, snapshot)
 

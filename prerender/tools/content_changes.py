@@ -34,6 +34,12 @@ class Content:
     links: tuple[str, ...]
     text: str
 
+    def reads_as(self, other: "Content") -> bool:
+        """Whether both have the same words, title, metadata and status."""
+        return (
+            (self.status, self.title, self.metadata) == (other.status, other.title, other.metadata)
+        ) and Counter(self.text.split()) == Counter(other.text.split())
+
 
 def content_of(snapshot: Snapshot, url: str, volatile: Iterable[re.Pattern[str]] = ()) -> Content:
     """The content of the snapshot of ``url`` without its ``volatile`` parts. Slow for long pages."""

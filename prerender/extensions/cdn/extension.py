@@ -30,7 +30,10 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
             site = str(settings.public_url.origin())
             forwarding = PurgeForwarding(proxy.store, tags, client, outbox=outbox, site=site)
             if client is not None:
-                proxy.snapshots.when_stored(forwarding.stored)
+                stored = forwarding.stored
+                proxy.snapshots.when_stored(
+                    lambda target, old, new: stored(target, old.etag if old else "", new)
+                )
             proxy.remembered["cdn_purges"] = forwarding
             await stack.enter_async_context(forwarding.forwarding())
         proxy.metrics.watch(CdnMetrics(forwarding))

@@ -1,5 +1,6 @@
 """Submits changed pages to search engines if [indexnow] key is set."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,9 +17,11 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         return
     proxy.respond = KeyFile(settings.key, proxy.respond)
     async with IndexNow.open(
-        proxy.settings.public_url, settings.key, settings.endpoint, settings.interval
+        proxy.settings.public_url,
+        settings.key,
+        settings.endpoint,
+        settings.interval,
+        volatile=[re.compile(pattern) for pattern in proxy.settings.snapshot.volatile],
     ) as indexnow:
-        proxy.snapshots.when_stored(
-            lambda target, before, snapshot: indexnow.stored(target, before, snapshot.etag)
-        )
+        proxy.snapshots.when_stored(indexnow.stored)
         yield

@@ -1,17 +1,18 @@
 """Submits changed pages to search engines (https://www.indexnow.org/documentation).
 
-A page has changed if a new snapshot has another ETag than the one it replaces. Changes are collected
-and submitted in batches, which are repeated on failure. A key file, which ``KeyFile`` serves, proves
-that the site sent them.
+A page has changed if its new snapshot has another text, title, status or metadata than the one it
+replaces, not only other bytes. Changes are collected and submitted in batches, which are repeated on
+failure. A key file, which ``KeyFile`` serves, proves that the site sent them.
 """
 
 import asyncio
 import json
+import re
 import string
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from urllib.parse import quote
 
 import structlog
@@ -19,6 +20,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from cachetools import LRUCache
 from yarl import URL
 
+from prerender.background import running
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.forwarding_headers import authority
 from prerender.http.message_head import Request
@@ -26,13 +28,17 @@ from prerender.http.retry_after import seconds_of
 from prerender.proxy.client_connection import Handler
 from prerender.proxy.client_stream import ClientStream
 from prerender.proxy.responses import whole
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.target import Target
+from prerender.tools.content_changes import content_of
 
 MOST_AT_ONCE = 10_000
 # Minimum time between submissions of the same page, for pages that change on each render.
 SAME_PAGE_SECONDS = 600.0
 _MOST_WAITING = 100_000
 _MOST_REMEMBERED = 100_000
+# Each holds two snapshots. Beyond that, other bytes are a change.
+_MOST_COMPARED = 32
 _LONGEST_PAUSE_SECONDS = 3600.0
 _TIMEOUT_SECONDS = 30.0
 # Time limit of the last submission on shutdown.
@@ -56,6 +62,7 @@ class IndexNow:
         interval: float,
         *,
         same_page: float = SAME_PAGE_SECONDS,
+        volatile: Sequence[re.Pattern[str]] = (),
     ) -> None:
         self._session = session
         self._site = str(public.origin())
@@ -64,6 +71,10 @@ class IndexNow:
         self._endpoint = URL(endpoint, encoded=True)
         self._interval = interval
         self._same_page = same_page
+        self._volatile = volatile
+        self._compared: asyncio.Queue[tuple[Target, Snapshot, Snapshot]] = asyncio.Queue(
+            _MOST_COMPARED
+        )
         # By URL: when it may be submitted.
         self._waiting: OrderedDict[str, float] = OrderedDict()
         self._submitted: LRUCache[str, float] = LRUCache(_MOST_REMEMBERED)
@@ -81,37 +92,61 @@ class IndexNow:
         interval: float,
         *,
         same_page: float = SAME_PAGE_SECONDS,
+        volatile: Sequence[re.Pattern[str]] = (),
     ) -> AsyncIterator["IndexNow"]:
         """Start it. On exit, pending URLs are submitted once more, with a short timeout."""
         async with ClientSession(
             cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=_TIMEOUT_SECONDS)
         ) as session:
-            indexnow = cls(session, public, key, endpoint, interval, same_page=same_page)
-            work = asyncio.create_task(indexnow._work(), name="indexnow")
+            indexnow = cls(
+                session, public, key, endpoint, interval, same_page=same_page, volatile=volatile
+            )
             try:
-                yield indexnow
+                async with (
+                    running(indexnow._work(), "indexnow"),
+                    running(indexnow._compare(), "indexnow comparisons"),
+                ):
+                    yield indexnow
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_LAST_SECONDS):
+                            await indexnow._compared.join()
             finally:
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
                 await indexnow._finish()
 
-    def stored(self, target: Target, before: str, etag: str) -> None:
-        """Note that a snapshot with this ETag was stored, replacing one with ``before``.
+    def stored(self, target: Target, before: Snapshot | None, snapshot: Snapshot) -> None:
+        """Note that a snapshot was stored, and which one it replaces.
 
-        ``before`` is '' if there was none. Then the last known ETag counts, because a purge
-        leaves nothing to compare with.
+        If there was none, the last known ETag counts, because a purge leaves nothing else to compare
+        with.
         """
-        before = before or self._etags.get(target.key, "")
-        self._etags[target.key] = etag
-        if before and before != etag and not target.is_long:
-            self._wait_for_turn(quote(target.url, string.punctuation, errors="surrogateescape"))
+        etag = before.etag if before else self._etags.get(target.key, "")
+        self._etags[target.key] = snapshot.etag
+        if not etag or etag == snapshot.etag or target.is_long:
+            return
+        if before is None or self._compared.full():
+            self._wait_for_turn(target)
+        else:
+            self._compared.put_nowait((target, before, snapshot))
 
     @property
     def waiting(self) -> int:
         """The number of pending pages."""
         return len(self._waiting)
 
-    def _wait_for_turn(self, url: str) -> None:
+    async def _compare(self) -> None:
+        """Submit those of which not only bytes have changed."""
+        while True:
+            target, before, snapshot = await self._compared.get()
+            if not await asyncio.to_thread(self._read_same, target.url, before, snapshot):
+                self._wait_for_turn(target)
+            self._compared.task_done()
+
+    def _read_same(self, url: str, *snapshots: Snapshot) -> bool:
+        one, other = (content_of(snapshot, url, self._volatile) for snapshot in snapshots)
+        return one.reads_as(other)
+
+    def _wait_for_turn(self, target: Target) -> None:
+        url = quote(target.url, string.punctuation, errors="surrogateescape")
         now = time.monotonic()
         due = max(now, self._submitted.get(url, -self._same_page) + self._same_page)
         self._waiting.setdefault(url, due)

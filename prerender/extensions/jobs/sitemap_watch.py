@@ -21,6 +21,7 @@ from prerender.extensions.jobs import listed_pages
 from prerender.extensions.jobs.job import MOST_PAGES
 from prerender.extensions.jobs.jobs import Jobs, TooManyJobs
 from prerender.extensions.jobs.listed_pages import Changes
+from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
 from prerender.tools.origin_sitemaps import OriginSitemaps
@@ -35,6 +36,7 @@ _SHORTEST_WAIT_SECONDS = 0.05
 _SPREAD = 0.1
 _AT_ONCE = 500
 _MOST_ERRORS = 10
+_MOST_PURGED = 100
 _LONGEST_ERROR = 300
 # A page that neither of them may fetch is not worth a snapshot.
 _CRAWLERS = ("*", "Googlebot")
@@ -216,14 +218,23 @@ class SitemapWatch:
                 pages, priority="low", stale_only=True, source="sitemaps"
             )
             job = made.id
-        for key in result.gone:
-            await self._store.delete(key.hex())
+        await self._drop([key.hex() for key in result.gone])
         self.changes.update(new=result.new, changed=result.changed, gone=len(result.gone))
         if result.new or result.changed or result.gone:
             data = await asyncio.to_thread(listed_pages.encode, result.known)
             if not await self._store.notes.set(_PAGES, data, _KEPT_SECONDS):
                 raise StoreError("the store did not take the list of pages")
         return job
+
+    async def _drop(self, keys: Sequence[str]) -> None:
+        """Drop snapshots: by a purge, of which a CDN learns, or only here if they are many, because old
+        purges are merged into one of everything."""
+        for key in keys:
+            entry = await self._store.get(key)
+            if entry is not None and len(keys) <= _MOST_PURGED:
+                await self._store.purges.purge(Purge("url", entry.path))
+            else:
+                await self._store.delete(key)
 
 
 class _Found:

@@ -1,6 +1,7 @@
 """IndexNow submits changed pages to search engines: once, in batches, retried, and no other pages."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from prerender.extensions.indexnow.indexnow import IndexNow
+from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, StartOrigin, StartProxy
@@ -58,8 +60,19 @@ async def engine(start_origin: StartOrigin) -> SearchEngine:
 async def telling(
     engine: SearchEngine, interval: float = 0.05, same_page: float = 60.0
 ) -> AsyncIterator[IndexNow]:
-    async with IndexNow.open(PUBLIC, KEY, engine.url, interval, same_page=same_page) as told:
+    volatile = [re.compile("build [0-9]")]
+    async with IndexNow.open(
+        PUBLIC, KEY, engine.url, interval, same_page=same_page, volatile=volatile
+    ) as told:
         yield told
+
+
+def snapshot(text: str, more: str = "") -> Snapshot:
+    body = f"<title>Page</title><p{more}>{text}".encode()
+    return Snapshot(200, (), body, etag_of(200, (), body), 0)
+
+
+ONE, TWO = snapshot("one"), snapshot("two")
 
 
 def target(state: str) -> Target:
@@ -148,14 +161,23 @@ async def test_changes_are_told_together_and_not_too_often(engine: SearchEngine)
     async with telling(engine, interval=0.3) as told:
         began = asyncio.get_running_loop().time()
         for state in ("a", "b", "a", "c"):
-            told.stored(target(state), '"1"', '"2"')
-        told.stored(target("d"), "", '"1"')
-        told.stored(target("e"), '"1"', '"1"')
+            told.stored(target(state), ONE, TWO)
+        told.stored(target("d"), None, ONE)
+        told.stored(target("e"), ONE, ONE)
         assert await engine.urls() == [f"https://shop.example/#!{state}" for state in "abc"]
-        told.stored(target("f"), '"1"', '"2"')
+        told.stored(target("f"), ONE, TWO)
         assert await engine.urls() == ["https://shop.example/#!f"]
         assert engine.times[1] - began >= 0.29
         assert told.waiting == 0
+
+
+async def test_only_what_is_read_counts(engine: SearchEngine) -> None:
+    async with telling(engine) as told:
+        told.stored(target("a"), ONE, snapshot("one", " class=x9f3"))
+        told.stored(target("b"), snapshot("build 7: one two"), snapshot("build 8:  one<br>two"))
+        told.stored(target("c"), ONE, snapshot("one", ">more<p"))
+        assert await engine.urls() == ["https://shop.example/#!c"]
+    assert engine.messages.empty()
 
 
 async def test_a_page_that_changes_all_the_time_is_told_of_now_and_then(
@@ -163,10 +185,10 @@ async def test_a_page_that_changes_all_the_time_is_told_of_now_and_then(
 ) -> None:
     async with telling(engine, same_page=0.5) as told:
         began = asyncio.get_running_loop().time()
-        told.stored(target("a"), '"1"', '"2"')
+        told.stored(target("a"), ONE, TWO)
         await engine.urls()
         for number in range(20):
-            told.stored(target("a"), f'"{number}"', '"x"')
+            told.stored(target("a"), snapshot(str(number)), TWO)
         assert await engine.urls() == ["https://shop.example/#!a"]
         assert engine.times[1] - began >= 0.49
         assert engine.messages.empty()
@@ -179,9 +201,9 @@ async def test_what_was_not_taken_is_told_again(
     engine.answers = [answer]
     async with telling(engine) as told:
         began = asyncio.get_running_loop().time()
-        told.stored(target("a"), '"1"', '"2"')
+        told.stored(target("a"), ONE, TWO)
         await engine.urls()
-        told.stored(target("b"), '"1"', '"2"')
+        told.stored(target("b"), ONE, TWO)
         assert await engine.urls() == ["https://shop.example/#!a", "https://shop.example/#!b"]
         assert engine.times[1] - began >= (0.99 if answer[1] else 0.09)
 
@@ -190,9 +212,9 @@ async def test_what_was_not_taken_is_told_again(
 async def test_what_was_refused_is_not_told_again(engine: SearchEngine, status: int) -> None:
     engine.answers = [(status, {})]
     async with telling(engine) as told:
-        told.stored(target("a"), '"1"', '"2"')
+        told.stored(target("a"), ONE, TWO)
         await engine.urls()
-        told.stored(target("b"), '"1"', '"2"')
+        told.stored(target("b"), ONE, TWO)
         assert await engine.urls() == ["https://shop.example/#!b"]
 
 
@@ -210,13 +232,13 @@ async def test_an_engine_that_is_away_for_a_while(start_origin: StartOrigin) -> 
     application.router.add_post("/indexnow", cut)
     engine.url = f"{(await start_origin(application)).url}/indexnow"
     async with telling(engine) as told:
-        told.stored(target("a"), '"1"', '"2"')
+        told.stored(target("a"), ONE, TWO)
         assert await engine.urls() == ["https://shop.example/#!a"]
 
 
 async def test_what_waits_at_the_end_is_told(engine: SearchEngine) -> None:
     async with telling(engine, interval=3600) as told:
-        told.stored(target("a"), '"1"', '"2"')
+        told.stored(target("a"), ONE, TWO)
     assert await engine.urls() == ["https://shop.example/#!a"]
 
 
@@ -224,13 +246,13 @@ async def test_a_dead_engine_holds_up_no_shutdown() -> None:
     engine = SearchEngine()
     engine.url = "http://127.0.0.1:9/indexnow"
     async with asyncio.timeout(SECONDS), telling(engine, interval=3600) as told:
-        told.stored(target("a"), '"1"', '"2"')
+        told.stored(target("a"), ONE, TWO)
 
 
 async def test_large_batches_are_cut(engine: SearchEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prerender.extensions.indexnow.indexnow.MOST_AT_ONCE", 3)
     async with telling(engine) as told:
         for number in range(7):
-            told.stored(target(str(number)), '"1"', '"2"')
+            told.stored(target(str(number)), ONE, TWO)
         sizes = [len(await engine.urls()) for _ in range(3)]
         assert sizes == [3, 3, 1]

@@ -90,8 +90,8 @@ async def test_what_changes_is_rendered_and_what_is_gone_is_dropped(replica: Rep
     found = await looked(watch)
     assert (found.pages, found.new, found.changed, found.gone) == (2, 0, 1, 1)
     assert await last_pages(replica) == ["/b"]
-    assert replica.cached.fresh(target("/c")) is None
-    assert replica.cached.fresh(target("/a")) is not None
+    assert await replica.jobs._store.get(target("/c").key) is None
+    assert (await replica.cached.snapshot(target("/a"))).how == "hit"
     assert watch.changes == {"new": 3, "changed": 1, "gone": 1}
     await replica.cached.close()
 
