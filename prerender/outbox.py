@@ -149,8 +149,8 @@ class Outbox:
         """Send until nothing is left, unless another replica does."""
         if not (waiting := await self._exchange()):
             return
-        async with self._store.lease(_SENDER, 0) as lease:
-            while waiting and lease.fence is not None and not self._stopped:
+        async with self._store.alone(_SENDER) as alone:
+            while waiting and alone and not self._stopped:
                 self._send(waiting)
                 await self._pause()
                 waiting = await self._exchange()
@@ -184,8 +184,8 @@ class Outbox:
 
     async def _exchange(self) -> Sequence[Waiting]:
         """Store what is new, and remove what has arrived. Returns what has not, oldest first."""
-        async with self._store.lease(_NOTE, _LEASE_SECONDS) as lease:
-            if lease.fence is None:
+        async with self._store.alone(_NOTE, _LEASE_SECONDS) as alone:
+            if not alone:
                 return ()
             note = await self._store.notes.get(_NOTE)
             stored = await asyncio.to_thread(_read, note)

@@ -159,8 +159,8 @@ class Alerts:
     async def look(self) -> None:
         """Look for causes, and send what is new, unless another replica is doing so."""
         await self._visits.write()
-        async with self._store.lease(_KEY, _LEASE_SECONDS) as lease:
-            if lease.fence is None:
+        async with self._store.alone(_KEY, _LEASE_SECONDS) as alone:
+            if not alone:
                 return
             now = self._clock()
             before = await self._recall()

@@ -131,8 +131,8 @@ class PurgeForwarding:
         if not new and now < self._look_at and not (state and state.waiting):
             return
         self._look_at = now + TAKE_OVER_SECONDS
-        async with self._store.lease(_KEY, _LAST_SECONDS if last else 0) as lease:
-            if lease.fence is None:
+        async with self._store.alone(_KEY, _LAST_SECONDS if last else 0) as alone:
+            if not alone:
                 self._state = await self._recall() or self._state
                 return
             await self._read_new()

@@ -120,7 +120,7 @@ class PageEvents:
 
     async def _apply(self, target: Target, change: Finding | _Stored) -> None:
         key = f"event.{target.key}"
-        async with self._store.lease(key, _LEASE_SECONDS):
+        async with self._store.alone(key, _LEASE_SECONDS):
             note = await self._store.notes.get(key)
             before = await asyncio.to_thread(decode, note)
             if is_late(before, change.at):

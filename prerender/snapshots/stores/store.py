@@ -270,6 +270,18 @@ class Store:
             entry = await self.get(key, again=True)
             yield Lease(fence, self.purges.generation, entry)
 
+    @asynccontextmanager
+    async def alone(self, name: str, wait_seconds: float = 0) -> AsyncIterator[bool]:
+        """Whether no other replica is in a context of this name; True if that is unknown, too.
+
+        Waits up to ``wait_seconds`` for another one.
+        """
+        if self._leases is None:
+            yield True
+            return
+        async with self._leases.hold(name, wait_seconds) as fence:
+            yield fence is not None
+
     def _copy(self, key: str) -> Entry | None:
         """The entry in memory, regardless of its age."""
         held = self._peek(key)
