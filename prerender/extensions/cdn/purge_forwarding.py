@@ -84,6 +84,7 @@ class PurgeForwarding:
         self._replaced = Purges()
         self._look_at = 0.0
         self._failures = 0
+        self._saved = True
         self._stopped = asyncio.Event()
         self.results: Counter[Result] = Counter(dict.fromkeys(RESULTS, 0))
 
@@ -133,7 +134,8 @@ class PurgeForwarding:
         self._look_at = now + TAKE_OVER_SECONDS
         async with self._store.alone(_KEY, _LAST_SECONDS if last else 0) as alone:
             if not alone:
-                self._state = await self._recall() or self._state
+                if self._saved:
+                    self._state = await self._recall() or self._state
                 return
             await self._read_new()
             if self._client is not None and not last:
@@ -151,7 +153,13 @@ class PurgeForwarding:
         """Add what was purged and replaced since the last time to what is waiting."""
         known = self._store.purges.purges
         # Without a note, purges of before are none of its business; or the store is away.
-        before = await self._recall() or self._state or State(known.generation)
+        before, mine = await self._recall(), self._state
+        if before is None:
+            before = mine or State(known.generation)
+        elif mine is not None and not self._saved:
+            # The store was away: its note is an old one.
+            both = _purges(before.waiting).united(_purges(mine.waiting))
+            before = before._replace(waiting=_dumps(both))
         now = int(self._clock() * 1_000_000)  # those of the store may be of another clock
         new = {purge: now for purge, no in known.records.items() if no > before.generation}
         replaced, self._replaced = self._replaced, Purges()
@@ -169,9 +177,9 @@ class PurgeForwarding:
 
     async def _keep(self, state: State) -> None:
         before, self._state = self._state, state
-        if state != before:
+        if state != before or not self._saved:
             note = json.dumps(state).encode()
-            await self._store.notes.set(_KEY, note, _KEPT_SECONDS)
+            self._saved = await self._store.notes.set(_KEY, note, _KEPT_SECONDS)
 
     def _described(self, new: Iterable[Purge]) -> dict[str, Any]:
         purges = list(new)
@@ -201,8 +209,10 @@ class PurgeForwarding:
                 if purge.soft is soft:
                     by_tag.setdefault(self._tags.of(purge), []).append(purge)
             if everything := by_tag.get(self._tags.everything):
-                others = [one for some in by_tag.values() for one in some]
-                by_tag = {self._tags.everything: list({*everything, *others})}
+                # Snapshots only: the origin's files may have the tags of pages, too.
+                for tag, purges in list(by_tag.items()):
+                    if tag != self._tags.everything and purges[0].kind != "tag":
+                        everything += by_tag.pop(tag)
             tags = list(by_tag)
             for start in range(0, len(tags), client.most):
                 some = tags[start : start + client.most]

@@ -381,6 +381,32 @@ async def test_redis_is_away(double: CdnDouble, tmp_path: Path) -> None:
         assert "back" in (tags if tags != ["away"] else (await double.purge())[0])
 
 
+async def test_redis_comes_back_with_an_old_note(double: CdnDouble, tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as redis, replica(cdn(double), redis.url) as forwarding:
+        double.responses += [status(503)] * 1000
+        await forwarding._store.purges.purge(Purge("tag", "before"))
+        await until(lambda: forwarding.results["failed"])
+        [name] = await redis.client.keys("*note:cdn")
+        note = await redis.client.get(name)
+        await redis.kill()
+        forwarding.stored(target("/a"), '"1"', CHANGED)
+        await until(lambda: not forwarding._saved)
+        await redis.start()
+        await redis.client.set(name, note)
+        await until(lambda: forwarding._saved)
+        double.responses.clear()
+        tags = (await double.purge())[0] + (await double.purge())[0]
+        assert sorted(tags) == ["before", f"page:{HOST}/#!/a"]
+
+
+async def test_everything_does_not_stand_for_tags_of_other_files(double: CdnDouble) -> None:
+    async with replica(cdn(double), "memory://") as forwarding:
+        purges = forwarding._store.purges
+        for purge in (Purge("url", "/a"), Purge("tag", "lamps"), Purge("all")):
+            await purges.purge(purge)
+        assert sorted((await double.purge())[0]) == [f"folder:{HOST}/", "lamps"]
+
+
 async def test_purges_reach_a_webhook(receiver: Receiver) -> None:
     async with replica(None, "memory://", receiver.url) as forwarding:
         await until(lambda: forwarding._state)
