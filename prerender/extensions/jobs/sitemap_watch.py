@@ -203,7 +203,7 @@ class SitemapWatch:
                         break
         await asyncio.to_thread(found.add, batch)
         if not count and not errors:
-            errors.append(SitemapError("no pages listed"))
+            errors.append(SitemapError(f"{url}: no pages listed"))
         if errors:
             log.warning("sitemaps_unreadable", url=url, reason=str(errors[0]), count=len(errors))
         text = "; ".join(str(error) for error in errors[:_MOST_ERRORS])[:_LONGEST_ERROR]

@@ -84,6 +84,28 @@ async def test_is_it_well(proxy: Proxy, tab: Tab) -> None:
     assert asked_elsewhere(tab, proxy) == []
 
 
+async def begin_job(proxy: Proxy) -> None:
+    """A job that renders a page now, and the next one in a minute."""
+    body = {"url": ["/#!/items/1", "https://other.example/", "/#!/items/2"], "rate": 0.01}
+    async with proxy.client.post(f"{proxy.admin_url}/api/v1/jobs", json=body) as response:
+        assert response.status == 200
+
+
+async def test_jobs_and_sitemaps(proxy: Proxy, tab: Tab) -> None:
+    await look(tab, proxy, "")
+    await tab.sees("Healthy")
+    assert await tab.run("document.querySelector('.jobs')") is None  # until there are any
+    await begin_job(proxy)
+    await tab.sees("3 pages", ".jobs")
+    await tab.sees("1 rendered", ".jobs")
+    await tab.sees("1 invalid", ".jobs")
+    await tab.sees("Kept in memory", ".jobs")
+    await tab.click(".jobs button", "Cancel")
+    await tab.click("dialog button", "Cancel the job")
+    await tab.sees("Cancelled", ".jobs")
+    assert tab.complaints == []
+
+
 async def test_what_have_crawlers_asked_for(proxy: Proxy, tab: Tab) -> None:
     await look(tab, proxy, "")
     await tab.click("nav a", "Requests")
@@ -445,6 +467,7 @@ async def test_nobody_is_kept_out(proxy: Proxy, tab: Tab, shapes: list[tuple[int
     """axe-core finds nothing serious, in light and dark mode, and nothing overflows a phone."""
     asked = await proxy.client.get(f"{proxy.admin_url}/api/v1/pages?url=/%23!/items/3")
     key = (await asked.json())["id"]
+    await begin_job(proxy)
     for place, shown in (
         ("overview", "Healthy"),
         ("requests", "in total"),

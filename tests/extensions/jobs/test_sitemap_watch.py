@@ -104,7 +104,10 @@ async def test_a_broken_sitemap_drops_nothing(replica: Replica, fault: Any) -> N
     await replica.cached.snapshot(target("/a"))
     sitemaps.files[MAP] = fault
     found = await looked(watch)
-    assert (found.pages, found.sitemaps[0].error) == (2, str(fault) if fault else "no pages listed")
+    assert (found.pages, found.sitemaps[0].error) == (
+        2,
+        str(fault) if fault else f"{MAP}: no pages listed",
+    )
     assert "2 known pages are not listed, and are kept" in found.notes[0]
     assert replica.cached.fresh(target("/a")) is not None
     await replica.cached.close()

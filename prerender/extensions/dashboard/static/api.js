@@ -47,5 +47,6 @@ export async function post(path, body) {
   return (await ask(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
 }
 
-export const leave = () => ask("session", { method: "DELETE" });
+export const cancel = (path) => ask(path, { method: "DELETE" });
+export const leave = () => cancel("session");
 export const url = (path, values = {}) => `${BASE}${path}${Object.keys(values).length ? `?${query(values)}` : ""}`;

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { bots } from "./bots.js";
 import { crawlers } from "./crawlers.js";
 import { bars, minutes, spark } from "./charts.js";
+import { jobsCard, load } from "./jobs.js";
 import { isOver } from "./problems.js";
 import { answerPill, bytes, card, count, counted, duration, facts, h, moment, nothing, percent, pill, replace, statusPill } from "./dom.js";
 import { pageOf, path, PRESETS, requesterName, WANTED } from "./words.js";
@@ -33,19 +34,20 @@ export async function overview(root, here, signal) {
     const open = [...body.querySelectorAll("details")].map((one) => one.open);
     const focused = [...body.querySelectorAll("a, button, summary, [tabindex]")].indexOf(document.activeElement);
     body.dataset.columns = columns(body);
-    replace(body, ...parts(last, chartWidth(body), [crawlers(last.came, period, choose, last.earlier), bots(last.unknown)]));
+    replace(body, ...parts(last, chartWidth(body), [crawlers(last.came, period, choose, last.earlier), bots(last.unknown)],
+      jobsCard(last.background, update)));
     body.querySelectorAll("details").forEach((one, index) => { one.open = open[index]; });
     if (focused >= 0) body.querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
   };
   const update = async () => {
-    const [summary, recent, worst, hour, came, unknown] = await Promise.all([
+    const [summary, recent, worst, hour, came, unknown, background] = await Promise.all([
       api.get("summary", {}, signal), api.get("requests", { limit: 8 }, signal), api.get("problems", {}, signal),
       api.get("crawlers", {}, signal), api.get("crawlers", { period }, signal),
-      api.get("bots", {}, signal),
+      api.get("bots", {}, signal), load(signal),
     ]);
     // The figures of the last hour are this process's. What was before it is in the report.
     const earlier = summary.now - summary.started < 3600 ? await api.get("report/recent", {}, signal).catch(() => null) : null;
-    last = { summary, recent, worst, hour, came, unknown, earlier };
+    last = { summary, recent, worst, hour, came, unknown, earlier, background };
     draw();
   };
   const choose = (value) => {
@@ -75,7 +77,7 @@ function chartWidth(body) {
   return Math.max(240, Math.floor(each) - CARD_PADDING);
 }
 
-function parts({ summary, recent, worst, hour: asking, earlier }, width, came) {
+function parts({ summary, recent, worst, hour: asking, earlier }, width, came, jobs) {
   const hour = minutes(summary);
   const sum = (name) => hour.reduce((total, minute) => total + (minute[name] || 0), 0);
   const shown = ANSWERS.reduce((total, [name]) => total + sum(name), 0);
@@ -108,6 +110,7 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came) {
       tile("Server errors", count(sum("errors")), "5xx responses, including the origin’s",
         hour.map((minute) => minute["errors"] || 0), sum("errors") ? "bad" : "")),
     ...came,
+    jobs,
     h("div", { class: "two" }, latest(recent), troubles(worst)),
     h("div", { class: "charts" },
       card("Responses to crawlers", {}, bars("Responses to crawlers", hour, series(ANSWERS), count, width)),
