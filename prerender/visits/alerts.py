@@ -69,7 +69,7 @@ class State:
 
 def report(
     before: State | None, current: Iterable[Cause], came: Collection[str], now: float, site: str
-) -> tuple[State, list[str]]:
+) -> tuple[State, dict[CauseKind, str]]:
     """The state at ``now``, and a message for each kind of new causes: at most one an hour.
 
     ``came``: crawlers that are not new.
@@ -97,7 +97,7 @@ def report(
         active=tuple(Active(*place, at) for place, at in active.items()),
         sent=tuple(sent.items()),
     )
-    return after, [_body(kind, some[:MOST_SUBJECTS], now, site) for kind, some in new.items()]
+    return after, {kind: _body(kind, some[:MOST_SUBJECTS], now, site) for kind, some in new.items()}
 
 
 def watched(before: State | None, now: float) -> State:
@@ -168,10 +168,11 @@ class Alerts:
             # Before they are sent: a message must not go out twice under two names.
             data = json.dumps(asdict(self._state)).encode()
             await self._store.notes.set(_KEY, data, _KEPT_SECONDS)
-        for body in messages:
-            log.warning("alert", message=self._outbox.add(_KEY, body), body=body)
+        for kind, body in messages.items():
+            # One that the receiver refuses holds up only those of its kind.
+            log.warning("alert", message=self._outbox.add(f"alert.{kind}", body), body=body)
 
-    async def _next(self, before: State | None, now: float) -> tuple[State, list[str]]:
+    async def _next(self, before: State | None, now: float) -> tuple[State, dict[CauseKind, str]]:
         hour = int(now) // HOUR_SECONDS
         store = self._visits.store
         hours = await store.read("hours", hour - KEPT_HOURS, hour)
@@ -183,7 +184,7 @@ class Alerts:
             )
         return await asyncio.to_thread(self._decide, before, hours, now)
 
-    def _decide(self, before: State, hours: Days, now: float) -> tuple[State, list[str]]:
+    def _decide(self, before: State, hours: Days, now: float) -> tuple[State, dict[CauseKind, str]]:
         hour = int(now) // HOUR_SECONDS
         is_old = min(hours, default=hour) <= hour - WEEK_HOURS
         old = _crawlers(

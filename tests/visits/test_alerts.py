@@ -37,7 +37,7 @@ def steps(*looks: tuple[float, Iterable[Cause]]) -> list[list[str]]:
     for at, current in looks:
         state, messages = report(state, list(current), {"Googlebot"}, THEN + at, SITE)
         state = read(State, json.dumps(asdict(state)))
-        new = map(json.loads, messages)
+        new = list(map(json.loads, messages.values()))
         found.append(
             [f"{body['type']} {one['subject']}" for body in new for one in body["data"]["causes"]]
         )

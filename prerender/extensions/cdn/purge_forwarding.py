@@ -165,7 +165,7 @@ class PurgeForwarding:
         replaced, self._replaced = self._replaced, Purges()
         if new and self._outbox is not None:
             body = body_of("snapshots.purged", self._clock(), self._described(new))
-            self._outbox.add(_KEY, body)
+            self._outbox.add(f"{_KEY}.{known.generation}", body)
         waiting, later = _purges(before.waiting), _purges(before.later)
         if self._client is not None:
             later = later.united(Purges(new)).united(replaced)
