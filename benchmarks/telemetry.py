@@ -19,6 +19,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from prerender.config.settings import SECRET_PARAMETERS
+from prerender.extensions.dashboard.crawlers import Crawlers
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.http.message_head import parse_request
 from prerender.proxy.decider import Considered
@@ -27,7 +28,8 @@ from prerender.proxy.outcome import Outcome, record_of
 from prerender.snapshots.snapshot import CacheResult, Snapshot, SnapshotResult
 from prerender.snapshots.target import Target
 from prerender.telemetry.access_log import Line
-from prerender.telemetry.records import RequestRecord
+from prerender.telemetry.crawler_requests import CrawlerRequests
+from prerender.telemetry.records import Channel, RequestRecord
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.request_metrics import RequestMetrics
 from prerender.urls.ajax_crawling import PrettyURL
@@ -54,7 +56,10 @@ def sides() -> dict[str, Callable[[], object]]:
     """The compared functions by name."""
     record = make_record()
     metrics = RequestMetrics()
-    recent = Recent()
+    requests: Channel[RequestRecord] = Channel()
+    waiting = CrawlerRequests(requests)
+    Recent(waiting)
+    Crawlers(waiting)
     registry = CollectorRegistry()
     count = Counter("a", "a", ("decision", "reason"), registry=registry)
     bound = count.labels("render", "ugly_url")
@@ -101,7 +106,7 @@ def sides() -> dict[str, Callable[[], object]]:
     return {
         "the record": make_record,
         "metrics, ours": lambda: metrics(record),
-        "the dashboard's list of requests": lambda: recent.request(record),
+        "the dashboard's lists": lambda: requests(record),
         "one counter and histogram of prometheus_client": by_the_library,
         "the same by labels()": by_labels,
         "access line, console": lambda: console(record),

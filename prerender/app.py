@@ -60,10 +60,10 @@ from prerender.telemetry import logs
 from prerender.telemetry.access_log import AccessLog, Line
 from prerender.telemetry.metrics import Metrics
 from prerender.telemetry.recorded_snapshots import RecordedSnapshots
-from prerender.telemetry.records import Telemetry
 from prerender.telemetry.redaction import Redaction
 from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.state_metrics import StateMetrics
+from prerender.telemetry.telemetry import Telemetry
 from prerender.urls.hosts import Hosts
 from prerender.urls.tracking import Tracking
 

@@ -4,7 +4,8 @@ An extension is a package with a module ``extension`` that has ``extend(proxy)``
 context manager. It is entered when all parts exist and before the proxy listens, and closed after the
 proxy has stopped listening. plugins.py finds it; the core does not import it, and works without it.
 
-- Records of requests and renders: ``telemetry.requests.subscribe``, ``telemetry.renders.subscribe``.
+- Records of requests and renders: ``telemetry.requests.subscribe``, ``telemetry.renders.subscribe``;
+  of crawlers in batches: ``telemetry.crawler_requests.subscribe``.
 - Stored snapshots: ``snapshots.when_stored`` and ``before_storing``; a line beside each in the store,
   which is removed with it: ``store.keep_lines``.
 - Routes of the admin listener: ``admin.add``. listener.py authorizes their requests.
@@ -37,7 +38,7 @@ from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 from prerender.telemetry.metrics import Metrics
-from prerender.telemetry.records import Telemetry
+from prerender.telemetry.telemetry import Telemetry
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from prerender.proxy.site_hosts import SiteHosts
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult
 from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.target import Target
-from prerender.telemetry.records import Telemetry
+from prerender.telemetry.telemetry import Telemetry
 
 BeginSpan = Callable[[TraceContext | None], TraceContext]
 LinesOf = Callable[[Target, Snapshot], bytes]

@@ -19,10 +19,10 @@ from prometheus_client.registry import Collector
 
 from prerender import __version__
 from prerender.background import running
-from prerender.telemetry.records import Telemetry
 from prerender.telemetry.remembered import Remembered
 from prerender.telemetry.render_metrics import RenderMetrics
 from prerender.telemetry.request_metrics import RequestMetrics
+from prerender.telemetry.telemetry import Telemetry
 
 _LAG_BUCKETS_SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0

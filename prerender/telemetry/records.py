@@ -19,7 +19,6 @@ from prerender.snapshots.snapshot import (
     Timings,
 )
 from prerender.snapshots.target import Target
-from prerender.telemetry.config_notices import Notices
 from prerender.words import Word
 
 # The client disconnected before the response, as in nginx.
@@ -149,12 +148,3 @@ class Channel(Generic[R]):
                 listener(record)
             except Exception:
                 log.exception("record_listener_failed", listener=repr(listener))
-
-
-class Telemetry:
-    """The records and notices of one proxy."""
-
-    def __init__(self) -> None:
-        self.requests: Channel[RequestRecord] = Channel()
-        self.renders: Channel[RenderRecord] = Channel()
-        self.notices = Notices()

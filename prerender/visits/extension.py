@@ -21,9 +21,9 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         if settings.visits.days:
             names = CrawlerNames(proxy.triggers.user_agents)
             clean = Redaction(settings.log.secrets)
-            visits = Visits(open_visits(settings), names, clean, settings.visits.days)
-            proxy.metrics.watch(VisitMetrics(visits))
-            proxy.telemetry.requests.subscribe(visits)
+            requests = proxy.telemetry.crawler_requests
+            visits = Visits(requests, open_visits(settings), names, clean, settings.visits.days)
+            proxy.metrics.watch(VisitMetrics(visits, requests))
             recorder = visits
             proxy.snapshots.when_stored(lambda target, _, made: recorder.stored(target, made))
             await stack.enter_async_context(visits.storing())

@@ -6,13 +6,13 @@ logarithmic histogram of durations. Sums of days and replicas are exact, quantil
 
 import json
 import zlib
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from prerender.errors import BadEntry
+from prerender.telemetry.durations import Scale
 
 # What crawlers got. "file": a forwarded request that is not for a page, by its extension; "404": also
 # 410; "left": the client disconnected.
@@ -31,10 +31,8 @@ LONGEST_PATH = 300
 DAY_SECONDS = 86400
 HOUR_SECONDS = 3600
 
-_BASE = 1.4
-# From 8 us to 40 hours.
-_LEAST_POWER = -35
-_BOUNDS = [_BASE ** (power + 0.5) for power in range(_LEAST_POWER, _LEAST_POWER + 70)]
+# Stored days have its powers.
+DURATIONS = Scale(1.4, 1e-5)
 # The format of a stored day. An unknown one is not read.
 _MAGIC = b"VD1"
 _MOST_UNPACKED_BYTES = 4 * 1024**2
@@ -67,12 +65,7 @@ class Cell:
 
     def quantile(self, share: float) -> float:
         """A quantile of the durations in seconds; 0 without requests."""
-        left = share * self.durations.total()
-        for power, number in sorted(self.durations.items()):
-            left -= number
-            if left <= 0:
-                return float(_BASE**power)
-        return 0.0
+        return DURATIONS.quantile(self.durations, share)
 
 
 Day = dict[Key, Cell]
@@ -87,11 +80,6 @@ UNVERIFIED_SUFFIX = " (unverified)"
 THINNER = ("thinner", FACTS, "", "rendered")
 WHOLE = ("whole", FACTS, "", "rendered")
 _LEAST_CHARACTERS = 500
-
-
-def power_of(seconds: float) -> int:
-    """The bucket of a duration."""
-    return bisect_left(_BOUNDS, seconds) + _LEAST_POWER
 
 
 def section_of(path: str) -> str:

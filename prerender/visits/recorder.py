@@ -1,16 +1,17 @@
 """Subscribes to the records of requests, and keeps what crawlers got.
 
-Requests are counted in batches (dashboard/crawlers.py says why) and written every few seconds, in the
-background. While the store is away, counts wait; what has no room then is dropped and counted.
+Counts are written every few seconds, in the background. While the store is away, they wait; what has no
+room then is dropped and counted.
 """
 
 import asyncio
 import re
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
+from operator import attrgetter
 from urllib.parse import urljoin
 
 import structlog
@@ -25,10 +26,12 @@ from prerender.proxy.decision import Reason
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import HTML, CacheResult, Snapshot
 from prerender.snapshots.target import Target
+from prerender.telemetry.crawler_requests import Alike, Batch, CrawlerRequests
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 from prerender.tools.page_metadata import read
 from prerender.visits.figures import (
     DAY_SECONDS,
+    DURATIONS,
     FACTS,
     HOUR_SECONDS,
     LONGEST_PATH,
@@ -44,7 +47,6 @@ from prerender.visits.figures import (
     Page,
     compared,
     merge_page,
-    power_of,
     section_of,
 )
 from prerender.visits.storage import Pages, Span, VisitStore
@@ -53,7 +55,6 @@ EVERY_SECONDS = 10.0
 # For alerts, and for the last hour after a restart.
 KEPT_HOURS = 15 * 24
 _LAST_SECONDS = 3.0
-_BATCH = 64
 # What may wait for a store that is away.
 _MOST_CELLS = 10_000
 _MOST_PAGES = 20_000
@@ -69,6 +70,9 @@ _OF_CACHE: dict[CacheResult | None, Outcome] = {
     CacheResult.COALESCED: "rendered",
 }
 
+_sent_bytes = attrgetter("sent_bytes")
+_seconds = attrgetter("seconds")
+
 log = structlog.get_logger(__name__)
 
 
@@ -78,29 +82,32 @@ class CrawlerNames:
     def __init__(self, user_agents: UserAgents) -> None:
         self._user_agents = user_agents
 
-    def of(self, record: RequestRecord) -> str:
-        """The name of the crawler of a request."""
-        if record.crawler == "signed":
-            return record.agent
-        found = self._user_agents.crawlers_of(record.user_agent) if record.crawler else ()
+    def of(self, requests: Alike) -> str:
+        """The name of the crawler of requests."""
+        if requests.crawler == "signed":
+            return requests.agent
+        found = self._user_agents.crawlers_of(requests.user_agent) if requests.crawler else ()
         return found[0].label if found else OTHERS
 
 
 class Visits:
     """Keeps the visits of crawlers in ``store``, for ``days`` days.
 
-    ``names``: the names of crawlers; ``clean``: masks secrets in paths. ``dropped``: requests and
-    visits of pages that found no room while the store was away. Since the start: ``totals``: requests
-    by name of the crawler, ``unverified``: those of them from other addresses than its own;
+    ``requests``: what to count; ``names``: the names of crawlers; ``clean``: masks secrets in paths.
+    ``dropped``: requests and visits of pages that found no room while the store was away. Since the
+    start: ``totals``: requests by name of the crawler, ``unverified``: those of them from other
+    addresses than its own;
     ``rendered_again``: pages by whether they became thinner.
     """
 
     def __init__(
         self,
+        requests: CrawlerRequests,
         store: VisitStore,
         names: CrawlerNames,
         clean: Callable[[str], str],
         days: int,
+        *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
@@ -110,9 +117,9 @@ class Visits:
         self.totals: Counter[str] = Counter()
         self.unverified: Counter[str] = Counter()
         self.rendered_again: Counter[str] = Counter({THINNER[0]: 0, WHOLE[0]: 0})
+        self._requests = requests
         self._names = names
         self._clock = clock
-        self._new: list[RequestRecord] = []
         self._cells_of: dict[tuple[Span, int], Day] = {}
         self._pages: Pages = {}
         self._cells = 0
@@ -122,14 +129,7 @@ class Visits:
         self._path = lru_cache(maxsize=4096)(
             lambda path: (section_of(path), _storable(clean(path)))
         )
-
-    def __call__(self, record: RequestRecord) -> None:
-        """Count a request of a crawler; visitors are not counted."""
-        if record.kind == "forward" and record.crawler is None:
-            return
-        self._new.append(record)
-        if len(self._new) >= _BATCH:
-            self.count_new()
+        requests.subscribe(self.count)
 
     def stored(self, target: Target, snapshot: Snapshot) -> None:
         """Read what a new snapshot says. It is parsed later, in another thread."""
@@ -161,7 +161,7 @@ class Visits:
 
     async def write(self) -> None:
         """Write what was counted. What cannot be written is tried again the next time."""
-        self.count_new()
+        self._requests.deliver()
         await self._read_stored()
         try:
             await self._write_cells()
@@ -223,41 +223,43 @@ class Visits:
         else:
             self.dropped += 1
 
-    def count_new(self) -> None:
-        """Count the requests since the last time."""
-        # Plain tuples are found like keys, and are made in a third of the time.
-        counted: dict[int, dict[tuple[str, ...], Cell]] = {}
-        names: dict[tuple[str, str | None, str], str] = {}
-        for record in self._new:
-            at, kind, target = int(record.time), record.crawler or "", record.snapshot_target
-            client = (record.user_agent, record.crawler, record.agent)
-            if (name := names.get(client)) is None:
-                name = names[client] = self._names.of(record)
-            if record.reason is Reason.UNVERIFIED:
-                name, kind = f"{name}{UNVERIFIED_SUFFIX}", ""
+    def count(self, batch: Batch) -> None:
+        """Count requests."""
+        for alike, records in batch.groups.items():
+            outcome = _outcome(alike)
+            if outcome != "forwarded":
+                self._count_group(alike, outcome, records)
+                continue
+            parts: tuple[tuple[bool, Outcome], ...] = ((True, outcome), (False, "file"))
+            for is_page, of in parts:
+                some = [record for record in records if may_be_page(record.target) is is_page]
+                if some:
+                    self._count_group(alike, of, some)
+
+    def _count_group(
+        self, alike: Alike, outcome: Outcome, records: Sequence[RequestRecord]
+    ) -> None:
+        name, kind = self._names.of(alike), alike.crawler or ""
+        if alike.reason is Reason.UNVERIFIED:
+            name, kind = f"{name}{UNVERIFIED_SUFFIX}", ""
+        sections: defaultdict[str, list[RequestRecord]] = defaultdict(list)
+        last: dict[str, RequestRecord] = {}
+        for record in records:
+            target = record.snapshot_target
             section, path = self._path(record.target if target is None else target.path)
-            outcome = _outcome(record)
-            cells = counted.setdefault(at // HOUR_SECONDS, {})
-            key = (name, kind, section, outcome)
-            cell = cells.get(key)
-            if cell is None:
-                cell = cells[key] = Cell()
-            cell.requests += 1
-            cell.bytes += record.sent_bytes
-            power = power_of(record.seconds)
-            cell.durations[power] = cell.durations.get(power, 0) + 1
-            if kind and outcome not in _NO_VISIT and 0 < len(path) <= LONGEST_PATH:
-                if (page := self._pages.get(path)) is not None:
-                    page[kind] = (at, record.status)
-                else:
-                    self._visit(path, {kind: (at, record.status)})
-        self._new.clear()
-        for hour, cells in counted.items():
-            for of, cell in cells.items():
-                full = Key._make(of)
-                self._add("days", hour * HOUR_SECONDS // DAY_SECONDS, full, cell)
-                self._add("hours", hour, full._replace(section=""), cell)
-                self._count(full, cell.requests)
+            sections[section].append(record)
+            last[path] = record
+        hour = int(alike.minute) * 60 // HOUR_SECONDS
+        for section, some in sections.items():
+            self._add("days", hour * HOUR_SECONDS // DAY_SECONDS,
+                Key(name, kind, section, outcome), _cell(some))  # fmt: skip
+        key = Key(name, kind, "", outcome)
+        self._add("hours", hour, key, _cell(records))
+        self._count(key, len(records))
+        if kind and outcome not in _NO_VISIT:
+            for path, record in last.items():
+                if 0 < len(path) <= LONGEST_PATH:
+                    self._visit(path, {kind: (int(record.time), record.status)})
 
     def _count(self, key: Key, requests: int) -> None:
         name = key.crawler.removesuffix(UNVERIFIED_SUFFIX)
@@ -286,9 +288,16 @@ class Visits:
             self._visit(path, page)
 
 
-def _outcome(record: RequestRecord) -> Outcome:
-    status = record.status
-    if record.kind == "refuse":
+def _cell(records: Sequence[RequestRecord]) -> Cell:
+    return Cell(
+        len(records), sum(map(_sent_bytes, records)), DURATIONS.count(map(_seconds, records))
+    )
+
+
+def _outcome(alike: Alike) -> Outcome:
+    """What requests got; "forwarded" also for files."""
+    status = alike.status
+    if alike.kind == "refuse":
         return "refused"
     if status >= 400:
         if status in (404, 410):
@@ -296,9 +305,9 @@ def _outcome(record: RequestRecord) -> Outcome:
         if status == CLIENT_LEFT:
             return "left"
         return "4xx" if status < 500 else "503" if status == 503 else "5xx"
-    if record.source == "snapshot":
-        return _OF_CACHE.get(record.cache, "fresh")
-    return "forwarded" if may_be_page(record.target) else "file"
+    if alike.source == "snapshot":
+        return _OF_CACHE.get(alike.cache, "fresh")
+    return "forwarded"
 
 
 def _storable(path: str) -> str:
@@ -325,12 +334,13 @@ def facts_of(snapshot: Snapshot, url: str) -> tuple[int, str, int]:
 class VisitMetrics(Collector):
     """The metrics of visits."""
 
-    def __init__(self, visits: Visits) -> None:
+    def __init__(self, visits: Visits, requests: CrawlerRequests) -> None:
         self._visits = visits
+        self._requests = requests
 
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
-        self._visits.count_new()
+        self._requests.deliver()
         yield CounterMetricFamily(
             "prerender_visits_dropped",
             "Visits of crawlers that were not kept because their store was away for too long.",

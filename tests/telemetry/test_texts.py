@@ -51,8 +51,7 @@ async def behaviour(start_origin: StartOrigin, start_proxy: StartProxy) -> list[
     proxy = await start_proxy(origin.url, SETTINGS)
     telemetry = proxy.running.telemetry
     heard, renders = Heard(telemetry.requests), Heard(telemetry.renders)
-    crawlers = Crawlers(UserAgents(built_in().crawlers))
-    telemetry.requests.subscribe(crawlers)
+    crawlers = Crawlers(telemetry.crawler_requests, UserAgents(built_in().crawlers))
     seen: list[object] = []
     for url, agent in (
         ("/?_escaped_fragment_=a", "curl/8"), ("/?_escaped_fragment_=a", "curl/8"),

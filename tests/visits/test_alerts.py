@@ -13,6 +13,8 @@ from prerender.crawlers.user_agents import UserAgents
 from prerender.outbox import Outbox
 from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.strict_json import read
+from prerender.telemetry.crawler_requests import CrawlerRequests
+from prerender.telemetry.records import Channel
 from prerender.visits.alerts import Alerts, State, report
 from prerender.visits.causes import Cause
 from prerender.visits.figures import HOUR_SECONDS, Cell, Key
@@ -106,9 +108,9 @@ async def replica(folder: Path, url: str, clock: Clock) -> AsyncIterator[Alerts]
         "http://127.0.0.1:1", {"cache": {"url": f"file://{folder}"}, "site": {"url": SITE}}
     )
     store = await open_store(settings)
-    visits = Visits(
-        open_visits(settings), CrawlerNames(UserAgents(built_in().crawlers)), str, 30, clock
-    )
+    names = CrawlerNames(UserAgents(built_in().crawlers))
+    requests = CrawlerRequests(Channel())
+    visits = Visits(requests, open_visits(settings), names, str, 30, clock=clock)
     async with sending(url) as webhooks:
         outbox = Outbox(store, webhooks)
         async with outbox.sending():

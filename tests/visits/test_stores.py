@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sqlite3
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from random import Random
@@ -14,9 +13,10 @@ from prerender.crawlers.known import built_in
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
 from prerender.proxy.decision import Reason
-from prerender.telemetry.records import RequestRecord
+from prerender.telemetry.crawler_requests import CrawlerRequests
+from prerender.telemetry.records import Channel, RequestRecord
 from prerender.visits import figures
-from prerender.visits.figures import FACTS, OTHER, Cell, Key, Page, power_of
+from prerender.visits.figures import DURATIONS, FACTS, OTHER, Cell, Key, Page
 from prerender.visits.file import FileVisits
 from prerender.visits.recorder import CrawlerNames, Visits
 from prerender.visits.redis import RedisVisits
@@ -27,7 +27,7 @@ KEY = Key("Googlebot", "search", "/items/", "fresh")
 
 
 def cell(requests: int = 1, seconds: float = 0.5) -> Cell:
-    return Cell(requests, requests * 100, Counter({power_of(seconds): requests}))
+    return Cell(requests, requests * 100, DURATIONS.count([seconds] * requests))
 
 
 @pytest.fixture(params=["memory", "file", "redis"])
@@ -176,13 +176,15 @@ async def test_visits_wait_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("prerender.visits.recorder._MOST_PAGES", 3)
     store = Away()
     names = CrawlerNames(UserAgents(built_in().crawlers))
-    visits = Visits(store, names, lambda path: path, 30, lambda: 20_000 * 86400.0)
+    requests: Channel[RequestRecord] = Channel()
+    waiting = CrawlerRequests(requests)
+    visits = Visits(waiting, store, names, lambda path: path, 30, clock=lambda: 20_000 * 86400.0)
     store.away = True
     for number in range(5):
-        visits(asked(number, 20_000 * 86400.0 + number))
+        requests(asked(number, 20_000 * 86400.0 + number))
     await visits.write()
     assert visits.away
-    visits(asked(0, 20_000 * 86400.0 + 9))
+    requests(asked(0, 20_000 * 86400.0 + 9))
     store.away = False
     await visits.write()
     assert not visits.away
@@ -202,7 +204,7 @@ async def test_two_years_of_a_large_site_take_less_than_50_mb(tmp_path: Path) ->
         Key(f"Crawler{crawler}Bot", "ai_search", f"/folder-{folder}/", outcome): Cell(
             requests := random.randint(1, 20_000 // (crawler + 1)),
             requests * random.randint(8000, 60_000),
-            Counter(power_of(random.lognormvariate(-3, 1)) for _ in range(30)),
+            DURATIONS.count(random.lognormvariate(-3, 1) for _ in range(30)),
         )
         for crawler in range(40)
         for folder in range(20)

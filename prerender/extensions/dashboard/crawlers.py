@@ -3,12 +3,11 @@
 In memory, for this process only. Use Prometheus for longer periods.
 """
 
-import math
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Literal
 
 from prerender.config.types import CrawlerClass
@@ -16,6 +15,8 @@ from prerender.crawlers.known import Crawler, built_in
 from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.proxy.decision import Reason
+from prerender.telemetry.crawler_requests import Alike, Batch, CrawlerRequests
+from prerender.telemetry.durations import Scale
 from prerender.telemetry.records import RequestRecord
 
 # Unknown clients that requested ugly URLs.
@@ -24,13 +25,10 @@ OTHERS = "others"
 MOST_AGENTS = 100
 OTHER_AGENTS = "other signed agents"
 _MINUTES = 60
-_BATCH = 64
 _MOST_PAGES = 1000
 _LONGEST_URL = 300
-# Base of the logarithmic histogram of durations: quantiles are accurate to 10 %, and sums can be added.
-_BASE = 1.2
-_LOG_BASE = math.log(_BASE)
-_SHORTEST_SECONDS = 1e-5
+DURATIONS = Scale(1.2, 1e-5)
+_seconds = attrgetter("seconds")
 
 # Each request counts as one of them.
 Outcome = Literal["snapshots", "forwarded", "refused", "errors"]
@@ -59,21 +57,16 @@ class Tally:
         """The number of requests."""
         return self.got.total()
 
-    def count(self, records: Sequence[RequestRecord]) -> None:
-        """Count requests, in their order."""
-        self.crawler, self.last = records[-1].crawler or "", records[-1].time
-        for record in records:
-            if record.reason is Reason.UNVERIFIED:
-                self.unverified += 1
-            elif (
-                record.reason is Reason.CLASS_FORWARDED
-                # Most signed agents drive a browser, so that nothing is wrong.
-                and record.crawler != "signed"
-                and may_be_page(record.target)
-            ):
-                self.without_snapshot += 1
-        self.got.update(map(got, records))
-        self.durations.update(map(_power, records))
+    def count(self, alike: Alike, records: Sequence[RequestRecord]) -> None:
+        """Count a group of requests, in their order."""
+        self.crawler, self.last = alike.crawler or "", max(self.last, records[-1].time)
+        if alike.reason is Reason.UNVERIFIED:
+            self.unverified += len(records)
+        # Most signed agents drive a browser, so that nothing is wrong.
+        elif alike.reason is Reason.CLASS_FORWARDED and alike.crawler != "signed":
+            self.without_snapshot += sum(may_be_page(record.target) for record in records)
+        self.got[got(alike)] += len(records)
+        self.durations.update(DURATIONS.count(map(_seconds, records)))
         for page, number in Counter(map(_page, records)).items():
             self._count_page(page, number)
 
@@ -95,25 +88,16 @@ class Tally:
 
     def quantile(self, share: float) -> float:
         """A quantile of the durations in seconds; 0 without requests."""
-        left = share * self.requests
-        for power, number in sorted(self.durations.items()):
-            left -= number
-            if left <= 0:
-                return float(_BASE**power)
-        return 0.0
+        return DURATIONS.quantile(self.durations, share)
 
 
-def got(record: RequestRecord) -> Outcome:
+def got(request: Alike | RequestRecord) -> Outcome:
     """What a request got."""
-    if record.status >= 500:
+    if request.status >= 500:
         return "errors"
-    if record.kind == "refuse":
+    if request.kind == "refuse":
         return "refused"
-    return "snapshots" if record.source == "snapshot" else "forwarded"
-
-
-def _power(record: RequestRecord) -> int:
-    return round(math.log(record.seconds or _SHORTEST_SECONDS) / _LOG_BASE)
+    return "snapshots" if request.source == "snapshot" else "forwarded"
 
 
 def _page(record: RequestRecord) -> tuple[str, str]:
@@ -131,57 +115,43 @@ def _added(total: dict[str, Tally], *parts: dict[str, Tally]) -> dict[str, Tally
 
 
 class Crawlers:
-    """Subscribes to the records of requests. ``user_agents``: finds the crawlers.
-
-    Records are counted in batches, grouped by crawler. One at a time, this would be a tenth of the cost
-    of a cache hit: each time, its data and code would have to come into the processor's caches.
-    """
+    """Counts the requests of crawlers. ``user_agents``: finds the crawlers."""
 
     def __init__(
-        self, user_agents: UserAgents | None = None, clock: Callable[[], float] = time.time
+        self,
+        requests: CrawlerRequests,
+        user_agents: UserAgents | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._requests = requests
         self._user_agents = user_agents or UserAgents(built_in().crawlers)
         self._agents: set[str] = set()
         self._clock = clock
-        self._new: list[RequestRecord] = []
         # A request is counted in its minute only; ``_ended`` is the sum of all minutes before.
         self._ended: dict[str, Tally] = {}
         self._minutes: deque[tuple[float, dict[str, Tally]]] = deque(maxlen=_MINUTES)
+        requests.subscribe(self._count)
 
-    def __call__(self, record: RequestRecord) -> None:
-        """Count a request of a crawler; visitors are not counted."""
-        if record.kind == "forward" and record.crawler is None:
-            return
-        self._new.append(record)
-        if len(self._new) >= _BATCH:
-            self._count_new()
-
-    def _count_new(self) -> None:
-        groups: defaultdict[tuple[float, str, str | None], list[RequestRecord]] = defaultdict(list)
-        for record in self._new:
-            sender = record.agent if record.crawler == "signed" else record.user_agent
-            groups[record.time // 60, sender, record.crawler].append(record)
-        for key in sorted(groups, key=itemgetter(0)):
-            minute, sender, crawler = key
+    def _count(self, batch: Batch) -> None:
+        for alike in sorted(batch.groups, key=itemgetter(0)):
             known, name = None, OTHERS
-            if crawler == "signed":
-                name = self._agent(sender)
-            elif crawler and (found := self._user_agents.crawlers_of(sender)):
+            if alike.crawler == "signed":
+                name = self._agent(alike.agent)
+            elif alike.crawler and (found := self._user_agents.crawlers_of(alike.user_agent)):
                 known, name = found[0], found[0].label
-            tally = self._tallies(minute).setdefault(name, Tally())
+            tally = self._tallies(alike.minute).setdefault(name, Tally())
             tally.known = known
-            tally.count(groups[key])
-        self._new.clear()
+            tally.count(alike, batch.groups[alike])
 
     def last_hour(self) -> dict[str, Tally]:
         """Tallies of the last hour by name."""
-        self._count_new()
+        self._requests.deliver()
         oldest = int(self._clock()) // 60 - _MINUTES
         return _added({}, *(tallies for minute, tallies in self._minutes if minute > oldest))
 
     def since_start(self) -> dict[str, Tally]:
         """Tallies since the start by name."""
-        self._count_new()
+        self._requests.deliver()
         current = self._minutes[-1][1] if self._minutes else {}
         return _added({}, self._ended, current)
 

@@ -27,12 +27,11 @@ from prerender.extensions.dashboard.snapshot_lists import Lists
 async def extend(proxy: Proxy) -> AsyncIterator[None]:
     """Remember requests and renders, and add the routes."""
     settings, telemetry, store = proxy.settings, proxy.telemetry, proxy.store
-    figures, recent = Figures(proxy.metrics.requests.totals), Recent()
-    crawlers, bots = Crawlers(proxy.triggers.user_agents), Bots()
+    figures, recent = Figures(proxy.metrics.requests.totals), Recent(telemetry.crawler_requests)
+    crawlers, bots = Crawlers(telemetry.crawler_requests, proxy.triggers.user_agents), Bots()
     histories = Histories(store.notes, settings.admin.versions)
     lists, viewer = Lists(store), viewer_of(settings, proxy.rendering)
-    for request_listener in (crawlers, bots, recent.request):
-        telemetry.requests.subscribe(request_listener)
+    telemetry.requests.subscribe(bots)
     for render_listener in (figures.render, recent.render, histories):
         telemetry.renders.subscribe(render_listener)
     proxy.snapshots.when_stored(lambda target, _, snapshot: histories.stored(target, snapshot))

@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from prerender.admin.reasons import in_words
 from prerender.errors import ErrorCode
 from prerender.snapshots.target import Target
+from prerender.telemetry.crawler_requests import Batch, CrawlerRequests
 from prerender.telemetry.records import RenderOutcome, RenderRecord, RequestRecord
 
 _MOST_REQUESTS = 3000
@@ -79,39 +80,38 @@ class Worst:
 
 
 class Recent:
-    """Subscribes to the records of requests and renders."""
+    """Subscribes to the records of requests, and gets those of renders."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: CrawlerRequests) -> None:
+        self._waiting = requests
         self._count = 0
         self._requests: deque[RequestRecord] = deque(maxlen=_MOST_REQUESTS)
         self._pages: LRUCache[str, PageRenders] = LRUCache(_MOST_PAGES)
         # Counted before the last exchange.
         self._before: dict[str, PageRenders] = {}
+        requests.subscribe(self._add)
 
-    def request(self, record: RequestRecord) -> None:
-        """Record a request of a crawler. Called for every request; takes well under a microsecond."""
-        if record.kind == "forward" and record.crawler is None:
-            return
-        if record.error is ErrorCode.DOCUMENT_REFUSED and record.snapshot_target is not None:
-            self._refused(record.snapshot_target, record)
-        self._count += 1
-        if record.timings is not None or len(record.target) + len(record.user_agent) > 500:
+    def _add(self, batch: Batch) -> None:
+        self._count += len(batch.records)
+        for record in batch.records:
+            if record.error is ErrorCode.DOCUMENT_REFUSED and record.snapshot_target is not None:
+                self._refused(record.snapshot_target, record)
+            if record.timings is None and len(record.target) < _LONGEST_TEXT:
+                self._requests.append(record)
+                continue
             # Bound the memory that each record takes.
-            record = replace(
-                record,
-                target=record.target[:_LONGEST_TEXT],
-                user_agent=record.user_agent[:_LONGEST_TEXT],
-                timings=record.timings and replace(record.timings, fetches=()),
-                facts=None,
-            )
-        self._requests.append(record)
+            timings = record.timings and replace(record.timings, fetches=())
+            short = record.target[:_LONGEST_TEXT]
+            self._requests.append(replace(record, target=short, timings=timings, facts=None))
 
     def numbered(self) -> Iterable[tuple[int, RequestRecord]]:
         """The last requests, each with its number since the start."""
+        self._waiting.deliver()
         return enumerate(self._requests, self._count - len(self._requests) + 1)
 
     def render(self, record: RenderRecord) -> None:
         """Count a render of a page."""
+        self._waiting.deliver()
         if record.outcome in (RenderOutcome.CANCELLED, RenderOutcome.NOT_A_PAGE):
             return
         page = self._page(record.target)
@@ -159,6 +159,7 @@ class Recent:
         """
         if stored is not None:
             self._before = {page.key: page for page in stored}
+        self._waiting.deliver()
         changed = bool(self._pages)
         pages = sorted(
             self._all(), key=lambda page: (-page.last_problem, -page.seconds / page.renders)
@@ -168,6 +169,7 @@ class Recent:
         return pages, changed
 
     def _all(self) -> list[PageRenders]:
+        self._waiting.deliver()
         found = dict(self._before)
         for key, page in list(self._pages.items()):
             before = found.get(key)

@@ -18,7 +18,8 @@ from prerender.extensions.dashboard.crawlers import (
 from prerender.proxy.decision import Reason, decide
 from prerender.snapshots.snapshot import CacheResult
 from prerender.snapshots.target import Target
-from prerender.telemetry.records import RequestRecord
+from prerender.telemetry.crawler_requests import CrawlerRequests, batch_of
+from prerender.telemetry.records import Channel, RequestRecord
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.support.renders import PUBLIC
 
@@ -47,6 +48,11 @@ RECORD = RequestRecord(
 )
 
 
+def count(tally: Tally, record: RequestRecord) -> None:
+    for alike, records in batch_of((record,)).groups.items():
+        tally.count(alike, records)
+
+
 class Clock:
     now = 600_000.0
 
@@ -55,7 +61,9 @@ class Clock:
 
 
 def test_what_each_crawler_got() -> None:
-    crawlers = Crawlers(UserAgents([*built_in().crawlers, Crawler("ExampleBot", "social")]))
+    requests: Channel[RequestRecord] = Channel()
+    agents = UserAgents([*built_in().crawlers, Crawler("ExampleBot", "social")])
+    crawlers = Crawlers(CrawlerRequests(requests), agents)
     for changed in (
         {},
         {"status": 404},
@@ -66,7 +74,7 @@ def test_what_each_crawler_got() -> None:
         {"user_agent": "curl/8", "crawler": None},
         {"user_agent": "Mozilla", "crawler": None, "kind": "forward"},  # a visitor
     ):
-        crawlers(replace(RECORD, **changed))
+        requests(replace(RECORD, **changed))
     found = crawlers.since_start()
     assert {name: dict(tally.got) for name, tally in found.items()} == {
         "Googlebot": {"snapshots": 2, "forwarded": 1, "errors": 1},
@@ -88,7 +96,7 @@ def test_pages_that_triggers_forward(target: str, action: Action, expected: int)
     decision = decide("GET", target, triggers=triggers, crawler="search")
     tally = Tally()
     record = replace(RECORD, target=target, kind=decision.kind, reason=decision.reason)
-    tally.count([record])
+    count(tally, record)
     total = Tally()
     total.add(tally)
     assert total.without_snapshot == expected
@@ -96,17 +104,18 @@ def test_pages_that_triggers_forward(target: str, action: Action, expected: int)
 
 def test_the_last_hour() -> None:
     clock = Clock()
-    crawlers = Crawlers(clock=clock)
-    crawlers(replace(RECORD, time=clock.now))
+    requests: Channel[RequestRecord] = Channel()
+    crawlers = Crawlers(CrawlerRequests(requests), clock=clock)
+    requests(replace(RECORD, time=clock.now))
     clock.now += 1800
-    crawlers(replace(RECORD, time=clock.now))
+    requests(replace(RECORD, time=clock.now))
     assert crawlers.last_hour()["Googlebot"].requests == 2
     clock.now += 1860
     assert crawlers.last_hour()["Googlebot"].requests == 1
     clock.now += 1800
     assert crawlers.last_hour() == {}
     clock.now -= 9999  # the clock is set back
-    crawlers(replace(RECORD, time=clock.now))
+    requests(replace(RECORD, time=clock.now))
     assert crawlers.since_start()["Googlebot"].requests == 3
 
 
@@ -114,16 +123,17 @@ def test_the_last_hour() -> None:
 def test_quantiles_are_right_to_a_tenth(share: float) -> None:
     tally = Tally()
     for number in range(1, 1001):
-        tally.count([replace(RECORD, seconds=number / 100)])
+        count(tally, replace(RECORD, seconds=number / 100))
     assert tally.quantile(share) == pytest.approx(share * 10, rel=0.1)
 
 
 def test_what_is_kept_is_bounded() -> None:
     clock = Clock()
-    crawlers = Crawlers(clock=clock)
+    requests: Channel[RequestRecord] = Channel()
+    crawlers = Crawlers(CrawlerRequests(requests), clock=clock)
     for number in range(3000):
         clock.now += 0.1
-        crawlers(
+        requests(
             replace(
                 RECORD, snapshot_target=None, target=f"/{number}", user_agent=f"Googlebot/{number}"
             )
@@ -134,14 +144,15 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 def test_signed_agents_have_the_name_of_their_keys() -> None:
-    crawlers = Crawlers()
+    requests: Channel[RequestRecord] = Channel()
+    crawlers = Crawlers(CrawlerRequests(requests))
     signed = replace(
         RECORD, user_agent="Mozilla/5.0 Chrome/142.0", crawler="signed", kind="forward"
     )
     for number in range(MOST_AGENTS + 3):
-        crawlers(replace(signed, agent=f"{number}.example"))
+        requests(replace(signed, agent=f"{number}.example"))
     # Its User-Agent is more precise.
-    crawlers(replace(RECORD, agent="agent.example"))
+    requests(replace(RECORD, agent="agent.example"))
     found = crawlers.since_start()
     assert len(found) == MOST_AGENTS + 2
     assert (found["0.example"].requests, found["0.example"].crawler) == (1, "signed")

@@ -6,7 +6,8 @@ from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
-from prerender.telemetry.records import RenderOutcome, RenderRecord
+from prerender.telemetry.crawler_requests import CrawlerRequests
+from prerender.telemetry.records import Channel, RenderOutcome, RenderRecord
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.support.renders import PUBLIC
 
@@ -28,7 +29,7 @@ def record(path: str, time: float, outcome: RenderOutcome) -> RenderRecord:
 
 
 def test_present_problems_come_before_those_that_are_over() -> None:
-    recent = Recent()
+    recent = Recent(CrawlerRequests(Channel()))
     renders: list[tuple[float, str, RenderOutcome]] = [
         (1.0, "/over", RenderOutcome.FAILED),
         (2.0, "/over", RenderOutcome.FAILED),
@@ -47,7 +48,7 @@ def test_present_problems_come_before_those_that_are_over() -> None:
 
 async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> None:
     notes = Notes(None, BoundedMemoryCache(2**20))
-    first, second = Recent(), Recent()
+    first, second = (Recent(CrawlerRequests(Channel())) for _ in range(2))
     exchanges = [KeptProblems(notes, recent) for recent in (first, second)]
     first.render(record("/a", 1.0, RenderOutcome.FAILED))
     second.render(record("/a", 2.0, RenderOutcome.FAILED))
@@ -55,7 +56,7 @@ async def test_problems_survive_a_restart_and_are_those_of_all_replicas() -> Non
     for _ in range(2):
         for exchange in exchanges:
             await exchange.exchange()
-    third = Recent()
+    third = Recent(CrawlerRequests(Channel()))
     await KeptProblems(notes, third).exchange()
     for recent in (first, second, third):
         found = {page.url[-2:]: page for page in recent.worst(25).failing}
