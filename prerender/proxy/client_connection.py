@@ -8,6 +8,7 @@ HTTP for WebSockets. tests/proxy/test_aiohttp_contracts.py tests every behaviour
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -213,7 +214,7 @@ class ClientConnection(web.RequestHandler):
             if "upgrade" in request.headers.names and not _is_websocket(request.headers):
                 # aiohttp 3.14 drops the rest of the packet after such a request, and parses the next
                 # packet as a new request (docs/aiohttp.md).
-                request = request._replace(keep_alive=False)
+                request = replace(request, keep_alive=False)
             stream = self._current = ClientStream(request, self, message.content)
             self._answered += 1
             if end < 0 or not self._raw.startswith(request.line):

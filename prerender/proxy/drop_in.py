@@ -13,6 +13,7 @@ them:
 
 import hmac
 import re
+from dataclasses import replace
 from urllib.parse import unquote_to_bytes
 
 from yarl import URL
@@ -87,7 +88,7 @@ class DropIn:
             lines = [line for line in request.headers.lines if line[0] != TOKEN]
             if url is not None:
                 lines.append((MARK.lower(), f"{MARK}: 1".encode()))
-            request = request._replace(headers=Fields(lines))
+            request = replace(request, headers=Fields(lines))
         if url is None:
             return request, False
         if self._token and not tokens:
@@ -95,7 +96,7 @@ class DropIn:
         if self._token and not hmac.compare_digest(tokens[0], self._token):
             raise TokenWrong
         request = request.with_target(self._target(url))
-        return request._replace(host=authority(self._public)), True
+        return replace(request, host=authority(self._public)), True
 
     def _target(self, url: str) -> str:
         try:

@@ -53,8 +53,8 @@ class _UploadFailed(Exception):
 
 
 class Forwarder:
-    """Sends requests to the origin. ``timeout``: seconds to the response head, and between reads of a
-    body.
+    """Sends requests to the origin through ``connections``. ``timeout``: seconds to the response head,
+    and between reads of a body.
 
     ``pages_vary``: the Vary line of pages that crawlers get as snapshots, for caches in front.
     ``more_of_pages`` may be set: more header lines of a response.
@@ -68,10 +68,10 @@ class Forwarder:
         *,
         pages_vary: bytes = b"",
     ) -> None:
-        self._connections = connections
+        self.connections = connections
         self._forwarding = forwarding
-        self._timeout = timeout
-        self._pages_vary = pages_vary
+        self.timeout = timeout
+        self.pages_vary = pages_vary
         self.more_of_pages: MoreLines | None = None
 
     async def send(
@@ -92,13 +92,13 @@ class Forwarder:
         # The origin may be closing an idle connection just now. So only requests that may be repeated
         # reuse one (RFC 9110 section 9.2.2); others could be lost or processed twice.
         if request.method in _IDEMPOTENT and client.body_read and not upgrade:
-            reused = self._connections.reusable()
+            reused = self.connections.reusable()
             if reused is not None:
                 try:
                     return await self._exchange(request, client, head, reused, reused=True)
                 except _Stale:
                     log.debug("idle_connection_closed", target=request.target)
-        connection = await self._connections.connect()
+        connection = await self.connections.connect()
         return await self._exchange(request, client, head, connection, upgrade=upgrade)
 
     def _request_head(
@@ -148,22 +148,20 @@ class Forwarder:
                 request, client, connection, upgrade=upgrade, reused=reused
             )
         except BaseException as error:
-            await _end(upload)
+            if upload is not None:
+                await _end(upload)
             connection.abort()
             if isinstance(error, _UploadFailed):
                 raise error.reason from None
             raise
+        found = OriginResponse(self, request, response, connection, upload)
+        found.seconds = time.perf_counter() - began
+        return found
+
+    def page_lines(self, request: Request, head: ResponseHead) -> bytes:
+        """More header lines of a page."""
         more = self.more_of_pages
-        return OriginResponse(
-            request,
-            response,
-            seconds=time.perf_counter() - began,
-            connection=connection,
-            connections=self._connections,
-            upload=upload,
-            timeout=self._timeout,
-            page_lines=self._pages_vary + (b"" if more is None else more(request, response)),
-        )
+        return self.pages_vary if more is None else self.pages_vary + more(request, head)
 
     async def _upload(
         self, client: ClientStream, connection: OriginConnection, *, chunked: bool
@@ -172,10 +170,10 @@ class Forwarder:
             while piece := await client.receive():
                 connection.write(chunk(piece) if chunked else piece)
                 if connection.congested:
-                    await connection.drain(self._timeout)
+                    await connection.drain(self.timeout)
             if chunked:
                 connection.write(last_chunk())
-            connection.expect_by(asyncio.get_running_loop().time() + self._timeout)
+            connection.expect_by(asyncio.get_running_loop().time() + self.timeout)
         except BadMessage as error:
             connection.fail_reader(_UploadFailed(error))
         except TimeoutError as error:
@@ -196,9 +194,7 @@ class Forwarder:
         while True:
             now = asyncio.get_running_loop().time()
             try:
-                raw = await connection.receive_head(
-                    now + self._timeout if client.body_read else inf
-                )
+                raw = await connection.receive_head(now + self.timeout if client.body_read else inf)
                 if raw is None:
                     if reused:
                         raise _Stale
@@ -217,42 +213,24 @@ class Forwarder:
 
 
 class OriginResponse:
-    """A response of the origin, before its body.
+    """A response of the origin, before its body. ``seconds``: until its head."""
 
-    ``seconds``: until its head; ``page_lines``: more header lines, if it is a page.
-    """
-
-    __slots__ = (
-        "_connection",
-        "_connections",
-        "_head",
-        "_page_lines",
-        "_request",
-        "_timeout",
-        "_upload",
-        "seconds",
-    )
+    __slots__ = ("_connection", "_forwarder", "_head", "_request", "_upload", "seconds")
 
     def __init__(
         self,
+        forwarder: Forwarder,
         request: Request,
         head: ResponseHead,
-        *,
-        seconds: float,
         connection: OriginConnection,
-        connections: OriginConnections,
         upload: asyncio.Task[None] | None,
-        timeout: float,
-        page_lines: bytes,
     ) -> None:
-        self.seconds = seconds
+        self.seconds = 0.0
+        self._forwarder = forwarder
         self._request = request
         self._head = head
         self._connection = connection
-        self._connections = connections
         self._upload = upload
-        self._timeout = timeout
-        self._page_lines = page_lines
 
     @property
     def is_page(self) -> bool:
@@ -263,7 +241,8 @@ class OriginResponse:
 
     async def close(self) -> None:
         """Give it up."""
-        await _end(self._upload)
+        if self._upload is not None:
+            await _end(self._upload)
         self._connection.abort()
 
     async def relay(self, client: ClientStream) -> None:
@@ -283,11 +262,12 @@ class OriginResponse:
         except _UploadFailed as error:
             raise error.reason from None
         finally:
-            await _end(self._upload)
+            if self._upload is not None:
+                await _end(self._upload)
             if not is_complete:
                 connection.abort()
             elif head.keep_alive and head.status != 101 and client.body_read:
-                self._connections.keep(connection)
+                self._forwarder.connections.keep(connection)
             else:
                 connection.close(0)
 
@@ -306,8 +286,8 @@ class OriginResponse:
                 own = b"Transfer-Encoding: chunked\r\n"
         if "date" not in head.fields.names:
             own += date_line()  # RFC 9110 section 6.6.1
-        if self._page_lines and head.fields.get("content-type").startswith("text/html"):
-            own += self._page_lines
+        if head.fields.get("content-type").startswith("text/html"):
+            own += self._forwarder.page_lines(self._request, head)
         # Send body bytes that came with the head together with it.
         try:
             first = body.decode(connection.buffer)
@@ -333,18 +313,17 @@ class OriginResponse:
 
     async def _piece(self, body: Decoder) -> bytes:
         try:
-            return await self._connection.receive_body(body, self._timeout)
+            return await self._connection.receive_body(body, self._forwarder.timeout)
         except (BadMessage, CutShort, TimeoutError) as error:
-            reason = str(error) or f"nothing received for {self._timeout:g} s"
+            reason = str(error) or f"nothing received for {self._forwarder.timeout:g} s"
             log.warning("transfer_aborted", target=self._request.target, reason=reason)
             # Anything else would make the body look complete, or put a second response into it.
             raise CutShort("the origin died in the middle of its response") from error
 
 
-async def _end(upload: asyncio.Task[None] | None) -> None:
-    if upload is not None:
-        upload.cancel()
-        await asyncio.wait([upload])
+async def _end(upload: asyncio.Task[None]) -> None:
+    upload.cancel()
+    await asyncio.wait([upload])
 
 
 async def _keep_pace(client: ClientStream, connection: OriginConnection) -> None:
