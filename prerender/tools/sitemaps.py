@@ -74,13 +74,13 @@ def _check(source: str, depth: int, sitemaps: int) -> None:
 async def _entries(source: str, open_url: Open) -> AsyncGenerator[Listed]:
     is_url = source.startswith(("http://", "https://"))
     parser = Parser(source)
-    async with open_url(source) if is_url else _opened(source) as body:
-        try:
+    try:
+        async with open_url(source) if is_url else _opened(source) as body:
             async for part in body:
                 for entry in parser.feed(part):
                     yield entry
-        except FetchFailed as error:
-            raise SitemapError(str(error)) from error
+    except FetchFailed as error:
+        raise SitemapError(str(error)) from error
     for entry in parser.close():
         yield entry
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prerender.errors import SitemapError
+from prerender.errors import FetchFailed, SitemapError
 from prerender.tools.sitemap_parsing import Listed, Parser, is_sitemap, parse
 from prerender.tools.sitemaps import Body, read
 
@@ -187,3 +187,24 @@ async def test_what_cannot_be_had() -> None:
 
 async def test_an_index_of_itself_ends() -> None:
     assert await listed("http://h/a", a=index("http://h/a")) == []
+
+
+async def iter_nothing() -> Body:
+    yield b""
+
+
+async def test_a_server_that_cannot_be_reached() -> None:
+    tries: list[str] = []
+
+    @asynccontextmanager
+    async def open_url(url: str) -> AsyncIterator[Body]:
+        tries.append(url)
+        if url:
+            raise FetchFailed(f"{url}: no connection")
+        yield iter_nothing()
+
+    with pytest.raises(SitemapError, match="http://h/a: no connection"):
+        assert [entry async for entry in read(["http://h/a"], open_url)]
+    errors: list[SitemapError] = []
+    assert [entry async for entry in read(["http://h/a"], open_url, errors.append)] == []
+    assert (len(errors), len(tries)) == (1, 1 + 3)

@@ -225,6 +225,8 @@ class Worker:
             log.warning("jobs_store_unavailable", reason=str(error))
         except Exception:
             log.exception("job_not_read", id=job.id)
+            with suppress(StoreError):
+                await self._jobs.kept.listed(job.id, "its list could not be read: see the log")
 
     async def _start(self, job: Job, page: Waiting) -> bool:
         """Whether a render was started."""
