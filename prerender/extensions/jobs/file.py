@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from prerender.extensions.jobs.job import Job, PageResult, Progress, Row, Waiting, parse_result
+from prerender.extensions.jobs.job import (
+    Job,
+    PageResult,
+    Progress,
+    Row,
+    Waiting,
+    parse_job,
+    parse_result,
+)
 from prerender.snapshots.stores.sqlite_file import SQLiteFile
-from prerender.snapshots.strict_json import read
 
 _SCHEMA = (
     "CREATE TABLE jobs (id TEXT PRIMARY KEY, job TEXT, state TEXT, ended REAL DEFAULT 0, "
@@ -51,20 +58,13 @@ class FileJobs:
                 database.execute("UPDATE pages SET due = 0 WHERE due > 1")
                 self._started = True
             rows = database.execute(
-                "SELECT id, job, state, ended, note, duplicates, (SELECT count(*) FROM pages "
-                "WHERE job = id AND due IS NOT NULL) FROM jobs ORDER BY rowid"
+                "SELECT job, state, ended, note, duplicates, (SELECT count(*) FROM pages "
+                "WHERE job = jobs.id AND due IS NOT NULL) FROM jobs ORDER BY rowid"
             ).fetchall()
             return [
-                Progress(
-                    read(Job, job),
-                    state,
-                    ended,
-                    note,
-                    twice,
-                    waiting,
-                    dict(_counts(database, name)),
-                )
-                for name, job, state, ended, note, twice, waiting in rows
+                Progress(job, state, ended, note, twice, waiting, dict(_counts(database, job.id)))
+                for text, state, ended, note, twice, waiting in rows
+                if (job := parse_job(text)) is not None
             ]
 
         return await self._database.run(jobs)
@@ -187,7 +187,8 @@ class FileJobs:
         return found, found[-1][0] if len(found) == most else None
 
     async def close(self) -> None:
-        """No connection is kept."""
+        """Forget jobs in memory."""
+        self._database.close()
 
 
 def _counts(database: sqlite3.Connection, job: str) -> list[tuple[str, int]]:

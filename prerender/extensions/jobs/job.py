@@ -5,13 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
+from prerender.snapshots.strict_json import read
+
 Priority = Literal["low", "normal", "high"]
 Source = Literal["api", "sitemaps"]
 # "reading": its list is not complete yet, but pages are rendered.
 State = Literal["reading", "running", "done", "cancelled"]
 UNFINISHED: tuple[State, ...] = ("reading", "running")
 Outcome = Literal[
-    "rendered", "fresh", "kept", "not_stored", "missing", "not_a_page", "failed", "invalid"
+    "rendered",
+    "fresh",
+    "kept",
+    "redirected",
+    "not_stored",
+    "missing",
+    "not_a_page",
+    "failed",
+    "invalid",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
@@ -38,6 +48,14 @@ class Job:
     rate: float = 0.0
     stale_only: bool = False
     source: Source = "api"
+
+
+def parse_job(text: str) -> Job | None:
+    """A stored job; None if it is one of another release."""
+    try:
+        return read(Job, text)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,9 @@ class JobState(TypedDict):
     """Pages that are not done. A cancelled job does not do them."""
     outcomes: dict[Outcome, int]
     """The pages that are done. rendered: stored; fresh: nothing to do; kept: rendering failed, and the
-    old snapshot stays; not_stored: rendered, but not good enough or not to be stored; missing: 404 or
-    410; not_a_page: not HTML; failed: twice; invalid: not a URL of a page of the site."""
+    old snapshot stays; redirected: to another page; not_stored: rendered, but not good enough or not to
+    be stored; missing: 404 or 410; not_a_page: not HTML; failed: twice; invalid: not a URL of a page of
+    the site."""
     duplicates: int
     note: str
     """What could not be read of sitemaps."""

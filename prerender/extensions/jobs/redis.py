@@ -20,10 +20,10 @@ from prerender.extensions.jobs.job import (
     Progress,
     Row,
     Waiting,
+    parse_job,
     parse_result,
 )
 from prerender.snapshots.stores.redis_client import EXTENSION_SECONDS, connect, result_of
-from prerender.snapshots.strict_json import read
 
 _AT_ONCE = 500
 _KEPT = round(KEPT_SECONDS) + 86400
@@ -127,8 +127,9 @@ class RedisJobs:
         for flat, waiting in await self._call(_LIST, self._base):
             pairs = zip(flat[::2], flat[1::2], strict=True)
             fields = {name.decode(): value.decode() for name, value in pairs}
-            if "job" in fields:  # it may have been evicted
-                found.append(_progress(fields, waiting))
+            # It may have been evicted.
+            if (job := parse_job(fields.get("job", ""))) is not None:
+                found.append(_progress(job, fields, waiting))
         return found
 
     async def add(self, job: Job) -> None:
@@ -196,9 +197,9 @@ class RedisJobs:
                 return found, str(place) if place else None
 
 
-def _progress(fields: dict[str, str], waiting: int) -> Progress:
+def _progress(job: Job, fields: dict[str, str], waiting: int) -> Progress:
     return Progress(
-        read(Job, fields["job"]),
+        job,
         fields["state"],  # type: ignore[arg-type]
         float(fields.get("ended", 0)),
         fields.get("note", ""),

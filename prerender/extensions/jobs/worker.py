@@ -308,6 +308,8 @@ class Worker:
     ) -> None:
         if status in _MISSING:
             outcome = "missing"
+        elif 300 <= status < 400:
+            outcome = "redirected"
         self.results[outcome] += 1
         result = PageResult(outcome, time.time(), status, reason[:_LONGEST_REASON])
         try:

@@ -59,6 +59,11 @@ class SQLiteFile:
         async with self._one:
             return await asyncio.to_thread(do)
 
+    def close(self) -> None:
+        """Forget a database in memory; a file is not kept open."""
+        if self._memory is not None:
+            self._memory.close()
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._memory is not None:

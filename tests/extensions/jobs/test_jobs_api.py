@@ -27,6 +27,8 @@ async def site(start_origin: StartOrigin) -> Site:
             locs = "".join(f"<url><loc>{own.url if one[0] == '/' else ''}{one}</loc>"
                            "<lastmod>garbage</lastmod></url>" for one in urls)  # fmt: skip
             return web.Response(body=gzip.compress(f"<urlset>{locs}</urlset>".encode()))
+        if path == "/moved":
+            raise web.HTTPFound("/")
         status = {"/gone": 404, "/down": 503, "/2.gz": 500}.get(path, 200)
         return web.Response(text=PAGE, content_type="text/html", status=status)
 
@@ -48,10 +50,10 @@ async def test_jobs(site: Site, start_proxy: StartProxy) -> None:
     api = Api(proxy)
     assert await api.get("/jobs") == {"kept_in": "memory", "items": []}
 
-    made = await api.post("/jobs", {"url": ["/#!x", "/gone", f"{site.url}/#!x", "//"], "rate": 50})
+    made = await api.post("/jobs", {"url": ["/#!x", "/gone", f"{site.url}/#!x", "/moved"]})
     assert (made["pages"], made["duplicates"], made["priority"]) == (3, 1, "normal")
     job = await ended(api, made)
-    assert job["outcomes"] == {"rendered": 2, "missing": 1}
+    assert job["outcomes"] == {"rendered": 1, "missing": 1, "redirected": 1}
     pages = (await api.get(f"/jobs/{job['id']}/pages?outcome=missing"))["items"]
     assert [(one["url"], one["status"]) for one in pages] == [(f"{site.url}/gone", 404)]
     assert (await proxy.crawl("/#!x")).headers["Cache-Status"].startswith("prerender; hit")

@@ -1,8 +1,10 @@
 """Where jobs are kept: pages are taken once, come back when a replica dies, and are counted once."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -134,6 +136,15 @@ async def test_what_a_process_had_taken_when_it_was_killed(tmp_path: Path) -> No
     after = FileJobs(file)
     assert (await only(after)).waiting == 1
     assert await after.take("1", 0, LONG) == Waiting("/a", 0.0)
+
+
+async def test_a_job_of_another_release_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.sqlite3"
+    kept = FileJobs(file)
+    await kept.add(JOB)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("INSERT INTO jobs (id, job, state) VALUES ('2', '{\"id\": 2}', 'running')")
+    assert (await only(kept)).job == JOB
 
 
 async def test_faults(tmp_path: Path) -> None:

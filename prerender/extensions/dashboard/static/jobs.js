@@ -7,8 +7,8 @@ import { path } from "./words.js";
 const MOST = 5;
 const STATES = { reading: ["Reading its list", "info"], running: ["Running", "info"], done: ["Done", "good"], cancelled: ["Cancelled", "plain"] };
 const OUTCOMES = {
-  rendered: ["rendered"], fresh: ["fresh"], kept: ["old snapshot kept", "warn"], not_stored: ["not stored", "warn"],
-  missing: ["missing", "warn"], not_a_page: ["not a page", "warn"], failed: ["failed", "bad"], invalid: ["invalid", "warn"],
+  rendered: ["rendered"], fresh: ["fresh"], kept: ["old snapshot kept", "warn"], redirected: ["redirected"],
+  not_stored: ["not stored", "warn"], missing: ["missing", "warn"], not_a_page: ["not a page", "warn"], failed: ["failed", "bad"], invalid: ["invalid", "warn"],
 };
 
 export async function load(signal) {
