@@ -14,7 +14,7 @@ from prerender.extensions.jobs.file import FileJobs
 from prerender.extensions.jobs.job import JobStore
 from prerender.extensions.jobs.jobs import Jobs
 from prerender.extensions.jobs.redis import RedisJobs
-from prerender.extensions.jobs.sitemap_watch import SitemapWatch
+from prerender.extensions.jobs.sitemap_watch import CHANGES, SitemapWatch
 from prerender.extensions.jobs.worker import Worker
 from prerender.extensions.refresh_ahead.spare_capacity import SpareCapacity
 from prerender.http.forwarding_headers import authority
@@ -44,22 +44,27 @@ class _Figures(Collector):
         yield gauge("prerender_jobs_unfinished", text, (), {(): len(unfinished)})
         text = "Pages of unfinished jobs that are not done, of all replicas."
         yield gauge("prerender_job_pages_waiting", text, (), {(): waiting})
-        if self._watch is None:
-            return
+        yield from self._of_sitemaps(self._watch)
+
+    def _of_sitemaps(self, watch: SitemapWatch | None) -> Iterable[Metric]:
+        found = watch.changes if watch else dict.fromkeys(CHANGES, 0)
         yield counter(
             "prerender_sitemap_changes",
             "Pages of watched sitemaps that this replica found new, changed or gone.",
             ("change",),
-            {(change,): count for change, count in self._watch.changes.items()},
+            {(change,): count for change, count in found.items()},
         )
-        if last := self._watch.last:
-            text = "When the watched sitemaps were read last, by any replica, in Unix seconds."
-            yield gauge("prerender_sitemaps_read_timestamp_seconds", text, (), {(): last.time})
-            text = "Known pages of the watched sitemaps."
-            yield gauge("prerender_sitemap_pages", text, (), {(): last.pages})
-            text = "Watched sitemaps that could not be read to their end."
-            errors = sum(bool(one.error) for one in last.sitemaps)
-            yield gauge("prerender_sitemaps_unreadable", text, (), {(): errors})
+        last = watch.last if watch else None
+        text = (
+            "When the watched sitemaps were read last, by any replica, in Unix seconds; 0: never."
+        )
+        read = last.time if last else 0.0
+        yield gauge("prerender_sitemaps_read_timestamp_seconds", text, (), {(): read})
+        text = "Known pages of the watched sitemaps."
+        yield gauge("prerender_sitemap_pages", text, (), {(): last.pages if last else 0})
+        text = "Watched sitemaps that could not be read to their end."
+        errors = sum(bool(one.error) for one in last.sitemaps) if last else 0
+        yield gauge("prerender_sitemaps_unreadable", text, (), {(): errors})
 
 
 @asynccontextmanager

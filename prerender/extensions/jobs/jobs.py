@@ -29,6 +29,8 @@ from prerender.snapshots.target import Target
 from prerender.tools.origin_sitemaps import OriginSitemaps
 from prerender.tools.sitemap_parsing import Listed
 
+# A server may send a byte now and then.
+READING_SECONDS = 3600.0
 _AT_ONCE = 1000
 _LONGEST_SHOWN = 300
 _MOST_NOTES = 5
@@ -129,18 +131,20 @@ class Jobs:
         notes: list[str] = []
         count = 0
         batch: list[Listed] = []
-        async with aclosing(
-            self._sitemaps.read(list(job.sitemaps), lambda error: notes.append(str(error)))
-        ) as pages:
-            async for page in pages:
-                if count == MOST_PAGES:
-                    notes.insert(0, f"only the first {MOST_PAGES} pages")
-                    break
-                count += 1
-                batch.append(page)
-                if len(batch) == _AT_ONCE:
-                    await self._add(job, batch)
-                    batch = []
+        reading = self._sitemaps.read(list(job.sitemaps), lambda error: notes.append(str(error)))
+        try:
+            async with asyncio.timeout(READING_SECONDS), aclosing(reading) as pages:
+                async for page in pages:
+                    if count == MOST_PAGES:
+                        notes.insert(0, f"only the first {MOST_PAGES} pages")
+                        break
+                    count += 1
+                    batch.append(page)
+                    if len(batch) == _AT_ONCE:
+                        await self._add(job, batch)
+                        batch = []
+        except TimeoutError:
+            notes.insert(0, "the sitemaps took over an hour")
         await self._add(job, batch)
         more = len(notes) - _MOST_NOTES
         return "; ".join(notes[:_MOST_NOTES]) + (f"; and {more} more" if more > 0 else "")

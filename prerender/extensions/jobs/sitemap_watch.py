@@ -19,7 +19,7 @@ from prerender.background import running
 from prerender.errors import FetchFailed, SitemapError, StoreError
 from prerender.extensions.jobs import listed_pages
 from prerender.extensions.jobs.job import MOST_PAGES
-from prerender.extensions.jobs.jobs import Jobs, TooManyJobs
+from prerender.extensions.jobs.jobs import READING_SECONDS, Jobs, TooManyJobs
 from prerender.extensions.jobs.listed_pages import Changes
 from prerender.snapshots.purges import Purge
 from prerender.snapshots.stores.store import Store
@@ -27,6 +27,7 @@ from prerender.snapshots.strict_json import read
 from prerender.tools.origin_sitemaps import OriginSitemaps
 from prerender.tools.sitemap_parsing import Listed
 
+CHANGES = ("new", "changed", "gone")
 _STATE, _PAGES = "sitemaps", "sitemaps.pages"
 _KEPT_SECONDS = 90 * 86400.0
 _AGAIN_SECONDS = 300.0
@@ -93,7 +94,7 @@ class SitemapWatch:
         self._urls = urls
         self._interval = interval
         self._now = asyncio.Event()
-        self.changes: Counter[str] = Counter({"new": 0, "changed": 0, "gone": 0})
+        self.changes: Counter[str] = Counter(dict.fromkeys(CHANGES, 0))
         self.last: Reading | None = None
 
     @asynccontextmanager
@@ -192,15 +193,19 @@ class SitemapWatch:
         errors: list[SitemapError] = []
         count = 0
         batch: list[Listed] = []
-        async with aclosing(self._sitemaps.read([url], errors.append)) as pages:
-            async for page in pages:
-                count += 1
-                batch.append(page)
-                if len(batch) == _AT_ONCE:
-                    await asyncio.to_thread(found.add, batch)
-                    batch = []
-                    if found.is_full:
-                        break
+        reading = self._sitemaps.read([url], errors.append)
+        try:
+            async with asyncio.timeout(READING_SECONDS), aclosing(reading) as pages:
+                async for page in pages:
+                    count += 1
+                    batch.append(page)
+                    if len(batch) == _AT_ONCE:
+                        await asyncio.to_thread(found.add, batch)
+                        batch = []
+                        if found.is_full:
+                            break
+        except TimeoutError:
+            errors.append(SitemapError(f"{url}: took over an hour"))
         await asyncio.to_thread(found.add, batch)
         if not count and not errors:
             errors.append(SitemapError(f"{url}: no pages listed"))

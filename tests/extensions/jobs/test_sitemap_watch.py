@@ -30,6 +30,8 @@ class Sitemaps:
         self.robots_txt: str | Exception = ""
         self.files: dict[str, dict[str, float | None] | SitemapError] = {MAP: pages}
         self.readings = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def robots(self) -> Protego:
         if isinstance(self.robots_txt, Exception):
@@ -46,6 +48,7 @@ class Sitemaps:
         await asyncio.sleep(0)
         for url in urls:
             found = self.files[url]
+            await self.gate.wait()
             if isinstance(found, SitemapError):
                 failed(found)
                 continue
@@ -111,6 +114,16 @@ async def test_a_broken_sitemap_drops_nothing(replica: Replica, fault: Any) -> N
     assert "2 known pages are not listed, and are kept" in found.notes[0]
     assert replica.cached.fresh(target("/a")) is not None
     await replica.cached.close()
+
+
+async def test_a_sitemap_that_does_not_end(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prerender.extensions.jobs.sitemap_watch.READING_SECONDS", 0.01)
+    sitemaps = Sitemaps(a=1e9)
+    sitemaps.gate.clear()
+    found = await looked(watch_of(replica, sitemaps))
+    assert [one.error for one in found.sitemaps] == [f"{MAP}: took over an hour"]
 
 
 async def test_robots_txt(replica: Replica) -> None:
