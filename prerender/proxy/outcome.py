@@ -42,9 +42,7 @@ def record_of(
     timings = facts = None
     if result is not None:
         source, cache, detail = "snapshot", result.how, result.detail
-        facts = result.snapshot.facts
-        if not cache.is_stored:
-            timings = result.timings
+        facts, timings = result.snapshot.facts, result.timings
     elif error is not None and target is not None:
         cache = CacheResult.ERROR
     return RequestRecord(

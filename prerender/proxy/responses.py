@@ -86,7 +86,7 @@ def _fields_of(result: SnapshotResult) -> bytes:
     lines = _lines_of_cache(
         result.how, result.stored, math.floor(result.ttl), math.floor(result.age), result.detail
     )
-    if result.how.is_stored:
+    if result.timings is None:
         return lines
     return lines + f"Server-Timing: {server_timing(result.timings)}\r\n".encode()
 
@@ -101,7 +101,7 @@ def _lines_of_cache(how: CacheResult, stored: bool, ttl: int, age: int, detail: 
     freshness = f"max-age={ttl}" if ttl > 0 else "no-cache"
     if how is not CacheResult.KEPT and detail in UNUSABLE:
         freshness = "no-store"
-    shown_age = f"; age={age}" if how.is_stored else ""
+    shown_age = f"; age={age}" if how.is_hit else ""
     return (
         f"Cache-Control: {freshness}\r\n"
         f"Cache-Status: {cache_status(how, stored, ttl, detail)}{shown_age}\r\n"

@@ -233,9 +233,9 @@ def etag_of(status: int, headers: tuple[Header, ...], body: bytes) -> str:
 
 
 class CacheResult(Word):
-    """Where a snapshot came from. ``is_stored``: it was stored before the request."""
+    """Where a snapshot came from. ``is_hit``: from the store, without a render."""
 
-    is_stored: bool
+    is_hit: bool
 
     HIT = "hit", "a fresh snapshot"
     STALE = "stale", "an expired snapshot, while a new one is rendered"
@@ -247,14 +247,15 @@ class CacheResult(Word):
 
     def __init__(self, value: str, _: str = "") -> None:
         # An attribute: members of enumerations are slow to look up, and this is read for each hit.
-        self.is_stored = value in ("hit", "stale")
+        self.is_hit = value in ("hit", "stale", "revalidated")
 
 
 @dataclass(slots=True)  # not frozen: that would be a tenth of the cost of a cached answer
 class SnapshotResult:
     """A snapshot with its cache result. ``age`` and ``ttl`` (the rest of it) in seconds.
 
-    ``detail``: more about ``how``, for Cache-Status.
+    ``timings``: of the render in this process that made it. ``detail``: more about ``how``, for
+    Cache-Status.
     """
 
     snapshot: Snapshot
@@ -262,7 +263,7 @@ class SnapshotResult:
     stored: bool = False
     age: float = 0.0
     ttl: float = 0.0
-    timings: Timings = Timings()
+    timings: Timings | None = None
     detail: str = ""
 
 

@@ -174,7 +174,7 @@ class CachedSnapshots:
         renewed = entry is not None and self._freshness.renewed(entry, now)
         why = ""
         if self.revalidation is not None and entry is not None:
-            why = self.revalidation.hindrance(target, entry, now)
+            why = self.revalidation.hindrance(target.url, entry, now)
         return Outlook(ttl, entry, now, shown, renewed, self._renders.runs(target.key), why)
 
     @property
@@ -378,7 +378,7 @@ class CachedSnapshots:
                 await self._store.delete(target.key)
             return replace(result, snapshot=snapshot)
         snapshot = await self._with_codings(snapshot, old)
-        snapshot, renewals = await self._with_renewals(target, old, snapshot, finding)
+        snapshot, renewals = await self._with_renewals(target, old, snapshot, finding, now)
         for observer in self._before_storing:
             await observer(old, snapshot)
         entry = Entry(
@@ -402,12 +402,11 @@ class CachedSnapshots:
             observer(target, before, snapshot)
 
     async def _with_renewals(
-        self, target: Target, old: Entry | None, snapshot: Snapshot, finding: Finding
+        self, target: Target, old: Entry | None, snapshot: Snapshot, finding: Finding, now: float
     ) -> tuple[Snapshot, Renewals | None]:
         """The snapshot as it is stored, with what is known about renewing it without rendering."""
         if self.revalidation is None:
             return snapshot, None
-        now = self._clock()
         return await self.revalidation.after_render(target, old, snapshot, finding, now)
 
     async def _with_codings(self, snapshot: Snapshot, old: Entry | None) -> Snapshot:

@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.errors import ErrorCode
+from prerender.snapshots.snapshot import CacheResult
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 from prerender.telemetry.scraped_metrics import Distribution, Labels, counter, histogram
 
@@ -92,13 +93,16 @@ class RequestMetrics(Collector):
     def totals(self) -> dict[str, float]:
         """Total requests by cache result of snapshots, otherwise by decision.
 
-        "errors": 5xx responses; "seconds": total response time of snapshots.
+        "hits": snapshots without a render; "errors": 5xx responses; "seconds": total response time of
+        snapshots.
         """
         sums: defaultdict[str, float] = defaultdict(float)
         for (kind, _, source, cache, _, status), tally in self._tallies.items():
             count = sum(tally.buckets.counts)
             # A request for a snapshot whose target is not a page counts as forwarded.
             sums[cache or ("forward" if kind == "render" else kind)] += count
+            if cache and CacheResult(cache).is_hit:
+                sums["hits"] += count
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 sums["errors"] += count
             if source == "snapshot":

@@ -109,6 +109,21 @@ async def told(start_origin: StartOrigin, start_proxy: StartProxy) -> Samples:
     return await samples(proxy)
 
 
+def test_each_cache_result_is_drawn() -> None:
+    hits = "|".join(one for one in CacheResult if one.is_hit)
+    text = DASHBOARD.read_text("utf-8")
+    assert set(re.findall(r'result=~\\"(hit[^"\\]*)', text)) == {hits}
+    (panel,) = (
+        one
+        for one in panels()
+        if any(
+            it["expr"].startswith("sum by (result) (rate(prerender_snap") for it in one["targets"]
+        )
+    )
+    coloured = {one["matcher"]["options"] for one in panel["fieldConfig"]["overrides"]}
+    assert coloured == {*CacheResult}
+
+
 async def test_all_that_is_asked_for_is_told(told: Samples) -> None:
     known = labels_of(told.families)
     for where, expression in expressions():

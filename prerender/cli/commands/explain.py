@@ -83,9 +83,15 @@ def _snapshot(snapshot: dict[str, Any] | None, freshness: dict[str, Any]) -> lis
     if snapshot is None:
         return [("snapshot", "none is stored")]
     left = snapshot["fresh_for_seconds"]
-    age = f"rendered {_span(snapshot['age_seconds'])} ago"
+    renewals = snapshot["renewed_without_rendering"]
+    age = f"{'renewed' if renewals else 'rendered'} {_span(snapshot['age_seconds'])} ago"
     fresh = f"fresh for {_span(left)}" if left > 0 else f"expired {_span(-left)} ago"
     rows = [("snapshot", f"status {snapshot['status']}, {snapshot['bytes']} bytes, {age}, {fresh}")]
+    if renewals:
+        times = terminal.counted(renewals, "time")
+        rows.append(("", f"renewed {times} without rendering since {snapshot['rendered']}"))
+    if why := snapshot["always_rendered_because"]:
+        rows.append(("", f"not renewed without rendering: {why}"))
     if freshness["renewed"]:
         rows.append(("", "a new one would be rendered in the background"))
     if snapshot["refused_replacements"]:

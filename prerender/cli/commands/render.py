@@ -16,7 +16,7 @@ from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.errors import ConfigError, NotRenderable, OriginError, PrerenderError
 from prerender.rendering import from_settings
-from prerender.snapshots.snapshot import SnapshotResult
+from prerender.snapshots.snapshot import SnapshotResult, Timings
 from prerender.snapshots.target import Target
 from prerender.urls.addresses import pretty_of
 
@@ -97,7 +97,7 @@ async def _rendered(
 
 
 def _facts(target: Target, result: SnapshotResult) -> dict[str, object]:
-    snapshot, timings = result.snapshot, result.timings
+    snapshot, timings = result.snapshot, result.timings or Timings()
     return {
         "url": target.url,
         "status": snapshot.status,
@@ -106,12 +106,7 @@ def _facts(target: Target, result: SnapshotResult) -> dict[str, object]:
         "etag": snapshot.etag,
         "tags": list(snapshot.tags),
         **snapshot.facts.described(),
-        "phases": {
-            "queue": timings.queue,
-            "document": timings.document,
-            "settle": timings.settle,
-            "serialize": timings.serialize,
-        },
+        "phases": timings.phases(),
         "requests": [fetch._asdict() for fetch in timings.fetches],
         "html": snapshot.body.decode("utf-8", "replace"),
     }

@@ -191,13 +191,23 @@ def of_problem(page: PageRenders) -> models.PageRenders:
     )
 
 
-def of_entry(entry: Entry, row: Row, site: str, now: float) -> snapshot_models.Snapshot:
-    """A stored snapshot without its body."""
+def of_entry(
+    entry: Entry, row: Row, site: str, now: float, hindrance: str | None
+) -> snapshot_models.Snapshot:
+    """A stored snapshot without its body. ``hindrance``: why it is not renewed without rendering; None
+    if none is."""
     snapshot = entry.snapshot
     shown = snapshot.best((IDENTITY,))
     lines = (shown.fields + shown.content_fields).decode("utf-8", "replace").split("\r\n")
     return {
         **of_row(row, site, now),
+        "rendered": entry.rendered,
+        "renewal": None
+        if hindrance is None
+        else {
+            "count": 0 if entry.renewals is None else entry.renewals.count,
+            "always_rendered_because": hindrance,
+        },
         "ugly_url": f"{site}{pretty_to_ugly(entry.path, opted_in=True) or entry.path}",
         "etag": snapshot.etag,
         "last_modified": snapshot.last_modified,

@@ -60,7 +60,7 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
         notices=telemetry.notices,
         auth=proxy.auth,
     )
-    proxy.admin.add(api, Pages(proxy.site, store, histories, viewer))
+    proxy.admin.add(api, Pages(proxy.site, store, histories, viewer, proxy.snapshots))
     DashboardFiles().add_to(proxy.admin.app)
     proxy.remembered |= {
         "recent_requests": recent,

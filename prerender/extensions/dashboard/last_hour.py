@@ -15,11 +15,11 @@ _STEPS = 120
 # Sample shortly before the end of a step, so that the sample belongs to it.
 _EARLY_SECONDS = 0.05
 
-# The figures of a step: requests by result, ``errors`` (5xx responses), ``seconds`` (total response
-# time of snapshots), renders by outcome, and the total seconds of their phases.
+# The figures of a step: requests by result, ``hits`` (without a render), ``errors`` (5xx responses),
+# ``seconds`` (total response time of snapshots), renders by outcome, and total seconds of their phases.
 Counted = Literal[
     "hit", "stale", "revalidated", "miss", "coalesced", "kept", "error", "forward", "refuse",
-    "errors", "seconds",
+    "hits", "errors", "seconds",
     "complete", "moved", "cut_off", "incomplete", "blank", "redirect",
     "not_a_page", "failed", "cancelled",
     "queue", "document", "settle", "serialize",

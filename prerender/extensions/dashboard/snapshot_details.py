@@ -24,8 +24,11 @@ from prerender.extensions.dashboard.snapshot_models import (
     Page,
     VersionComparison,
 )
+from prerender.snapshots import steady_clock
 from prerender.snapshots.entry import Entry
 from prerender.snapshots.page_changes import changes_of
+from prerender.snapshots.snapshot import HTML
+from prerender.snapshots.snapshot_cache import CachedSnapshots
 from prerender.snapshots.stores.store import Store
 from prerender.tools.accessibility import lost
 from prerender.tools.page_metadata import read
@@ -40,8 +43,16 @@ _PICTURES = tuple(f"{_ONE}/{name}.png" for name in ("user", "crawler", "preview"
 class Pages:
     """Handlers for single pages."""
 
-    def __init__(self, site: Site, store: Store, histories: Histories, viewer: Viewer) -> None:
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        histories: Histories,
+        viewer: Viewer,
+        snapshots: CachedSnapshots,
+    ) -> None:
         self._site = site
+        self._snapshots = snapshots
         self._store = store
         self._histories = histories
         self._viewer = viewer
@@ -66,9 +77,17 @@ class Pages:
         if entry is not None:
             row = Row.of(entry, 0.0)
             reading = await asyncio.to_thread(read, entry.snapshot.body, found["url"])
-            found["snapshot"] = conversions.of_entry(entry, row, self._site.url, time.time())
+            found["snapshot"] = conversions.of_entry(
+                entry, row, self._site.url, time.time(), self._hindrance(entry, found["url"])
+            )
             found["reading"] = conversions.of_reading(reading)
         return found
+
+    def _hindrance(self, entry: Entry, url: str) -> str | None:
+        revalidation = self._snapshots.revalidation
+        if revalidation is None or entry.snapshot.content_type != HTML:
+            return None
+        return revalidation.hindrance(url, entry, steady_clock.now())
 
     @route("GET", f"{_ONE}/html", media="text/plain", errors=(404,))
     async def html(self, key: str) -> web.Response:

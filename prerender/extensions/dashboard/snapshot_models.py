@@ -39,9 +39,9 @@ class SnapshotRow(TypedDict):
     status: int
     state: State
     age: float
-    """Seconds since the render."""
+    """Seconds since the render, or the renewal without rendering."""
     stored: float
-    """Unix time in seconds."""
+    """Unix time in seconds of the same."""
     expires: float
     """Unix time in seconds of the end of its TTL."""
     size: int
@@ -79,7 +79,18 @@ class Encoding(TypedDict):
     size: int
 
 
+class Renewal(TypedDict):
+    count: int
+    """How often since the render, because nothing that the page requested had changed."""
+    always_rendered_because: str
+    """Why it cannot be renewed without rendering; empty if it can."""
+
+
 class Snapshot(SnapshotRow):
+    rendered: float
+    """Unix time in seconds of its render, before ``stored`` if it was renewed without rendering."""
+    renewal: Renewal | None
+    """Null for Markdown, and without [cache] revalidate."""
     ugly_url: str
     etag: str
     last_modified: int

@@ -53,7 +53,7 @@ class MarkdownSnapshots:
         if not html.body:
             return result  # a redirect
         # If the HTML must not be stored, the Markdown must not be either.
-        keep = result.stored or result.how.is_stored or result.how is CacheResult.KEPT
+        keep = result.stored or result.how.is_hit or result.how is CacheResult.KEPT
         try:
             return replace(result, snapshot=await self.of(target, html, keep=keep))
         except ValueError as error:

@@ -128,7 +128,7 @@ class Revalidator:
     async def ask(self, target: Target, old: Stored, now: float, generation: int) -> Finding:
         """Ask for the inputs of a snapshot again."""
         state = old.renewals
-        if why := self._hindrance(target, old, now):
+        if why := self._hindrance(target.url, old, now):
             finding = Finding("untried", why)
         else:
             assert state is not None
@@ -148,18 +148,18 @@ class Revalidator:
         log.debug("revalidated", url=target.url, result=finding.result, reason=finding.reason)
         return finding
 
-    def hindrance(self, target: Target, old: Stored, now: float) -> str:
+    def hindrance(self, url: str, old: Stored, now: float) -> str:
         """Why a snapshot is not renewed without rendering, in words; or ''."""
-        code = self._hindrance(target, old, now)
+        code = self._hindrance(url, old, now)
         return explained(code) if code else ""
 
-    def _hindrance(self, target: Target, old: Stored, now: float) -> str:
+    def _hindrance(self, url: str, old: Stored, now: float) -> str:
         state = old.renewals
         if state is None or not old.snapshot.manifest:
             return old.snapshot.unrenewable or Reason.OLDER
         if now < state.suspended:
             return state.why
-        return Reason.SECTION if self.sections.is_suspended(target.url) else ""
+        return Reason.SECTION if self.sections.is_suspended(url) else ""
 
     async def _found(self, target: Target, snapshot: Snapshot, generation: int) -> Finding:
         try:

@@ -118,8 +118,8 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     assert await api.get("/session") == {"token_needed": False, "open": True}
     summary = await api.get("/summary")
     total = {name: sum(point.get(name, 0) for point in summary["points"]) for name in
-             ("hit", "miss", "refuse", "forward", "complete")}  # fmt: skip
-    assert total == {"hit": 1, "miss": 3, "refuse": 1, "forward": 1, "complete": 3}
+             ("hit", "hits", "miss", "refuse", "forward", "complete")}  # fmt: skip
+    assert total == {"hit": 1, "hits": 1, "miss": 3, "refuse": 1, "forward": 1, "complete": 3}
     assert summary["site"] == SITE
     assert summary["store"]["in_memory"] == 3
 

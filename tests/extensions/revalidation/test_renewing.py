@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -12,6 +13,7 @@ from prerender.snapshots.purges import Purge
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import Proxy, Reply, StartOrigin, StartProxy
+from tests.support import programs
 from tests.support.renders import PUBLIC, until
 
 SETTINGS = {
@@ -67,6 +69,14 @@ class Shop:
             found: dict[str, object] = (await response.json())["snapshot"]
         return found
 
+    async def renewal(self) -> object:
+        """What the dashboard says."""
+        key = Target.of(PUBLIC, PrettyURL("/", "")).key
+        async with self.proxy.client.get(f"{self.proxy.admin_url}/api/v1/snapshots/{key}") as reply:
+            snapshot = (await reply.json())["snapshot"]
+        assert snapshot["rendered"] <= snapshot["stored"]
+        return snapshot["renewal"]
+
     async def entry(self) -> Entry:
         entry = await self.proxy.running.store.get(Target.of(PUBLIC, PrettyURL("/", "")).key)
         assert entry is not None
@@ -88,11 +98,19 @@ def is_renewed(reply: Reply) -> bool:
 
 async def test_a_page_whose_inputs_are_the_same_is_not_rendered(shop: Shop) -> None:
     rendered = await shop.trusted()
+    records: list[Any] = []
+    shop.proxy.running.telemetry.requests.subscribe(records.append)
     reply = await shop.crawl()
     assert (
         reply.headers["Cache-Status"]
-        == "prerender; fwd=stale; stored; ttl=3600; detail=revalidated"
+        == "prerender; fwd=stale; stored; ttl=3600; detail=revalidated; age=0"
     )
+    assert "Server-Timing" not in reply.headers
+    await until(lambda: bool(records))
+    assert (records[0].cache, records[0].timings) == ("revalidated", None)
+    async with shop.proxy.client.get(f"{shop.proxy.admin_url}/api/v1/summary") as response:
+        points = (await response.json())["points"]
+    assert sum(point.get("hits", 0) for point in points) == 1
     assert reply.body == rendered.body
     for name in ("ETag", "Last-Modified"):
         assert reply.headers[name] == rendered.headers[name]
@@ -154,6 +172,10 @@ async def test_a_page_that_posts_is_always_rendered(shop: Shop) -> None:
     assert explained["always_rendered_because"] == (
         "it sends a request other than GET: https://www.example.com/data"
     )
+    assert await shop.renewal() == {
+        "count": 0,
+        "always_rendered_because": explained["always_rendered_because"],
+    }
 
 
 async def test_it_is_rendered_at_the_latest_after_max_age(
@@ -170,6 +192,9 @@ async def test_it_is_rendered_at_the_latest_after_max_age(
     explained = await shop.explained()
     assert explained["renewed_without_rendering"] == 1
     assert explained["always_rendered_because"] == ""
+    assert await shop.renewal() == {"count": 1, "always_rendered_because": ""}
+    said = await programs.run("explain", "/?_escaped_fragment_=", "--admin", shop.proxy.admin_url)
+    assert f"renewed 1 time without rendering since {explained['rendered']}" in said.out.decode()
     entry = await shop.entry()
     assert entry.renewals is not None
     assert entry.renewals.count == 1

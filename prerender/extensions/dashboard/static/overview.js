@@ -82,7 +82,7 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came, j
   const sum = (name) => hour.reduce((total, minute) => total + (minute[name] || 0), 0);
   const shown = ANSWERS.reduce((total, [name]) => total + sum(name), 0);
   const missed = withoutSnapshot(asking);
-  const hits = sum("hit") + sum("stale");
+  const hits = sum("hits");
   const renders = OUTCOMES.reduce((total, [name]) => total + sum(name), 0);
   const phases = PHASES.reduce((total, [name]) => total + sum(name), 0);
   const failures = UNUSABLE.reduce((total, name) => total + sum(name), 0);
@@ -96,7 +96,7 @@ function parts({ summary, recent, worst, hour: asking, earlier }, width, came, j
     passedOver(asking, missed),
     h("div", { class: "tiles" },
       tile("Hit rate", percent(hits, shown), `${count(hits)} of ${counted(shown, "snapshot")} served from the cache`,
-        hour.map((minute) => per(minute, (m) => (m.hit || 0) + (m.stale || 0), asked))),
+        hour.map((minute) => per(minute, (m) => m.hits || 0, asked))),
       tile("Requests for snapshots", count(shown), `and ${count(sum("forward"))} forwarded to the origin`,
         hour.map(asked)),
       tile("Response time", asking.items.length ? duration(asking.median_seconds) : "–",

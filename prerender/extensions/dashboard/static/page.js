@@ -76,7 +76,7 @@ function marks({ snapshot, render }) {
     statusPill(snapshot.status), statePill(snapshot.state), variantPills(snapshot),
     render?.error ? pill(`Last render failed: ${render.reason}`, "bad", render.reason) : null,
     snapshot.problems ? pill(counted(snapshot.problems, "problem"), "warn") : null,
-    h("span", { class: "dim" }, "rendered ", moment(snapshot.stored), ", ",
+    h("span", { class: "dim" }, "rendered ", moment(snapshot.rendered), ", ",
       snapshot.state === "stale" ? "expired " : "expires ", moment(snapshot.expires), `, ${bytes(snapshot.size)}`),
   ];
 }
@@ -158,12 +158,18 @@ function response(snapshot) {
     facts([
       ["Ugly URL", h("code", {}, snapshot.ugly_url)],
       ["Sizes", snapshot.encodings.map((one) => `${one.coding} ${bytes(one.size)}`).join(", ")],
+      snapshot.renewal ? ["Renewed without rendering", renewed(snapshot)] : null,
       ["Content changed", moment(snapshot.last_modified)],
       snapshot.tags.length ? ["Cache tags", snapshot.tags.join(", ")] : null,
       snapshot.refusals ? ["Worse snapshots refused", counted(snapshot.refusals, "time")] : null,
     ]),
     h("p", {}, h("a", { href: api.url(`snapshots/${snapshot.id}/html`), target: "_blank" }, "HTML of the snapshot",
       h("span", { class: "unseen" }, " (opens as plain text)"))));
+}
+
+function renewed({ rendered: since, renewal: { count, always_rendered_because: why } }) {
+  const times = count ? [counted(count, "time"), " since ", moment(since)] : [];
+  return why ? [...times, times.length ? ", no longer: " : "Never: ", why] : times.length ? times : "Not yet";
 }
 
 function history({ id, versions }, signal) {
