@@ -20,7 +20,7 @@ PrerenderError               500
 ├── AdminError               (a command cannot reach the admin listener, or is refused)
 ├── FetchFailed              (a command that acts as a crawler got no response)
 │   └── Unreachable          (it got no connection)
-├── ReplicasGone             (no replica of the proxy has answered such a command for minutes)
+├── ServerGone               (a server has not answered such a command for minutes)
 ├── JournalError             (its state file cannot be read or written)
 ├── ArchiveError             (an export cannot be read or written)
 ├── SitemapError             (a sitemap or list of URLs cannot be read)
@@ -276,8 +276,8 @@ class Unreachable(FetchFailed):
     """There is no connection to the server."""
 
 
-class ReplicasGone(PrerenderError):
-    """No replica of the proxy can be reached, and none could for minutes."""
+class ServerGone(PrerenderError):
+    """A server cannot be reached, and could not for minutes."""
 
 
 class JournalError(PrerenderError):

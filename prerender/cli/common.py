@@ -115,16 +115,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def add_via(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """``--via URL``; ``several``: it may be repeated."""
-    repeat = "; repeat it for all replicas, which share the work" if several else ""
+def add_via(parser: argparse.ArgumentParser) -> None:
+    """``--via URL``."""
     parser.add_argument(
         "--via",
         type=_server,
         metavar="URL",
-        action="append" if several else "store",
-        help="send the requests to this server instead of the site: a proxy or a load balancer"
-        f"{repeat}",
+        help="send the requests to this server instead of the site: a proxy or a load balancer",
     )
 
 

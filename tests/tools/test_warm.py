@@ -140,6 +140,8 @@ async def test_a_named_proxy_renders_the_pages_itself(
     told = await warmed(listed, *by_job, "--max-pages", "2", environ=environ)
     assert (told["outcomes"], told["left_out"]) == ({"rendered": 1, "fresh": 1}, 1)
     assert site.count("/") == 3
+    told = await warmed("-", *by_job, stdin=b"https://other.example/\n", environ=environ)
+    assert told["outcomes"] == {"invalid": 1}
     wrong = f"{site.url}/missing\nhttps://other.example/\n".encode()
     told = await warmed("-", *by_job, stdin=wrong, environ=environ)
     assert told["outcomes"] == {"missing": 1, "invalid": 1}

@@ -1,4 +1,4 @@
-"""Warming a cache with many pages: over all replicas, politely, in bounded memory, and after a kill."""
+"""Warming a cache with many pages: politely, in bounded memory, and after a kill."""
 
 import asyncio
 import signal
@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -18,12 +18,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender.cli.terminal import Progress
-from prerender.errors import JournalError, ReplicasGone, SitemapError
+from prerender.errors import JournalError, ServerGone, SitemapError
 from prerender.tools.commands.warm import _report
 from prerender.tools.crawler import Crawler, Fetched
 from prerender.tools.url_sources import Sources
 from prerender.tools.warming.journal import Job, Journal
-from prerender.tools.warming.replicas import Replicas, retry_after
+from prerender.tools.warming.requests import Requests, retry_after
 from prerender.tools.warming.warming import Totals, Warming
 from prerender.urls.ajax_crawling import ugly_to_pretty
 from tests.conftest import StartOrigin
@@ -35,7 +35,7 @@ STORED = {"Cache-Status": "prerender; fwd=miss; stored; ttl=99"}
 Answer = Callable[[str], web.Response | None]
 
 
-class Replica:
+class Server:
     """A proxy's responses to ``warm``. ``answer`` may replace them."""
 
     def __init__(self, answer: Answer = lambda _: None) -> None:
@@ -58,13 +58,12 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(*urls: str, concurrency: int = 4) -> AsyncIterator[Replicas]:
-    async with AsyncExitStack() as stack:
-        crawlers = [await stack.enter_async_context(Crawler.open(URL(url))) for url in urls]
-        yield Replicas(crawlers, concurrency)
+async def sending(url: str, concurrency: int = 4) -> AsyncIterator[Requests]:
+    async with Crawler.open(URL(url)) as crawler:
+        yield Requests(crawler, concurrency)
 
 
-async def fill(sent_to: Replicas, pages: list[str], journal: Journal | None = None) -> Totals:
+async def fill(sent_to: Requests, pages: list[str], journal: Journal | None = None) -> Totals:
     async def jobs() -> AsyncGenerator[Job]:
         for page in pages:
             yield Job(f"{SITE}/#!{page}")
@@ -75,40 +74,13 @@ async def fill(sent_to: Replicas, pages: list[str], journal: Journal | None = No
         return await warming.run(jobs())
 
 
-async def test_replicas_share_the_pages(start_origin: StartOrigin) -> None:
-    there = [Replica(), Replica(), Replica()]
-    urls = [await replica.start(start_origin) for replica in there]
+async def test_each_page_is_requested_once(start_origin: StartOrigin) -> None:
+    proxy = Server()
     pages = [str(number) for number in range(60)]
-    async with replicas(*urls) as sent_to:
+    async with sending(await proxy.start(start_origin)) as sent_to:
         totals = await fill(sent_to, [*pages, *pages])
     assert totals.counts == {"rendered": 60}
-    assert Counter(page for replica in there for page in replica.asked) == Counter(pages)
-    assert min(len(replica.asked) for replica in there) >= 10
-
-
-async def test_the_share_of_replicas_that_are_gone_or_die_goes_to_the_others(
-    start_origin: StartOrigin,
-) -> None:
-    """One is not there at all, the other one closes its connections after some responses."""
-
-    async def dying(request: web.Request) -> web.Response:
-        answered.append(request.path_qs)
-        if len(answered) > 5:
-            assert request.transport is not None
-            request.transport.abort()
-        return web.Response(text="<p>", content_type="text/html", headers=STORED)
-
-    answered: list[str] = []
-    application = web.Application()
-    application.router.add_get("/{path:.*}", dying)
-    dies = (await start_origin(application)).url
-    living = Replica()
-    gone = f"http://127.0.0.1:{raw.free_port()}"
-    pages = [str(number) for number in range(40)]
-    async with replicas(dies, gone, await living.start(start_origin)) as sent_to:
-        totals = await fill(sent_to, pages)
-    assert totals.counts == {"rendered": 40}
-    assert len(living.asked) == len(set(living.asked)) == 35
+    assert Counter(proxy.asked) == Counter(pages)
 
 
 async def test_progress_without_a_terminal(
@@ -126,52 +98,37 @@ async def test_progress_without_a_terminal(
     assert shown.startswith("4 of 10 pages, 1 failed, 2 skipped\n")
 
 
-async def test_all_replicas_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prerender.tools.warming.replicas._GONE_AT_START_SECONDS", 0.0)
-    async with replicas(f"http://127.0.0.1:{raw.free_port()}") as sent_to:
-        with pytest.raises(ReplicasGone, match="no connection"):
+async def test_the_server_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prerender.tools.warming.requests._GONE_AT_START_SECONDS", 0.0)
+    async with sending(f"http://127.0.0.1:{raw.free_port()}") as sent_to:
+        with pytest.raises(ServerGone, match="no connection"):
             await fill(sent_to, ["a"])
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_the_origin_is_left_alone_for_as_long_as_it_asks(
-    start_origin: StartOrigin, status: int
+BUSY = {"Cache-Status": "prerender; fwd=miss; detail=busy"}
+
+
+@pytest.mark.parametrize(("status", "headers"), [(429, {}), (503, {}), (503, BUSY)])
+async def test_who_asks_for_it_is_left_alone(
+    start_origin: StartOrigin, status: int, headers: dict[str, str]
 ) -> None:
-    """By all replicas, which share the origin."""
     refused: list[float] = []
 
     def answer(_: str) -> web.Response | None:
-        if sum(len(replica.asked) for replica in there) != 9:
+        if len(proxy.asked) != 9:
             return None
         refused.append(time.monotonic())
-        return web.Response(status=status, headers={"Retry-After": "1"})
+        return web.Response(status=status, headers={"Retry-After": "1", **headers})
 
-    there = [Replica(answer), Replica(answer)]
-    urls = [await replica.start(start_origin) for replica in there]
-    async with replicas(*urls, concurrency=1) as sent_to:
+    proxy = Server(answer)
+    async with sending(await proxy.start(start_origin), concurrency=1) as sent_to:
         totals = await fill(sent_to, [str(number) for number in range(20)])
     assert totals.counts == {"rendered": 20}
-    times = sorted(moment for replica in there for moment in replica.times)
-    assert len(times) == 21
+    assert len(proxy.times) == 21
     (moment,) = refused
-    after = [later for later in times if later > moment]
+    after = [later for later in proxy.times if later > moment]
     assert len(after) == 12
     assert after[0] - moment >= 0.95
-
-
-async def test_a_busy_replica_is_left_alone_and_another_one_gets_its_pages(
-    start_origin: StartOrigin,
-) -> None:
-    def busy(_: str) -> web.Response:
-        headers = {"Retry-After": "600", "Cache-Status": "prerender; fwd=miss; detail=busy"}
-        return web.Response(status=503, headers=headers)
-
-    there = [Replica(busy), Replica()]
-    urls = [await replica.start(start_origin) for replica in there]
-    async with replicas(*urls) as sent_to:
-        totals = await fill(sent_to, [str(number) for number in range(20)])
-    assert totals.counts == {"rendered": 20}
-    assert len(there[0].asked) <= 4  # those that were sent at the same time
 
 
 async def test_a_page_that_fails_is_requested_once_more_at_the_end(
@@ -181,7 +138,7 @@ async def test_a_page_that_fails_is_requested_once_more_at_the_end(
     monkeypatch.setattr("prerender.tools.warming.warming._LATER_SECONDS", 0.0)
 
     def answer(page: str) -> web.Response | None:
-        if page == "never" or (page == "later" and replica.asked.count(page) == 1):
+        if page == "never" or (page == "later" and server.asked.count(page) == 1):
             headers = {
                 "Retry-After": "10",
                 "Cache-Status": "prerender; fwd=miss; detail=incomplete",
@@ -189,12 +146,12 @@ async def test_a_page_that_fails_is_requested_once_more_at_the_end(
             return web.Response(status=503, headers=headers)
         return None
 
-    replica = Replica(answer)
-    url = await replica.start(start_origin)
-    async with replicas(url, concurrency=1) as sent_to:
+    server = Server(answer)
+    url = await server.start(start_origin)
+    async with sending(url, concurrency=1) as sent_to:
         totals = await fill(sent_to, ["never", "later", "a", "b"])
     assert totals.counts == {"rendered": 3, "failed": 1}
-    assert replica.asked == ["never", "later", "a", "b", "never", "later"]
+    assert server.asked == ["never", "later", "a", "b", "never", "later"]
     assert [failure.url for failure in totals.failures] == [f"{SITE}/#!never"]
 
 
@@ -213,8 +170,8 @@ async def test_a_page_that_fails_is_requested_once_more_at_the_end(
     ],
 )
 async def test_outcomes(start_origin: StartOrigin, status: str, outcome: str) -> None:
-    replica = Replica(lambda _: web.Response(headers={"Cache-Status": f"prerender; {status}"}))
-    async with replicas(await replica.start(start_origin)) as sent_to:
+    server = Server(lambda _: web.Response(headers={"Cache-Status": f"prerender; {status}"}))
+    async with sending(await server.start(start_origin)) as sent_to:
         assert (await fill(sent_to, ["a"])).counts == {outcome: 1}
 
 
@@ -287,11 +244,11 @@ async def test_files_that_are_no_journal(tmp_path: Path) -> None:
         Journal(tmp_path / "no folder" / "state")
 
 
-async def killed_after(count: int, replica: Replica, arguments: tuple[str, ...]) -> None:
+async def killed_after(count: int, server: Server, arguments: tuple[str, ...]) -> None:
     """Start the command, and kill it after this number of requests."""
-    before = len(replica.asked)
+    before = len(server.asked)
     async with started("warm", *arguments) as process, asyncio.timeout(60):
-        while len(replica.asked) < before + count:
+        while len(server.asked) < before + count:
             await asyncio.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         await process.wait()
@@ -300,19 +257,19 @@ async def killed_after(count: int, replica: Replica, arguments: tuple[str, ...])
 async def killed_and_continued(
     start_origin: StartOrigin, folder: Path, moments: list[int], pages: int
 ) -> None:
-    replica = Replica()
-    url = await replica.start(start_origin)
+    server = Server()
+    url = await server.start(start_origin)
     listed = folder / "list.txt"
     listed.write_text("".join(f"{SITE}/#!{number}\n" for number in range(pages)))
     arguments = (str(listed), "--via", url, "--state", str(folder / "state"), "--concurrency", "4")
     for moment in moments:
-        await killed_after(moment, replica, arguments)
+        await killed_after(moment, server, arguments)
     last = await run("warm", *arguments)
     assert last.status == 0, last.err
-    asked = Counter(replica.asked)
+    asked = Counter(server.asked)
     assert asked.keys() == {str(number) for number in range(pages)}
     # Those that were under way, and nothing else, are requested again.
-    assert len(replica.asked) <= pages + 4 * len(moments)
+    assert len(server.asked) <= pages + 4 * len(moments)
 
 
 async def test_a_run_that_was_killed_is_continued(
@@ -405,7 +362,7 @@ async def test_a_sitemap_whose_connection_fails_is_read_again(start_origin: Star
     application.router.add_get("/sitemap.xml", answer)
     site = await start_origin(application)
     failures: list[SitemapError] = []
-    async with replicas(site.url) as sent_to:
+    async with sending(site.url) as sent_to:
         sources = Sources(sent_to.stream, Progress())
         pages = sources.pages([f"{site.url}/sitemap.xml"], failures.append)
         found = [page.url async for page in pages]

@@ -18,12 +18,12 @@ from yarl import URL
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.errors import ConfigError, JournalError, ReplicasGone, SitemapError
+from prerender.errors import ConfigError, JournalError, ServerGone, SitemapError
 from prerender.tools.crawler import Crawler
 from prerender.tools.url_sources import Sources
 from prerender.tools.warming.jobs import WarmingByJobs
 from prerender.tools.warming.journal import Job, Journal
-from prerender.tools.warming.replicas import Replicas
+from prerender.tools.warming.requests import Requests
 from prerender.tools.warming.warming import Totals, Warming
 
 _SHOWN_FAILURES = 20
@@ -33,7 +33,7 @@ _REPORT_SECONDS = 60.0
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     common.add_sources(parser)
-    common.add_via(parser, several=True)
+    common.add_via(parser)
     common.add_concurrency(parser, default=8)
     parser.add_argument(
         "--rate", type=common.rate, default=0.0, metavar="N", help="maximum pages per second"
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     with closing(journal):
         try:
             totals = common.run(_warm(options, settings, journal))
-        except (KeyboardInterrupt, ReplicasGone):
+        except (KeyboardInterrupt, ServerGone):
             if options.state:
                 terminal.say(f"interrupted: continue with --state {options.state}")
             raise
@@ -101,7 +101,7 @@ async def _by_jobs(options: argparse.Namespace) -> Totals:
         raise ConfigError([f"{names}: not with --admin"])
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
-        replicas = await _replicas(options, None, stack)
+        requests = await _requests(options, None, stack)
         warming = WarmingByJobs(
             common.admin_of(options),
             rate=options.rate,
@@ -109,7 +109,7 @@ async def _by_jobs(options: argparse.Namespace) -> Totals:
             done=progress.done,
             found=progress.found,
         )
-        sources = Sources(replicas.stream, progress)
+        sources = Sources(requests.stream, progress)
         reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
         try:
             return await warming.run(_jobs(options, sources, warming.totals, progress))
@@ -120,10 +120,10 @@ async def _by_jobs(options: argparse.Namespace) -> Totals:
 async def _warm(options: argparse.Namespace, settings: Settings | None, journal: Journal) -> Totals:
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
-        replicas = await _replicas(options, settings, stack)
-        sources = Sources(replicas.stream, progress)
+        requests = await _requests(options, settings, stack)
+        sources = Sources(requests.stream, progress)
         warming = Warming(
-            replicas,
+            requests,
             journal,
             concurrency=options.concurrency,
             most=options.max_pages,
@@ -141,17 +141,14 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
             reporting.cancel()
 
 
-async def _replicas(
+async def _requests(
     options: argparse.Namespace, settings: Settings | None, stack: AsyncExitStack
-) -> Replicas:
+) -> Requests:
     timeout = settings.render.timeout + 10 if settings is not None else 60.0
     own = common.site_headers(options.config)
-    vias = [URL(via) for via in options.via] if options.via else [None]
-    crawlers = [
-        await stack.enter_async_context(Crawler.open(via, timeout=timeout, site_headers=own))
-        for via in dict.fromkeys(vias)
-    ]
-    return Replicas(crawlers, options.concurrency, options.rate, direct=not options.via)
+    via = URL(options.via) if options.via else None
+    crawler = await stack.enter_async_context(Crawler.open(via, timeout=timeout, site_headers=own))
+    return Requests(crawler, options.concurrency, options.rate, direct=via is None)
 
 
 async def _jobs(

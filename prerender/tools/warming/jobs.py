@@ -17,6 +17,9 @@ _FIRST_LOOK_SECONDS = 0.2
 _LONGEST_LOOK_SECONDS = 2.0
 _FULL_SECONDS = 5.0
 _TOO_MANY = 429
+# No response, or its store does not respond: a restart takes less than this time.
+_AWAY = (0, 503)
+_GONE_SECONDS = 300.0
 # The outcomes of jobs, as those of requests are called.
 _NAMES = {"not_stored": "not kept", "not_a_page": "not a page"}
 _FAILURES = ("failed", "kept", "missing", "not_a_page", "invalid")
@@ -44,6 +47,7 @@ class WarmingByJobs:
         self._done = done
         self._found = found
         self._jobs: dict[str, dict[str, Any]] = {}
+        self._answered = time.monotonic()
         self.totals = Totals()
 
     async def run(self, pages: AsyncGenerator[Job]) -> Totals:
@@ -61,24 +65,20 @@ class WarmingByJobs:
                         await self._create(batch)
                         batch = []
             await self._create(batch)
-            pause = _FIRST_LOOK_SECONDS
-            while self._unfinished():
-                await asyncio.sleep(pause)
-                await self._look()
-                pause = min(pause * 1.5, _LONGEST_LOOK_SECONDS)
+            await self._finish()
         except asyncio.CancelledError:
             for name in self._unfinished():
                 with suppress(AdminError):
                     await asyncio.to_thread(self._admin.cancel_job, name)
             raise
-        for job in self._jobs.values():
-            await self._sum_up(job)
         self.totals.seconds = time.monotonic() - started
         return self.totals
 
     async def _create(self, pages: list[Job]) -> None:
         if not pages:
             return
+        if self._rate:  # it is that of a job
+            await self._finish()
         body = {
             "url": [page.url for page in pages],
             "lastmod": [page.lastmod for page in pages],
@@ -95,26 +95,49 @@ class WarmingByJobs:
                 # There is room for it when another one is done.
                 await asyncio.sleep(_FULL_SECONDS)
                 await self._look()
-        self._jobs[job["id"]] = job
+        self._answered = time.monotonic()
         self.totals.found += job["pages"]
         self._found(job["pages"])
+        await self._note(job)
+
+    async def _finish(self) -> None:
+        """Wait until all jobs have ended."""
+        pause = _FIRST_LOOK_SECONDS
+        while self._unfinished():
+            await asyncio.sleep(pause)
+            await self._look()
+            pause = min(pause * 1.5, _LONGEST_LOOK_SECONDS)
 
     def _unfinished(self) -> list[str]:
         return [name for name, job in self._jobs.items() if job["state"] in ("reading", "running")]
 
     async def _look(self) -> None:
-        """See how far they are."""
+        """See how far they are. Raises AdminError, but not while the proxy restarts."""
         for name in self._unfinished():
-            before = self._jobs[name]
-            self._jobs[name] = after = await asyncio.to_thread(self._admin.job, name)
-            self._done(before["waiting"] - after["waiting"])
+            try:
+                job = await asyncio.to_thread(self._admin.job, name)
+            except AdminError as error:
+                away = time.monotonic() - self._answered
+                if error.answered_with not in _AWAY or away > _GONE_SECONDS:
+                    raise
+                return
+            self._answered = time.monotonic()
+            self._done(self._jobs[name]["waiting"] - job["waiting"])
+            await self._note(job)
 
-    async def _sum_up(self, job: dict[str, Any]) -> None:
+    async def _note(self, job: dict[str, Any]) -> None:
+        """Count the pages of jobs, and get the failures of one that has ended: other jobs may displace
+        it."""
+        self._jobs[job["id"]] = job
         counts = self.totals.counts
-        for outcome, count in job["outcomes"].items():
-            counts[_NAMES.get(outcome, outcome)] += count
-        if job["state"] == "cancelled" and job["waiting"]:
-            counts["cancelled"] += job["waiting"]
+        counts.clear()
+        for one in self._jobs.values():
+            for outcome, count in one["outcomes"].items():
+                counts[_NAMES.get(outcome, outcome)] += count
+            if one["state"] == "cancelled" and one["waiting"]:
+                counts["cancelled"] += one["waiting"]
+        if job["id"] in self._unfinished():
+            return
         for outcome in _FAILURES:
             if job["outcomes"].get(outcome) and len(self.totals.failures) < MOST_FAILURES:
                 pages = await asyncio.to_thread(self._admin.job_pages, job["id"], outcome)

@@ -18,7 +18,7 @@ from prerender.tools.crawler import Fetched
 from prerender.tools.html import read_page
 from prerender.tools.link_following import led_to
 from prerender.tools.warming.journal import GOOD, Job, Journal, Outcome
-from prerender.tools.warming.replicas import Replicas
+from prerender.tools.warming.requests import Requests
 from prerender.urls.addresses import is_ugly
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
@@ -74,7 +74,7 @@ class Warming:
 
     def __init__(
         self,
-        replicas: Replicas,
+        requests: Requests,
         journal: Journal,
         *,
         concurrency: int,
@@ -83,7 +83,7 @@ class Warming:
         found: Callable[[int], None] = lambda _: None,
         page_of: Callable[[str], str | None],
     ) -> None:
-        self._replicas = replicas
+        self._requests = requests
         self._journal = journal
         self._concurrency = concurrency
         self._most = most
@@ -208,7 +208,7 @@ class Warming:
         if ugly is None:
             return Warmed(job.url, "failed", "has no ugly URL"), None
         try:
-            response = await self._replicas.get(ugly)
+            response = await self._requests.get(ugly)
         except FetchFailed as error:
             return Warmed(job.url, "failed", str(error)), None
         outcome, age = _outcome(response)

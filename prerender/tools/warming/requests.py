@@ -1,4 +1,4 @@
-"""Sends requests to the replicas of a proxy, each to the least busy one that is available.
+"""Sends requests for pages, to a proxy or to the site itself.
 
 Concurrency and rate are limited. When a response asks to slow down, nothing is sent for as long as it
 says; then the concurrency is halved, and rises again slowly with each good response.
@@ -8,68 +8,42 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from prerender.errors import FetchFailed, ReplicasGone, Unreachable
+from prerender.errors import FetchFailed, ServerGone, Unreachable
 from prerender.tools.concurrency import Pace
 from prerender.tools.crawler import Crawler, Fetched, Streamed
 
-# Of a page; being sent to a replica that is not there does not count.
+# Of a page; being sent to a server that is not there does not count.
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 # If servers ask for more, they are asked again after this time.
 _LONGEST_RETRY_AFTER_SECONDS = 3600.0
-# How long all replicas may be unreachable: a restart takes less. At the start: a wrong URL.
+# How long the server may be unreachable: a restart takes less. At the start: a wrong URL.
 _GONE_SECONDS = 300.0
 _GONE_AT_START_SECONDS = 5.0
 _SLOW_DOWN = (429, 502, 503, 504)
 
 
-@dataclass(eq=False, slots=True)
-class _Replica:
-    """A replica, with the requests that run and have been sent, and until when it is left alone
-    (monotonic seconds)."""
+class Requests:
+    """Sends requests by ``crawler``.
 
-    crawler: Crawler
-    running: int = 0
-    sent: int = 0
-    until: float = 0.0
-    pause: float = _FIRST_PAUSE_SECONDS
-
-    def fail(self, at_least: float = 0.0) -> None:
-        """Leave it alone for a while, each time for longer."""
-        self.until = time.monotonic() + max(at_least, self.pause)
-        self.pause = min(self.pause * 2, _LONGEST_PAUSE_SECONDS)
-
-    def succeed(self) -> None:
-        """It has answered."""
-        self.pause = _FIRST_PAUSE_SECONDS
-
-
-class Replicas:
-    """Replicas of one proxy, reached through ``crawlers``.
-
-    ``concurrency``: maximum requests at once, ``rate``: per second (0: no limit), over all replicas.
-    ``direct``: the only crawler connects to the sites themselves, of which one may be unreachable.
+    ``concurrency``: maximum requests at once, ``rate``: per second (0: no limit). ``direct``: the
+    crawler connects to the sites themselves, of which one may be unreachable.
     """
 
     def __init__(
-        self,
-        crawlers: Sequence[Crawler],
-        concurrency: int,
-        rate: float = 0.0,
-        *,
-        direct: bool = False,
+        self, crawler: Crawler, concurrency: int, rate: float = 0.0, *, direct: bool = False
     ) -> None:
-        self._replicas = [_Replica(crawler) for crawler in crawlers]
+        self._crawler = crawler
         self._concurrency = concurrency
         self._allowed = float(concurrency)
         self._running = 0
+        # Monotonic seconds.
         self._until = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
         self._pace = Pace(rate)
@@ -79,14 +53,14 @@ class Replicas:
         self._started = time.monotonic()
 
     async def get(self, url: str) -> Fetched:
-        """The response of a page. Raises FetchFailed, and ReplicasGone if no replica can be reached."""
+        """The response of a page. Raises FetchFailed, and ServerGone if no server can be reached."""
         attempt = 0
         while True:
-            async with self._admitted() as replica:
+            async with self._admitted():
                 try:
-                    response = await replica.crawler.get(url)
+                    response = await self._crawler.get(url)
                 except FetchFailed as error:
-                    replica.fail()
+                    self._back_off()
                     if isinstance(error, Unreachable) and not self._direct:
                         self._check(error)
                         continue
@@ -95,17 +69,16 @@ class Replicas:
                         raise
                     continue
                 attempt += 1
-                if self._is_final(replica, response) or attempt == _ATTEMPTS:
+                if self._is_final(response) or attempt == _ATTEMPTS:
                     return response
 
     @asynccontextmanager
     async def stream(self, url: str) -> AsyncIterator[Streamed]:
-        """A file, such as a sitemap, from any replica. Raises FetchFailed and ReplicasGone."""
+        """A file, such as a sitemap. Raises FetchFailed and ServerGone."""
         for attempt in itertools.count(1):
-            replica = min(self._replicas, key=lambda replica: replica.until)
-            await asyncio.sleep(max(self._until, replica.until) - time.monotonic())
+            await asyncio.sleep(self._until - time.monotonic())
             try:
-                async with replica.crawler.stream(url) as response:
+                async with self._crawler.stream(url) as response:
                     self._answered = time.monotonic()
                     if response.status not in _SLOW_DOWN or attempt == _ATTEMPTS:
                         yield response
@@ -113,78 +86,66 @@ class Replicas:
                     pause = max(_FIRST_PAUSE_SECONDS * attempt, retry_after(response) or 0.0)
                     self._until = max(self._until, time.monotonic() + pause)
             except Unreachable as error:
-                replica.fail()
-                if self._answered and not self._direct:
-                    self._check(error)
-                elif attempt >= len(self._replicas):
+                self._back_off()
+                if not self._answered or self._direct:
                     raise
+                self._check(error)
 
     @asynccontextmanager
-    async def _admitted(self) -> AsyncIterator[_Replica]:
-        """A replica that a request may be sent to now."""
+    async def _admitted(self) -> AsyncIterator[None]:
+        """Wait until a request may be sent."""
         while True:
-            while self._running >= int(self._allowed) or self._available() is None:
+            while self._running >= int(self._allowed) or time.monotonic() < self._until:
                 await self._change()
             self._running += 1
             try:
                 await self._pace.wait()
-                if replica := self._available():
-                    replica.running += 1
-                    replica.sent += 1
-                    try:
-                        yield replica
-                    finally:
-                        replica.running -= 1
+                if time.monotonic() >= self._until:
+                    yield
                     return
             finally:
                 self._running -= 1
                 self._changed.set()
 
-    def _available(self) -> _Replica | None:
-        """The replica that has least to do; None if all of them are left alone."""
-        now = time.monotonic()
-        there = [] if now < self._until else [one for one in self._replicas if one.until <= now]
-        return min(there, key=lambda replica: (replica.running, replica.sent), default=None)
-
     async def _change(self) -> None:
         """Wait until a request has ended, or a pause."""
-        now = time.monotonic()
-        ends = [self._until, *(replica.until for replica in self._replicas)]
-        left = [end - now for end in ends if end > now]
+        left = self._until - time.monotonic()
         self._changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(left, default=None)):
+            async with asyncio.timeout(left if left > 0 else None):
                 await self._changed.wait()
 
-    def _is_final(self, replica: _Replica, response: Fetched) -> bool:
+    def _back_off(self, at_least: float = 0.0) -> None:
+        """Send nothing for a while, each time for longer."""
+        now = time.monotonic()
+        pause = max(at_least, self._pause)
+        if now >= self._until:  # once for the requests that ran together
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE_SECONDS)
+        self._until = max(self._until, now + pause)
+
+    def _is_final(self, response: Fetched) -> bool:
         """Whether a response is about the page. One that asks to slow down is obeyed."""
         self._answered = now = time.monotonic()
         status = response.cache_status
         is_busy = status is not None and status.get("detail") == "busy"
         if response.status not in _SLOW_DOWN or (status is not None and not is_busy):
-            replica.succeed()
             self._pause = _FIRST_PAUSE_SECONDS
             self._allowed = min(self._concurrency, self._allowed + 1 / self._allowed)
             return True
-        if now >= max(self._until, replica.until):  # once for the requests that ran together
+        if now >= self._until:
             self._allowed = max(1.0, self._allowed / 2)
         if response.status == HTTPStatus.GATEWAY_TIMEOUT:
             return True
         after = retry_after(response)
-        if is_busy or after is None:
-            replica.fail(after or 0.0)
-        elif after:
-            # The origin says so, which all replicas have in common.
-            if now >= self._until:
-                self._pause = min(self._pause * 2, _LONGEST_PAUSE_SECONDS)
-            self._until = max(self._until, now + max(after, self._pause / 2))
+        if is_busy or after != 0:
+            self._back_off(after or 0.0)
         return False
 
     def _check(self, error: Unreachable) -> None:
-        """Raise ReplicasGone if no replica has answered for long."""
+        """Raise ServerGone if the server has not answered for long."""
         most = _GONE_SECONDS if self._answered else _GONE_AT_START_SECONDS
         if time.monotonic() - (self._answered or self._started) > most:
-            raise ReplicasGone(str(error)) from error
+            raise ServerGone(str(error)) from error
 
 
 def retry_after(response: Fetched | Streamed) -> float | None:
