@@ -458,6 +458,12 @@ class Cache(_Section):
         "has changed.",
         examples=[True],
     )
+    revalidate_post: PagePatterns = Field(
+        (),
+        description="POST requests of pages to the site that only read, such as queries of GraphQL, by "
+        'path and query: ["/graphql"]. With revalidate, they are repeated with the same body.',
+        examples=[["/graphql", "/api/search*"]],
+    )
     max_age_without_render: PositiveDuration = Field(
         86400,
         description="How long after its render a snapshot may be renewed without rendering it again.",

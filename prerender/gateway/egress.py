@@ -4,23 +4,24 @@ Addresses are checked when sockets are opened (connector.py).
 """
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientResponse, ClientSession, StreamReader
 from aiohttp.web import BaseRequest, StreamResponse
 from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import WEB_PORTS, AddressPolicy, Forbidden
-from prerender.gateway.upstream import Upstream, send
+from prerender.gateway.upstream import Body, Upstream, send
 from prerender.gateway.visit import Exchange, Visit
 from prerender.http import caching, forwarding_headers
 from prerender.urls.hosts import normalized
 
+_MOST_NOTED_BYTES = 16 * 1024
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # RFC 9110 section 7.2: no user, no path, no zone.
 _HOST_FIELD = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/?#%\\\s]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
@@ -63,6 +64,8 @@ class Egress:
         self._upstream = upstream
         self._third_parties = third_parties
         self._addresses = addresses
+        # Whether the body of a POST request to a URL of the site is noted; set by an extension.
+        self.keeps_body: Callable[[str], bool] = lambda _: False
 
     def is_own(self, host: str, port: int) -> bool:
         """Whether a host is the site's, with http or https: from outside, http:// URLs of the site
@@ -78,17 +81,20 @@ class Egress:
     @asynccontextmanager
     async def ask(self, ask: Ask, headers: CIMultiDict[str]) -> AsyncIterator[ClientResponse]:
         """Send a request with these headers. Raises Forbidden and OriginError."""
-        async with self._send(ask, headers.copy()) as response:
+        body: Body = ask.request.content if ask.request.body_exists else None
+        exchange = ask.exchange
+        if exchange.method == "POST" and not exchange.foreign and self.keeps_body(ask.url):
+            body = await _noted(body, exchange)
+        async with self._send(ask, headers.copy(), body) as response:
             if caching.asks_for_password(response.status, response.headers):
                 ask.visit.remembered = "the browser may know a password"
             yield response
 
     def _send(
-        self, ask: Ask, headers: CIMultiDict[str]
+        self, ask: Ask, headers: CIMultiDict[str], body: Body
     ) -> AbstractAsyncContextManager[ClientResponse]:
         request = ask.request
         target = forwarding_headers.origin_form(request.raw_path)
-        body = request.content if request.body_exists else None
         if ask.own:
             self._address(headers, self._public)
             forwarding_headers.add_trace(headers, ask.visit.trace)
@@ -98,7 +104,7 @@ class Egress:
 
     @asynccontextmanager
     async def repeat(
-        self, method: str, url: str, headers: CIMultiDict[str]
+        self, method: str, url: str, headers: CIMultiDict[str], body: bytes | None = None
     ) -> AsyncIterator[tuple[ClientResponse, bool]]:
         """Send a request of an earlier render again, without a page. Yields the response, and whether
         it is the site's own. Raises Forbidden and OriginError."""
@@ -108,11 +114,11 @@ class Egress:
         headers = headers.copy()
         if own := self.is_own(host, port):
             self._address(headers, self._public)
-            sending = self._upstream.request(method, target, headers)
+            sending = self._upstream.request(method, target, headers, body)
         else:
             self._addresses.check(host, port)
             sent_to = URL(f"{origin}/#{target}", encoded=True)
-            sending = send(self._third_parties, method, sent_to, headers)
+            sending = send(self._third_parties, method, sent_to, headers, body)
         async with sending as response:
             yield response, own
 
@@ -155,6 +161,27 @@ def _host_and_port(host_field: str, scheme: str) -> tuple[str, int]:
     if not found or not 0 < port < 65536:
         raise Forbidden(f"{host_field!r} is not a host")
     return found[1].strip("[]"), port
+
+
+async def _noted(body: Body, exchange: Exchange) -> Body:
+    """Note the body of a request if it is a short text. Returns what to send."""
+    if not isinstance(body, StreamReader):
+        exchange.sent_body = ""
+        return body
+    read = b""
+    while len(read) <= _MOST_NOTED_BYTES and (part := await body.readany()):
+        read += part
+    if len(read) > _MOST_NOTED_BYTES:
+        return _continued(read, body)
+    with suppress(UnicodeDecodeError):
+        exchange.sent_body = read.decode()
+    return read
+
+
+async def _continued(read: bytes, body: StreamReader) -> AsyncIterator[bytes]:
+    yield read
+    async for part in body.iter_any():
+        yield part
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -41,6 +41,9 @@ _CHUNK_BYTES = 65536
 _MAX_LINE_BYTES = 65536
 _AUTOMATIC = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
+# Of a request.
+Body = StreamReader | AsyncIterator[bytes] | bytes | None
+
 log = structlog.get_logger(__name__)
 
 
@@ -88,7 +91,7 @@ class Upstream:
         method: str,
         target: str,
         headers: CIMultiDict[str],
-        body: StreamReader | None = None,
+        body: Body = None,
     ) -> AsyncIterator[ClientResponse]:
         """Send a request. Raises OriginError or OriginTimeout until the response head has arrived.
 
@@ -166,7 +169,7 @@ async def send(
     method: str,
     url: URL,
     headers: CIMultiDict[str],
-    body: StreamReader | None = None,
+    body: Body = None,
 ) -> AsyncIterator[ClientResponse]:
     """Send a request without following redirects. Errors before the response head are translated."""
     try:

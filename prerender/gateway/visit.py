@@ -78,9 +78,9 @@ class Exchange:
     ``judged``: the content may depend on it, although it is not waited for. ``foreign``: it is for a
     third party. ``hangs``: it has hung on other pages. ``has_end``: its response is no stream.
     ``fault``: why the page cannot use a response that looks successful; ``detail``: the same in the
-    words of this response. ``sent``: the end-to-end headers of the request; ``received``: the complete
-    response of a server or the asset cache. ``stubbed``: blocked by a setting, whatever the network
-    says.
+    words of this response. ``sent``: the end-to-end headers of the request; ``sent_body``: of a POST
+    whose body is noted; ``received``: the complete response of a server or the asset cache.
+    ``stubbed``: blocked by a setting, whatever the network says.
     """
 
     method: str
@@ -107,6 +107,7 @@ class Exchange:
     ended: float = 0.0
     deadline: asyncio.Timeout | None = None
     sent: CIMultiDict[str] | None = None
+    sent_body: str | None = None
     stubbed: bool = False
     received: Received | None = None
 

@@ -1,7 +1,7 @@
 """Which snapshots can be renewed by their inputs, and the manifest of such a snapshot. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -38,13 +38,17 @@ class Reason(Word):
     """Why a snapshot cannot be renewed without rendering."""
 
     VERDICT = "verdict", "its last render is not complete"
-    METHOD = "method", "it sends a request other than GET"
+    METHOD = (
+        "method",
+        "it sends a request other than GET that [cache] revalidate_post does not list",
+    )
+    BODY = "body", "the body of its POST request is over 16 KiB, or no text"
     STREAM = "stream", "it received messages of a WebSocket or a stream"
     COOKIES = "cookies", "a response depends on the cookies that it sets"
     FAILED = "failed", "a request failed or was refused"
     UNANSWERED = "unanswered", "a request had no complete response"
     VARYING = "varying", "the same request had different responses"
-    TIME = "time", "it requests a URL with the current time"
+    TIME = "time", "a request contains the current time"
     SIZE = "size", "it makes too many requests"
     REQUESTS = "requests", "it makes other requests in each render"
     FUTILE = "futile", "its responses differ each time, although its content does not"
@@ -80,8 +84,11 @@ def manifest_of(
     made: Made,
     document: Document,
     visit: Visit,
+    *,
+    may_repeat: Callable[[str], bool] = lambda _: False,
 ) -> Manifest:
-    """The manifest of a new snapshot. Raises Ineligible."""
+    """The manifest of a new snapshot. ``may_repeat``: whether POST requests for a URL are queries.
+    Raises Ineligible."""
     snapshot, target, now = made
     if snapshot.facts.verdict != "complete" or snapshot.content_type != HTML:
         raise Ineligible(Reason.VERDICT)
@@ -92,7 +99,9 @@ def manifest_of(
     found: dict[tuple[object, object], Input] = {}
     assets = set()
     exchanges = visit.exchanges
-    answered = {(one.method, one.url) for one in exchanges if one.received is not None}
+    answered = {
+        (one.method, one.url, one.sent_body) for one in exchanges if one.received is not None
+    }
     served = False
     for one in exchanges:
         if one.destination == "document" and one.sent is None and not served:
@@ -100,7 +109,7 @@ def manifest_of(
             continue
         if _is_unread(one) or (one.received is None and _is_repeated(one, answered)):
             continue
-        new = _input(one)
+        new = _input(one, may_repeat)
         if is_asset := one.destination in _ASSETS:
             new = _of_any_page(new, one)
         known = found.setdefault(key := (new.key, new.headers), new)
@@ -108,7 +117,7 @@ def manifest_of(
             raise Ineligible(Reason.VARYING, one.url)
         if is_asset:
             assets.add(key)
-    _check_times((it.url for key, it in found.items() if key not in assets), target, document, now)
+    _check_times((it for key, it in found.items() if key not in assets), target, document, now)
     manifest = Manifest(
         maker,
         fingerprint_of_document(document),
@@ -127,15 +136,16 @@ def _is_unread(one: Exchange) -> bool:
     return is_beacon or one.stubbed or (one.endless and not one.received_bytes)
 
 
-def _is_repeated(one: Exchange, answered: set[tuple[str, str]]) -> bool:
+def _is_repeated(one: Exchange, answered: set[tuple[str, str, str | None]]) -> bool:
     """Whether the page aborted the request before a response, and asked again."""
-    return not one.status and not one.endless and (one.method, one.url) in answered
+    return not one.status and not one.endless and (one.method, one.url, one.sent_body) in answered
 
 
-def _input(one: Exchange) -> Input:
+def _input(one: Exchange, may_repeat: Callable[[str], bool]) -> Input:
     if one.endless:
         raise Ineligible(Reason.STREAM, one.url)
-    if one.method not in _REPEATABLE:
+    repeats = one.method == "POST" and not one.foreign and may_repeat(one.url)
+    if one.method not in _REPEATABLE and not repeats:
         raise Ineligible(Reason.METHOD, one.url)
     if one.blocked or (one.finished and one.status >= 500) or one.status in (408, 425, 429):
         raise Ineligible(Reason.FAILED, one.url)
@@ -143,7 +153,9 @@ def _input(one: Exchange) -> Input:
         raise Ineligible(Reason.FAILED if one.fault else Reason.UNANSWERED, one.url)
     if _depends_on_own_cookies(one.received.headers):
         raise Ineligible(Reason.COOKIES, one.url)
-    return input_of(one.method, one.url, one.sent, one.received)
+    if repeats and one.sent_body is None:
+        raise Ineligible(Reason.BODY, one.url)
+    return input_of(one.method, one.url, one.sent, one.sent_body or "", one.received)
 
 
 def _of_any_page(asset: Input, one: Exchange) -> Input:
@@ -163,13 +175,14 @@ def _depends_on_own_cookies(headers: Headers) -> bool:
     return "Set-Cookie" in headers and bool(vary & {"cookie", "*"})
 
 
-def _check_times(urls: Iterable[str], target: Target, document: Document, now: float) -> None:
-    """Raises Ineligible if a URL has the time of the render: the next one would request another URL.
+def _check_times(inputs: Iterable[Input], target: Target, document: Document, now: float) -> None:
+    """Raises Ineligible if a request has the time of the render: the next one would send another.
     Times that are in the document or in the page's own URL stay."""
     today = datetime.fromtimestamp(now, UTC)
     days = {(today + timedelta(days=n)).strftime("%Y%m%d") for n in (-1, 0, 1)}
-    for url in urls:
-        times = [m[0] for m in _EPOCH.finditer(url) if abs(int(m[0][:10]) - now) < _DAY_SECONDS]
-        times += [m[0] for m in _DATE.finditer(url) if m[1] + m[3] + m[4] in days]
+    for one in inputs:
+        sent = f"{one.url} {one.body}"
+        times = [m[0] for m in _EPOCH.finditer(sent) if abs(int(m[0][:10]) - now) < _DAY_SECONDS]
+        times += [m[0] for m in _DATE.finditer(sent) if m[1] + m[3] + m[4] in days]
         if any(time not in target.url and time.encode() not in document.body for time in times):
-            raise Ineligible(Reason.TIME, url)
+            raise Ineligible(Reason.TIME, one.url)

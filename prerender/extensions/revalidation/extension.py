@@ -14,6 +14,7 @@ from prerender.extensions.revalidation.eligibility import Ineligible, Made, mani
 from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import encode
 from prerender.extensions.revalidation.revalidator import CHECKS, Revalidator
+from prerender.gateway.egress import split_url
 from prerender.gateway.visit import Document, Visit
 from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.learned import Learned
@@ -21,6 +22,7 @@ from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
 from prerender.telemetry.scraped_metrics import counter
+from prerender.urls.patterns import matches
 
 # The share of the time of a render that asking may take: the render may have to follow.
 _SHARE = 0.5
@@ -53,7 +55,13 @@ def revalidator_of(settings: Settings, parts: Rendering, notes: Notes) -> Revali
     """The revalidator; from then on, new snapshots have a manifest."""
     gateway, renderer = parts.gateway, parts.renderer
     maker = Maker(settings, gateway.navigation)
-    renderer.with_manifest = _with_manifest(maker)
+    listed = settings.cache.revalidate_post
+
+    def may_repeat(url: str) -> bool:
+        return any(matches(pattern, split_url(url)[1]) for pattern in listed)
+
+    gateway.egress.keeps_body = may_repeat
+    renderer.with_manifest = _with_manifest(maker, may_repeat)
     return Revalidator(
         gateway.egress,
         gateway.assets.store,
@@ -68,14 +76,14 @@ def revalidator_of(settings: Settings, parts: Rendering, notes: Notes) -> Revali
 
 
 def _with_manifest(
-    maker: Maker,
+    maker: Maker, may_repeat: Callable[[str], bool]
 ) -> Callable[[Snapshot, Target, Document, Visit, float], Snapshot]:
     def with_manifest(
         snapshot: Snapshot, target: Target, document: Document, visit: Visit, now: float
     ) -> Snapshot:
         made = Made(snapshot, target, now)
         try:
-            manifest = manifest_of(maker.name, made, document, visit)
+            manifest = manifest_of(maker.name, made, document, visit, may_repeat=may_repeat)
         except Ineligible as reason:
             return replace(snapshot, unrenewable=str(reason))
         return replace(snapshot, manifest=encode(manifest))

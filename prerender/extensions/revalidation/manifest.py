@@ -9,7 +9,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -58,19 +58,20 @@ class Fingerprint(NamedTuple):
 
 @dataclass(frozen=True)
 class Input:
-    """A request of a page, and the response. ``headers``: end-to-end."""
+    """A request of a page, and the response. ``headers``: end-to-end. ``body``: of a POST."""
 
     method: str
     url: str
     headers: Pairs
+    body: str = field(repr=False)
     fingerprint: Fingerprint
     etag: str = ""
     last_modified: str = ""
 
     @cached_property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> tuple[str, str, str]:
         """Identifies the request among those of a page."""
-        return self.method, self.url
+        return self.method, self.url, self.body
 
     @property
     def request_headers(self) -> CIMultiDict[str]:
@@ -80,7 +81,7 @@ class Input:
     @property
     def conditions(self) -> dict[str, str]:
         """The conditional headers to ask with (RFC 9110 section 13.1)."""
-        if any(name.lower() in _CONDITIONS for name, _ in self.headers):
+        if self.body or any(name.lower() in _CONDITIONS for name, _ in self.headers):
             return {}
         found = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
         return {name: value for name, value in found.items() if value}
@@ -115,13 +116,14 @@ def fingerprint_of_document(document: Document) -> Fingerprint:
     return fingerprint_of(Received(document.status, document.headers, digest_of(document.body)))
 
 
-def input_of(method: str, url: str, sent: Headers, received: Received) -> Input:
+def input_of(method: str, url: str, sent: Headers, body: str, received: Received) -> Input:
     """The input of a request and its response."""
     headers = received.headers
     return Input(
         method,
         url,
         tuple(sent.items()),
+        body,
         fingerprint_of(received),
         headers.get("ETag", "") if received.status == 200 else "",
         headers.get("Last-Modified", "") if received.status == 200 else "",
@@ -144,7 +146,7 @@ def without_volatile(old: Manifest, new: Manifest, *, confirmed: bool) -> Manife
     is the same, so those with other values do not matter either."""
     before = {one.key: one.fingerprint for one in old.all}
 
-    def cleaned(key: tuple[str, str] | None, now: Fingerprint) -> Fingerprint:
+    def cleaned(key: tuple[str, str, str] | None, now: Fingerprint) -> Fingerprint:
         then = old.document if key is None else before.get(key, now)
         ignored = _ignored(then) | (_changed(then, now) if confirmed else set())
         if not ignored:
@@ -203,6 +205,7 @@ class _Row(NamedTuple):
     method: str
     url: str
     lines: tuple[int, ...]
+    body: str
     status: int
     digest: str
     headers: tuple[int, ...]
@@ -232,7 +235,7 @@ def encode(manifest: Manifest) -> bytes:
 
     def row(one: Input) -> list[object]:
         fingerprint = one.fingerprint
-        request = [one.method, one.url, numbers(one.headers)]
+        request = [one.method, one.url, numbers(one.headers), one.body]
         response = [
             fingerprint.status,
             fingerprint.digest,
@@ -244,7 +247,7 @@ def encode(manifest: Manifest) -> bytes:
 
     inputs = manifest.inputs if manifest.assets_name else manifest.all
     rows = [row(one) for one in inputs]
-    document = row(Input("GET", "", (), manifest.document))
+    document = row(Input("GET", "", (), "", manifest.document))
     stored = {
         "version": _VERSION,
         "maker": manifest.maker,
@@ -279,6 +282,7 @@ def _input(row: _Row, lines: Pairs) -> Input:
         row.method,
         row.url,
         tuple(lines[n] for n in row.lines),
+        row.body,
         fingerprint,
         row.etag,
         row.last_modified,

@@ -255,7 +255,7 @@ class Revalidator:
         headers.update(conditions)
         async with (
             asyncio.timeout(self._limits.request_timeout),
-            self._egress.repeat(one.method, one.url, headers) as asked,
+            self._egress.repeat(one.method, one.url, headers, one.body.encode() or None) as asked,
         ):
             response, own = asked
             if response.status == HTTPStatus.NOT_MODIFIED and conditions:

@@ -32,6 +32,7 @@ class Shop:
         self.options = "{}"
         self.down = False
         self.requests: Counter[str] = Counter()
+        self.bodies: list[str] = []
         # Responses with data wait for it.
         self.gate = asyncio.Event()
         self.gate.set()
@@ -45,6 +46,8 @@ class Shop:
             return web.Response(
                 text=PAGE.replace("OPTIONS", self.options), content_type="text/html"
             )
+        if request.method == "POST":
+            self.bodies.append((await request.read()).decode("latin-1"))
         await self.gate.wait()
         return web.Response(text=self.data, headers={"ETag": f'"{self.data}"'})
 
@@ -170,12 +173,52 @@ async def test_a_page_that_posts_is_always_rendered(shop: Shop) -> None:
     explained = await shop.explained()
     assert explained["renewed_without_rendering"] == 0
     assert explained["always_rendered_because"] == (
-        "it sends a request other than GET: https://www.example.com/data"
+        "it sends a request other than GET that [cache] revalidate_post does not list: "
+        "https://www.example.com/data"
     )
     assert await shop.renewal() == {
         "count": 0,
         "always_rendered_because": explained["always_rendered_because"],
     }
+
+
+@pytest.fixture
+async def searching(start_origin: StartOrigin, start_proxy: StartProxy) -> Shop:
+    """A shop whose POST requests for data are listed."""
+    shop = Shop()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", shop.answer)
+    settings = SETTINGS | {"cache": {"revalidate": True, "revalidate_post": ["/d*"]}}
+    shop.proxy = await start_proxy((await start_origin(application)).url, settings)
+    return shop
+
+
+async def test_a_listed_post_is_repeated_with_its_body(searching: Shop) -> None:
+    shop = searching
+    shop.options = "{method: 'POST', body: '{birds(first: 3) {name}}'}"
+    await shop.trusted()
+    shop.bodies.clear()
+    assert is_renewed(await shop.crawl())
+    assert shop.bodies == ["{birds(first: 3) {name}}"]
+    shop.data = "data 2"
+    assert "data 2" in (await shop.crawl()).text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("'x'.repeat(16385)", "the body of its POST request is over 16 KiB, or no text: {}"),
+        ("new Uint8Array([255])", "the body of its POST request is over 16 KiB, or no text: {}"),
+        ("`{birds} ${Date.now()}`", "a request contains the current time: {}"),
+    ],
+)
+async def test_a_listed_post_that_cannot_be_repeated(searching: Shop, body: str, why: str) -> None:
+    shop = searching
+    shop.options = f"{{method: 'POST', body: {body}}}"
+    assert "data 1" in (await shop.crawl()).text
+    assert len(shop.bodies[0]) in (16385, 1, 21)
+    explained = await shop.explained()
+    assert explained["always_rendered_because"] == why.format("https://www.example.com/data")
 
 
 async def test_it_is_rendered_at_the_latest_after_max_age(
