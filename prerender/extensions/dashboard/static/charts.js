@@ -34,10 +34,11 @@ export function bars(title, points, series, format, width, axis = MINUTES) {
     class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img",
     "aria-label": `${title}: ${series.map((one) => one.label).join(", ")}, by ${axis.unit.toLowerCase()}. The figures follow as a table.`,
   });
+  const scale = [];
   for (const share of [0, 0.5, 1]) {
     const y = TOP + room * (1 - share);
     drawing.append(s("line", { class: share ? "grid" : "base", x1: 0, x2: width, y1: y, y2: y }));
-    if (share && most) drawing.append(s("text", { class: "scale", x: 2, y: y - 3 }, format(most * share)));
+    if (share && most) scale.push(s("text", { class: "scale", x: 2, y: y - 3 }, format(most * share)));
   }
   points.forEach((point, index) => {
     let below = 0;
@@ -55,6 +56,7 @@ export function bars(title, points, series, format, width, axis = MINUTES) {
     }
     drawing.append(column);
   });
+  drawing.append(...scale);  // in front of the bars
   for (const [share, index, anchor] of /** @type {[number, number, string][]} */ ([[0, 0, "start"], [0.5, 1, "middle"], [1, 2, "end"]])) {
     drawing.append(s("text", { class: "scale", x: share * width, y: HEIGHT - 6, "text-anchor": anchor }, axis.ends[index]));
   }
