@@ -27,7 +27,7 @@ from yarl import URL
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from prerender.browser import chromium
-from prerender.gateway.visit import PAGE_STATUSES
+from prerender.gateway.document import PAGE_STATUSES
 from prerender.urls.ajax_crawling import pretty_to_ugly
 
 STATIC = "/static"

@@ -39,7 +39,8 @@ from prerender.errors import (
     RenderTimeout,
     SnapshotTooLarge,
 )
-from prerender.gateway.visit import Document, Visit
+from prerender.gateway.document import Document
+from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
 # A context is replaced after this many renders, so that leaks do not add up.
@@ -277,7 +278,7 @@ class Page:
         return Settler(
             self._tab.session,
             self._tab.frames,
-            visit,
+            visit.requests,
             limits.budget,
             limits.patience,
             window_height=window.height,
@@ -374,7 +375,7 @@ class Page:
             *(f"Malformed JSON: {url}" for url in malformed),
         )
         failure = next((one[1:] for one in complaints if one.startswith(probe.FATAL)), "")
-        seen = {exchange.url for exchange in visit.exchanges}
+        seen = {exchange.url for exchange in visit.requests.exchanges}
         unexplained = any(one.is_hidden and one.url not in seen for one in resources)
         if not (errors or unexplained or visit.has_policy):
             return errors, failure
@@ -499,8 +500,8 @@ class Page:
         if self.context.process is not None:
             self.context.process.weigh()
         visit = self._visit
-        if visit is not None and visit.requests > _FLOOD * visit.limits.max_requests:
-            self._end(f"more than {_FLOOD} times max_requests = {visit.limits.max_requests}")
+        if visit is not None and visit.used.requests > _FLOOD * visit.used.limits.max_requests:
+            self._end(f"more than {_FLOOD} times max_requests = {visit.used.limits.max_requests}")
 
     def _end(self, reason: str) -> None:
         """End the page's process. Its render fails with the reason."""

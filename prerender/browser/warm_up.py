@@ -15,7 +15,7 @@ from prerender.browser.page import Page
 from prerender.browser.page_results import Rendered, SerializeOptions
 from prerender.config.settings import Render
 from prerender.errors import RenderError
-from prerender.gateway.visit import Document
+from prerender.gateway.document import Document
 
 Trial = Callable[[Page], Coroutine[Any, Any, None]]
 

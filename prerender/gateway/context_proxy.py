@@ -18,9 +18,10 @@ from functools import partial
 import structlog
 from aiohttp.web import BaseRequest, StreamResponse
 
+from prerender.gateway.document import Document
 from prerender.gateway.listener import http_server
 from prerender.gateway.peer_user import Peers
-from prerender.gateway.visit import Document, Visit
+from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 
 HOST = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Fetches the target's document before a page is taken.
+"""The document of a page, fetched before a tab is taken.
 
 Redirects, errors of the origin and anything that is not HTML need no browser.
 """
@@ -6,6 +6,7 @@ Redirects, errors of the origin and anything that is not HTML need no browser.
 import re
 import zlib
 from contextlib import suppress
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urljoin
 
@@ -16,11 +17,15 @@ from yarl import URL
 from prerender.errors import NotRenderable, OriginError, OriginTimeout, SnapshotTooLarge
 from prerender.gateway.connection_errors import reason_of
 from prerender.gateway.upstream import Upstream
-from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document
 from prerender.http import forwarding_headers
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
 
+HTML_TYPES = ("text/html", "application/xhtml+xml")
+# An application may render its own page for a missing file, for which object stores also say 403.
+# Other errors are not pages.
+PAGE_STATUSES = (200, 403, 404, 410)
+_HEAD_BYTES = 65536
 _REDIRECTS = (301, 302, 303, 307, 308)
 # Headers that describe the transferred bytes; the browser gets decoded ones.
 _OF_THE_TRANSFER = ("Content-Encoding", "Content-Length", "Accept-Ranges", "Alt-Svc")
@@ -36,6 +41,24 @@ _HTML = re.compile(
     rb"|style|title|b|body|br|p|!--)[ >]",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The target's document from the origin, with its content coding decoded.
+
+    ``headers``: end-to-end headers without length and coding.
+    """
+
+    status: int
+    headers: CIMultiDict[str]
+    body: bytes
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether it has a Content Security Policy, by which the browser may refuse its scripts."""
+        name = b"content-security-policy"
+        return name.decode() in self.headers or name in self.body[:_HEAD_BYTES].lower()
 
 
 async def fetch(

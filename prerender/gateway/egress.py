@@ -16,8 +16,9 @@ from yarl import URL
 
 from prerender.gateway import page_websocket
 from prerender.gateway.address_policy import WEB_PORTS, AddressPolicy, Forbidden
+from prerender.gateway.exchange import Exchange
 from prerender.gateway.upstream import Body, Upstream, send
-from prerender.gateway.visit import Exchange, Visit
+from prerender.gateway.visit import Visit
 from prerender.http import caching, forwarding_headers
 from prerender.urls.hosts import normalized
 
@@ -126,7 +127,7 @@ class Egress:
         """Connect a page's WebSocket. Raises Forbidden and OriginError."""
         target = forwarding_headers.origin_form(ask.request.raw_path)
         headers = ask.headers.copy()
-        received = partial(ask.visit.message, ask.exchange)
+        received = partial(ask.visit.used.message, ask.exchange)
         if ask.own:
             self._address(headers, self._public)
             forwarding_headers.add_trace(headers, ask.visit.trace)

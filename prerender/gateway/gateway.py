@@ -32,16 +32,19 @@ from prerender.gateway.assets import Assets
 from prerender.gateway.blocklist import Blocklist
 from prerender.gateway.certificate import Certificate
 from prerender.gateway.context_proxy import HOST, ContextProxy
+from prerender.gateway.document import Document
 from prerender.gateway.egress import Ask, Egress, authority, host_and_port
+from prerender.gateway.exchange import Exchange, Traffic
 from prerender.gateway.listener import Connection
 from prerender.gateway.navigation import Navigation
 from prerender.gateway.needed_requests import DATA, DataHosts, Hanging, Needed, is_beacon
+from prerender.gateway.page_usage import LimitReached
 from prerender.gateway.peer_user import Peers
 from prerender.gateway.plain_response import Plain
 from prerender.gateway.resource_kind import FRAMES, Fault, destination
 from prerender.gateway.stubs import stub
 from prerender.gateway.upstream import Upstream
-from prerender.gateway.visit import Document, Exchange, LimitReached, Traffic, Visit
+from prerender.gateway.visit import Visit
 from prerender.http import caching, forwarding_headers
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
@@ -160,10 +163,10 @@ class Gateway:
             self._public,
             document,
             self._rules.network,
-            variant,
-            CURRENT.get(),
-            self.traffic,
-            self.hanging,
+            variant=variant,
+            trace=CURRENT.get(),
+            traffic=self.traffic,
+            hanging=self.hanging,
             # Of a document that comes from the site later, this is unknown.
             has_policy=document is None,
         )
@@ -180,7 +183,7 @@ class Gateway:
         target = forwarding_headers.origin_form(request.raw_path)
         url = f"{request.scheme}://{authority(request)}{target}"
         wanted = destination(request.method, request.headers, target)
-        with visit.exchange(request.method, url, wanted) as exchange:
+        with visit.requests.exchange(request.method, url, wanted) as exchange:
             if wanted == "document" and (document := visit.take_document(url)):
                 exchange.status = document.status
                 exchange.received_bytes = len(document.body)
@@ -189,14 +192,14 @@ class Gateway:
                 return _hand_over(document)
             try:
                 exchange.needed = self._needed(
-                    request.method, url, wanted, request.headers, visit.polled
+                    request.method, url, wanted, request.headers, visit.requests.polled
                 )
                 exchange.foreign = not self._needed.is_of_the_site(url)
                 exchange.judged = self._needed.judged(
                     request.method, url, wanted, request.headers
                 ) or self._third_party_data(request, exchange)
                 exchange.hangs = exchange.needed and url in self.hanging
-                visit.check_requests()
+                visit.used.check_requests()
                 # Requests that the content depends on may take as long as the render.
                 seconds = None if exchange.needed else self._rules.network.request_timeout
                 async with asyncio.timeout(seconds) as exchange.deadline:
@@ -246,7 +249,7 @@ class Gateway:
         if exchange.refused and not isinstance(error, Unlisted):
             where = URL(exchange.url, encoded=True).authority
             exchange.reason += f": add {where} to [network] allow if pages need it"
-        if not visit.flooded:
+        if not visit.used.is_flooded:
             # A limit that is too low for the site makes snapshots incomplete.
             fields = {"url": exchange.url, "reason": exchange.reason}
             if exchange.limited or exchange.refused:

@@ -18,7 +18,7 @@ from prerender.errors import (
     OriginError,
     OriginTimeout,
 )
-from prerender.gateway.visit import HTML_TYPES
+from prerender.gateway.document import HTML_TYPES
 from prerender.http.body import Chunked, Decoder, Sized, UntilClose, chunk, last_chunk
 from prerender.http.fields import Fields, members
 from prerender.http.forwarding_headers import Forwarding

@@ -17,10 +17,11 @@ from prerender.config.settings import Render
 from prerender.config.settings import Snapshot as Content
 from prerender.errors import BrowserGone, NeedsNewContext, RenderTimeout
 from prerender.gateway import document
+from prerender.gateway.document import Document
 from prerender.gateway.gateway import without_number
 from prerender.gateway.navigation import Navigation
 from prerender.gateway.upstream import Upstream
-from prerender.gateway.visit import Document, Visit
+from prerender.gateway.visit import Visit
 from prerender.http.forwarding_headers import authority
 from prerender.rendering.redirects import Redirects
 from prerender.rendering.snapshot_builder import SnapshotBuilder

@@ -16,7 +16,8 @@ from yarl import URL
 from prerender.browser.page_results import Rendered
 from prerender.config.settings import Snapshot as Content
 from prerender.errors import EmptyPage, RenderError, RenderTimeout, SnapshotTooLarge
-from prerender.gateway.visit import HTML_TYPES, PAGE_STATUSES, Document, Visit
+from prerender.gateway.document import HTML_TYPES, PAGE_STATUSES, Document
+from prerender.gateway.visit import Visit
 from prerender.http import forwarding_headers
 from prerender.rendering.internal_host import replacing
 from prerender.rendering.meta_tags import status_and_headers
@@ -108,7 +109,7 @@ class SnapshotBuilder:
         """Whether the origin redirected a reload of the page to another URL."""
         if not rendered.url.startswith(f"{self._site}/"):
             return rendered.url.startswith(("http://", "https://"))
-        return rendered.redirected and rendered.url.partition("#")[0] != visit.document_url
+        return rendered.redirected and rendered.url.partition("#")[0] != visit.requests.document_url
 
     def _check_document(self, target: Target, visit: Visit, rendered: Rendered) -> None:
         """Raises RenderError unless the page shows its own document, as fetched or as reloaded from
@@ -121,7 +122,7 @@ class SnapshotBuilder:
             raise RenderError(f"shows a document with status {rendered.status}", about=target.url)
         if rendered.content_type not in HTML_TYPES:
             raise RenderError(f"shows a document of type {rendered.content_type}", about=target.url)
-        if visit.lost_document(rendered.url):
+        if visit.requests.lost_document(rendered.url):
             raise RenderError("the document is truncated", about=target.url)
 
     def _etag(self, status: int, headers: tuple[Header, ...], html: str, body: bytes) -> str:
@@ -141,10 +142,10 @@ class SnapshotBuilder:
                 yield "Link", pretty_links(links, target.url, self._hosts)
 
     def _facts(self, visit: Visit, rendered: Rendered, judgement: Judgement) -> Facts:
-        blocked = (one.url for one in visit.exchanges if one.blocked)
+        blocked = (one.url for one in visit.requests.exchanges if one.blocked)
         unanswered = (
             one.url
-            for one in visit.exchanges
+            for one in visit.requests.exchanges
             if not (one.blocked or one.endless)
             and (not one.finished or ended_by_limit(one, partial=rendered.partial))
         )
@@ -153,13 +154,16 @@ class SnapshotBuilder:
             verdict=judgement.verdict,
             why=judgement.reason,
             lasting=judgement.lasting and not rendered.loading,
-            soft_404=lacks_its_subject(visit.exchanges) and not rendered.status_codes,
+            soft_404=lacks_its_subject(visit.requests.exchanges) and not rendered.status_codes,
             settled=settled.reason.value,
             virtual_seconds=settled.virtual_seconds,
             real_seconds=settled.real_seconds,
             text_length=rendered.text_length,
             failed_requests=_shown(
-                [*(one.url for one in judgement.faults), *third_party_failures(visit.exchanges)]
+                [
+                    *(one.url for one in judgement.faults),
+                    *third_party_failures(visit.requests.exchanges),
+                ]
             ),
             blocked_requests=_shown(blocked),
             unanswered_requests=_shown(unanswered),

@@ -24,9 +24,11 @@ from lxml import etree
 
 from prerender.browser.page_results import Rendered
 from prerender.browser.settling.reasons import SettleReason
+from prerender.gateway.document import Document
+from prerender.gateway.exchange import Exchange
 from prerender.gateway.needed_requests import DATA
 from prerender.gateway.resource_kind import Fault as ResponseFault
-from prerender.gateway.visit import Document, Exchange, Visit
+from prerender.gateway.visit import Visit
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import RenderVerdict
 
@@ -64,7 +66,7 @@ class Judgement(NamedTuple):
 
 def judge(document: Document, visit: Visit, rendered: Rendered, *, moved: bool) -> Judgement:
     """The verdict about a rendered page. ``moved``: its URL is not the requested one."""
-    faults = tuple(faults_of(visit.exchanges))
+    faults = tuple(faults_of(visit.requests.exchanges))
     verdict, reason = _verdict(document, visit, rendered, faults, moved=moved)
     lasting = verdict == "failed" and bool(faults) and all(one.lasting for one in faults)
     if verdict == "complete" and (reason := _script_failure(document, rendered)):
@@ -76,7 +78,7 @@ def _verdict(
     document: Document, visit: Visit, rendered: Rendered, faults: Sequence[Fault], *, moved: bool
 ) -> tuple[RenderVerdict, str]:
     is_ready = rendered.settled.reason is SettleReason.PRERENDER_READY
-    if not is_ready and (reason := _lacking(visit.exchanges, rendered)):
+    if not is_ready and (reason := _lacking(visit.requests.exchanges, rendered)):
         return "incomplete", reason
     if reason := _failure(faults, rendered):
         return "failed", reason
@@ -175,7 +177,7 @@ def may_be_the_page(visit: Visit, rendered: Rendered, judgement: Judgement) -> b
         and rendered.shows_anything
         and not (rendered.loading or (rendered.partial and rendered.parsing))
         and not any(fault.ours for fault in judgement.faults)
-        and not any(exchange.limited for exchange in visit.exchanges)
+        and not any(exchange.limited for exchange in visit.requests.exchanges)
     )
 
 

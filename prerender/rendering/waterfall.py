@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterable, Sequence
 
 from prerender.browser.page_results import Resource
-from prerender.gateway.visit import Exchange, Visit
+from prerender.gateway.exchange import Exchange
+from prerender.gateway.visit import Visit
 from prerender.snapshots.snapshot import Fetch
 
 # Nobody reads more lines, and each takes space in the store.
@@ -28,11 +29,11 @@ def waterfall(
 ) -> tuple[Fetch, ...]:
     """The first requests of a visit in order, with the ``resources`` that were not requested from the
     gateway: from the browser's own cache, or refused by the browser, as the ``errors`` say."""
-    exchanges = visit.exchanges[:MOST_FETCHES]
+    exchanges = visit.requests.exchanges[:MOST_FETCHES]
     now = time.monotonic()
     fetches = [_fetch(exchange, exchanges[0].started, now) for exchange in exchanges]
     started = {fetch.url: fetch.start for fetch in reversed(fetches)}
-    unseen = {exchange.url for exchange in visit.exchanges[MOST_FETCHES:]}
+    unseen = {exchange.url for exchange in visit.requests.exchanges[MOST_FETCHES:]}
     # The page's clock differs from ours, but the order of its requests is known: a file from the
     # browser's own cache is placed after the last of our requests before it.
     begun = 0.0

@@ -12,7 +12,8 @@ from prerender.browser.page import Page
 from prerender.browser.settling.decision import SHOWN_MS
 from prerender.config.settings import Render
 from prerender.errors import RenderError, RenderTimeout
-from prerender.gateway.visit import PAGE_STATUSES, Visit
+from prerender.gateway.document import PAGE_STATUSES
+from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import ORDINARY, Variant
 from prerender.tools.accessibility import Announcement, announced
 

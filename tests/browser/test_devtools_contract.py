@@ -27,8 +27,9 @@ from prerender.browser.emulation import user_agent_override
 from prerender.browser.frame_drawing import Frames
 from prerender.browser.virtual_clock import VirtualClock
 from prerender.errors import BrowserGone
+from prerender.gateway.document import Document
 from prerender.gateway.gateway import Gateway
-from prerender.gateway.visit import Document, Visit
+from prerender.gateway.visit import Visit
 from prerender.snapshots.variants import Variant
 from tests.support import raw
 from tests.support.commands import ROOT

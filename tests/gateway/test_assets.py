@@ -75,7 +75,7 @@ class Pages:
     def under_way(self) -> int:
         """The number of requests without a response yet."""
         visit = self.client.proxy()._visit
-        return sum(not one.finished for one in visit.exchanges) if visit else 0
+        return sum(not one.finished for one in visit.requests.exchanges) if visit else 0
 
     @property
     def store(self) -> AssetStore:

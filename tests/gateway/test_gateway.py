@@ -14,10 +14,10 @@ from yarl import URL
 
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.context_proxy import ContextProxy
+from prerender.gateway.document import Document
 from prerender.gateway.gateway import NetworkRules, number_user_agent
 from prerender.gateway.listener import MAX_LINE_BYTES
 from prerender.gateway.peer_user import Peers
-from prerender.gateway.visit import Document
 from prerender.http import forwarding_headers
 from prerender.urls.hosts import Hosts
 from tests.conftest import Site, StartOrigin, StartProxy, pages
@@ -72,7 +72,7 @@ async def test_third_parties_get_what_the_browser_sent(start_origin: StartOrigin
     assert request.headers["User-Agent"] == USER_AGENT.format(0)
     assert "X-Prerender" not in request.headers
     assert "X-Forwarded-Host" not in request.headers
-    (exchange,) = visit.exchanges
+    (exchange,) = visit.requests.exchanges
     assert exchange.url == "http://cdn.example/lib.js?v=1"
     assert (exchange.status, exchange.received_bytes, exchange.finished) == (200, 4, True)
     assert exchange.deadline is None, "it references the response"
@@ -103,7 +103,7 @@ async def test_this_machine_is_refused(host: str) -> None:
                     browser.socket_url("/socket"),
                     headers={"Host": f"{host}:{canary.port}", "User-Agent": USER_AGENT.format(1)},
                 )
-        assert [exchange.blocked for exchange in visit.exchanges] == [True, True]
+        assert [exchange.blocked for exchange in visit.requests.exchanges] == [True, True]
         assert canary.touched == []
 
 
@@ -234,7 +234,7 @@ async def test_every_request_belongs_to_one_visit_or_is_refused(start_origin: St
             # Nobody else has used this context: what has no number is the page's.
             assert await ask(mine, of_nobody) == 200
             assert await ask(mine, of(2)) == await ask(other, of(1)) == 403
-            assert (len(first.exchanges), len(neighbour.exchanges)) == (2, 0)
+            assert (len(first.requests.exchanges), len(neighbour.requests.exchanges)) == (2, 0)
             assert first.remembered
             assert not first.needs_own_context
         assert await ask(mine, of(1)) == 403
@@ -246,7 +246,8 @@ async def test_every_request_belongs_to_one_visit_or_is_refused(start_origin: St
             assert not doubts
             # The last page's, or this one's?
             assert await ask(mine, of_nobody) == 403
-            assert (len(second.exchanges), second.needs_own_context, len(doubts)) == (0, True, 1)
+            assert not second.requests.exchanges
+            assert (second.needs_own_context, len(doubts)) == (True, 1)
     agents = [request.headers["User-Agent"] for request in origin.requests]
     assert len(agents) == 2
     assert all("Chrome/156.0.0.0" in agent for agent in agents)
@@ -279,7 +280,7 @@ async def test_the_document_is_handed_over_once(start_origin: StartOrigin) -> No
             assert (again.status, again.text) == (200, "from the origin")
         late = await browser.request("www.example.com", "/", headers=navigation)
         assert late.text == "from the origin"
-    assert [exchange.status for exchange in visit.exchanges] == [200, 200, 404, 200]
+    assert [exchange.status for exchange in visit.requests.exchanges] == [200, 200, 404, 200]
     assert origin.count("/") == 5
 
 
@@ -466,7 +467,9 @@ async def test_an_origin_that_fails() -> None:
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             answer = await browser.request("www.example.com", "/")
             assert (answer.status, answer.body) == (502, b"")
-    assert [(it.status, it.blocked, it.finished) for it in visit.exchanges] == [(502, False, True)]
+    assert [(it.status, it.blocked, it.finished) for it in visit.requests.exchanges] == [
+        (502, False, True)
+    ]
 
 
 async def test_sockets_and_streams_are_endless(start_origin: StartOrigin) -> None:
@@ -500,8 +503,8 @@ async def test_sockets_and_streams_are_endless(start_origin: StartOrigin) -> Non
                     WSMsgType.TEXT,
                     "www.example.com: hello",
                 )
-                assert [exchange.endless for exchange in visit.exchanges] == [True]
-                assert not visit.waiting_for(10)
+                assert [exchange.endless for exchange in visit.requests.exchanges] == [True]
+                assert not visit.requests.waiting_for(10)
             answer = await browser.request("www.example.com", "/stream")
             assert answer.body == b"data: one\n\n"
-            assert visit.exchanges[-1].endless
+            assert visit.requests.exchanges[-1].endless

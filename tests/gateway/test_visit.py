@@ -9,8 +9,8 @@ from yarl import URL
 
 from prerender.config.settings import Network
 from prerender.gateway.address_policy import AddressPolicy
+from prerender.gateway.document import Document
 from prerender.gateway.gateway import NetworkRules
-from prerender.gateway.visit import Document
 from prerender.urls.hosts import Hosts
 from tests.conftest import Reply, Site, StartOrigin, StartProxy, pages
 from tests.support import raw
@@ -46,7 +46,7 @@ async def test_stubs(
         assert bool(answer.body) == bool(starts_with)
         assert answer.headers["Access-Control-Allow-Origin"] == "https://www.example.com"
         assert "Server" not in answer.headers
-        (exchange,) = visit.exchanges
+        (exchange,) = visit.requests.exchanges
         assert (exchange.blocked, exchange.status, exchange.finished) == (True, status, True)
 
 
@@ -185,7 +185,9 @@ async def test_too_many_requests(start_origin: StartOrigin) -> None:
                 assert answer
                 assert answer.status == (200 if number < 3 else 403)
             # The page that asks in vain without end does not fill our memory.
-            assert [exchange.blocked for exchange in visit.exchanges] == [False] * 3 + [True]
+            assert [exchange.blocked for exchange in visit.requests.exchanges] == [False] * 3 + [
+                True
+            ]
         with browser.visit(1, Document(200, HTML, b"")):
             assert await asked(browser, "/known/1")
     assert len(origin.requests) == 4
@@ -203,14 +205,14 @@ async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_b
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             assert (await ask("/known/601")).status == 403  # type: ignore[union-attr]
             assert await ask(f"/chunked/700{cacheable}") is None
-            assert visit.received_bytes <= 700
-            assert [exchange.blocked for exchange in visit.exchanges] == [True, True]
+            assert visit.used.received_bytes <= 700
+            assert [exchange.blocked for exchange in visit.requests.exchanges] == [True, True]
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             assert (await ask("/known/600")).status == 200  # type: ignore[union-attr]
             assert (await ask("/known/401")).status == 403  # type: ignore[union-attr]
             assert await ask(f"/chunked/500{cacheable}") is None
             assert (await ask("/known/1")).status == 403  # type: ignore[union-attr]
-            assert [it.blocked for it in visit.exchanges] == [False, True, True, True]
+            assert [it.blocked for it in visit.requests.exchanges] == [False, True, True, True]
 
 
 async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
@@ -227,9 +229,9 @@ async def test_requests_that_take_too_long(start_origin: StartOrigin) -> None:
             assert stream
             assert stream.body == b"data: 1\n\n"
             # They are failures of the server, and make the snapshot a doubtful one.
-            assert [it.status for it in visit.exchanges] == [504, 504, 200]
-            assert not any(it.blocked for it in visit.exchanges)
-            assert all(it.finished for it in visit.exchanges)
+            assert [it.status for it in visit.requests.exchanges] == [504, 504, 200]
+            assert not any(it.blocked for it in visit.requests.exchanges)
+            assert all(it.finished for it in visit.requests.exchanges)
 
 
 async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
@@ -254,7 +256,7 @@ async def test_sockets_that_say_too_much(start_origin: StartOrigin) -> None:
                 async with asyncio.timeout(raw.SECONDS):
                     heard = [message.data async for message in socket]
             assert heard == [bytes(100)] * 6
-            assert [exchange.blocked for exchange in visit.exchanges] == [True]
+            assert [exchange.blocked for exchange in visit.requests.exchanges] == [True]
 
 
 async def test_requests_of_no_page_are_limited_too(start_origin: StartOrigin) -> None:

@@ -23,7 +23,7 @@ from prerender.config.settings import Render
 from prerender.config.settings import Snapshot as Content
 from prerender.errors import BrowserGone, NeedsNewContext
 from prerender.gateway import document
-from prerender.gateway.visit import Document
+from prerender.gateway.document import Document
 from prerender.rendering.from_settings import Rendering, rendering
 from prerender.rendering.snapshot_builder import SnapshotBuilder
 from prerender.snapshots.target import Target

@@ -13,9 +13,10 @@ from yarl import URL
 
 from prerender.gateway.address_policy import AddressPolicy
 from prerender.gateway.context_proxy import ContextProxy
+from prerender.gateway.document import Document
 from prerender.gateway.gateway import Gateway, NetworkRules
 from prerender.gateway.upstream import Upstream, open_session
-from prerender.gateway.visit import Document, Visit
+from prerender.gateway.visit import Visit
 from tests.conftest import Reply
 
 PUBLIC = URL("http://www.example.com")

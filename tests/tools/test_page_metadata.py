@@ -141,18 +141,18 @@ def test_a_history_is_bounded() -> None:
 
 def test_the_waterfall() -> None:
     visit = Visit(PUBLIC, None)
-    with visit.exchange("GET", f"{PUBLIC}", "document") as document:
+    with visit.requests.exchange("GET", f"{PUBLIC}", "document") as document:
         document.status = 200
-    with visit.exchange("POST", f"{PUBLIC}/api", "empty") as api:
+    with visit.requests.exchange("POST", f"{PUBLIC}/api", "empty") as api:
         api.status = 500
-    with visit.exchange("GET", f"{PUBLIC}/events", "empty") as events:
+    with visit.requests.exchange("GET", f"{PUBLIC}/events", "empty") as events:
         events.status = 200
         events.expect_no_end()
-    with visit.exchange("GET", "https://ads.example/", "script") as ad:
+    with visit.requests.exchange("GET", "https://ads.example/", "script") as ad:
         ad.blocked, ad.reason, ad.status = True, "a tracker", 200
-    under_way = visit.exchange("GET", f"{PUBLIC}/slow", "empty")
+    under_way = visit.requests.exchange("GET", f"{PUBLIC}/slow", "empty")
     under_way.__enter__()
-    for seconds, exchange in enumerate(visit.exchanges):
+    for seconds, exchange in enumerate(visit.requests.exchanges):
         exchange.started += seconds
     resources = [
         Resource(f"{PUBLIC}/kept.js", "script", 200, 9, 0.0),
@@ -169,7 +169,7 @@ def test_the_waterfall() -> None:
     assert [fetch.url.removeprefix(str(PUBLIC)) for fetch in found[:3]] == ["", "/kept.js", "/api"]
     under_way.__exit__(None, None, None)
     for number in range(500):
-        with visit.exchange("GET", f"{PUBLIC}/{'x' * 9000}{number}", "script"):
+        with visit.requests.exchange("GET", f"{PUBLIC}/{'x' * 9000}{number}", "script"):
             pass
     found = waterfall(visit)
     assert len(found) == MOST_FETCHES

@@ -9,8 +9,9 @@ from prerender.browser.probe import State
 class NetworkView(Protocol):
     """What settling needs to know of the page's requests, at any moment."""
 
-    requests: int
-    """How many there were."""
+    @property
+    def requests(self) -> int:
+        """How many there were."""
 
     @property
     def answered(self) -> int:

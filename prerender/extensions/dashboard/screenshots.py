@@ -17,9 +17,9 @@ from prerender.config import Settings
 from prerender.config.settings import Render
 from prerender.errors import NotRenderable, RenderTimeout
 from prerender.gateway import document
+from prerender.gateway.document import Document
 from prerender.gateway.navigation import Navigation
 from prerender.gateway.upstream import Upstream
-from prerender.gateway.visit import Document
 from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.memory import BoundedMemoryCache

@@ -16,8 +16,8 @@ from yarl import URL
 from prerender.crawlers.triggers import Triggers, may_be_page
 from prerender.errors import OriginError
 from prerender.extensions.markdown.snapshots import MARKDOWN
+from prerender.gateway.document import HTML_TYPES
 from prerender.gateway.upstream import Upstream
-from prerender.gateway.visit import HTML_TYPES
 from prerender.http import forwarding_headers
 from prerender.http.fields import members
 from prerender.http.message_head import Request, ResponseHead

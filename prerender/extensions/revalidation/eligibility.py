@@ -13,9 +13,11 @@ from prerender.extensions.revalidation.manifest import (
     fingerprint_of_document,
     input_of,
 )
+from prerender.gateway.document import Document
 from prerender.gateway.egress import split_url
+from prerender.gateway.exchange import Exchange
 from prerender.gateway.needed_requests import DATA
-from prerender.gateway.visit import Document, Exchange, Visit
+from prerender.gateway.visit import Visit
 from prerender.http.caching import Headers
 from prerender.http.fields import members
 from prerender.snapshots.snapshot import HTML, Snapshot
@@ -92,13 +94,13 @@ def manifest_of(
     snapshot, target, now = made
     if snapshot.facts.verdict != "complete" or snapshot.content_type != HTML:
         raise Ineligible(Reason.VERDICT)
-    if visit.flooded or len(visit.exchanges) > _MOST_INPUTS:
+    if visit.used.is_flooded or len(visit.requests.exchanges) > _MOST_INPUTS:
         raise Ineligible(Reason.SIZE)
     if _depends_on_own_cookies(document.headers):
         raise Ineligible(Reason.COOKIES, target.url)
     found: dict[tuple[object, object], Input] = {}
     assets = set()
-    exchanges = visit.exchanges
+    exchanges = visit.requests.exchanges
     answered = {
         (one.method, one.url, one.sent_body) for one in exchanges if one.received is not None
     }

@@ -14,8 +14,9 @@ from prerender.extensions.revalidation.eligibility import Ineligible, Made, mani
 from prerender.extensions.revalidation.maker import Maker
 from prerender.extensions.revalidation.manifest import encode
 from prerender.extensions.revalidation.revalidator import CHECKS, Revalidator
+from prerender.gateway.document import Document
 from prerender.gateway.egress import split_url
-from prerender.gateway.visit import Document, Visit
+from prerender.gateway.visit import Visit
 from prerender.rendering.from_settings import Rendering
 from prerender.snapshots.learned import Learned
 from prerender.snapshots.snapshot import Snapshot

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import xxhash
 from multidict import CIMultiDict
 
+from prerender.gateway.document import Document
 from prerender.gateway.received import Received, digest_of
-from prerender.gateway.visit import Document
 from prerender.http.caching import Headers
 from prerender.snapshots.strict_json import read
 

@@ -39,9 +39,10 @@ from prerender.extensions.revalidation.sameness import same_content
 from prerender.extensions.revalidation.sections import Sections
 from prerender.gateway.address_policy import Forbidden
 from prerender.gateway.assets import AssetStore
+from prerender.gateway.document import Document
 from prerender.gateway.egress import Egress
+from prerender.gateway.page_usage import LimitReached
 from prerender.gateway.received import Digest, Received
-from prerender.gateway.visit import Document, LimitReached
 from prerender.http import caching
 from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT

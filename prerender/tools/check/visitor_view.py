@@ -14,7 +14,8 @@ from prerender.config.settings import Render
 from prerender.errors import BrowserGone, RenderError
 from prerender.gateway.address_policy import VisitorPolicy
 from prerender.gateway.blocklist import Blocklist
-from prerender.gateway.visit import Document, Exchange
+from prerender.gateway.document import Document
+from prerender.gateway.exchange import Exchange
 from prerender.rendering.verdict import faults_of, missing_responses, third_party_failures
 from prerender.tools.accessibility import Announcement
 from prerender.tools.crawler import Fetched
@@ -89,18 +90,20 @@ class Person:
                     timeout=limits.timeout,
                     options=SerializeOptions(),
                 )
-                documents = [one for one in visit.exchanges if one.destination == "document"]
+                documents = [
+                    one for one in visit.requests.exchanges if one.destination == "document"
+                ]
                 status = documents[-1].status if documents else 0
                 if isinstance(rendered, Departed):
                     return Look(rendered.url, status, None)
                 if rendered.partial:
                     raise Unsettled(
                         f"{url}: does not settle within {limits.timeout:g} seconds",
-                        tuple(missing_responses(visit.exchanges, partial=True)),
+                        tuple(missing_responses(visit.requests.exchanges, partial=True)),
                     )
                 seen = await read(page, remove)
-                failures = [f"{one.url}: {one.text}" for one in faults_of(visit.exchanges)]
-                others = third_party_failures(visit.exchanges)
+                failures = [f"{one.url}: {one.text}" for one in faults_of(visit.requests.exchanges)]
+                others = third_party_failures(visit.requests.exchanges)
                 failures += [f"{url}: data of a third party failed" for url in others]
                 return Look(
                     seen.url,
@@ -109,7 +112,7 @@ class Person:
                     await announcements(page),
                     rendered.errors,
                     tuple(failures),
-                    tuple(self._withheld(visit.exchanges)),
+                    tuple(self._withheld(visit.requests.exchanges)),
                 )
 
     def _withheld(self, exchanges: Iterable[Exchange]) -> Iterator[str]:

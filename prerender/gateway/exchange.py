@@ -1,0 +1,107 @@
+"""A request of a page with its response, and the totals of all pages."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+from multidict import CIMultiDict
+
+from prerender.gateway.received import Received
+from prerender.gateway.resource_kind import PROGRAMS, Fault
+from prerender.snapshots.snapshot import Verdict
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request of the page and its response. Times are ``time.monotonic()`` seconds.
+
+    ``needed``: the page's content depends on it (needed_requests.py). ``cached``: it comes from the
+    asset cache.
+    ``reason``: why it was blocked. ``limited``: ended by a limit; ``refused``: by the address policy.
+    ``judged``: the content may depend on it, although it is not waited for. ``foreign``: it is for a
+    third party. ``hangs``: it has hung on other pages. ``has_end``: its response is no stream.
+    ``fault``: why the page cannot use a response that looks successful; ``detail``: the same in the
+    words of this response. ``sent``: the end-to-end headers of the request; ``sent_body``: of a POST
+    whose body is noted; ``received``: the complete response of a server or the asset cache.
+    ``stubbed``: blocked by a setting, whatever the network says.
+    """
+
+    method: str
+    url: str
+    destination: str
+    started: float
+    last_byte: float
+    status: int = 0
+    received_bytes: int = 0
+    needed: bool = False
+    endless: bool = False
+    blocked: bool = False
+    cached: bool = False
+    reason: str = ""
+    limited: bool = False
+    refused: bool = False
+    judged: bool = False
+    foreign: bool = False
+    hangs: bool = False
+    fault: Fault | None = None
+    detail: str = ""
+    has_end: bool = False
+    finished: bool = False
+    ended: float = 0.0
+    deadline: asyncio.Timeout | None = None
+    sent: CIMultiDict[str] | None = None
+    sent_body: str | None = None
+    stubbed: bool = False
+    received: Received | None = None
+
+    def expect_no_end(self) -> None:
+        """Mark it as a WebSocket or stream: it has no timeout and is not waited for."""
+        self.endless = True
+        if self.deadline is not None:
+            self.deadline.reschedule(None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the request."""
+        if self.blocked:
+            return "blocked"
+        if self.endless:
+            return "stream"
+        if not self.finished:
+            return "unanswered"
+        if not self.status:
+            return "aborted"
+        if self.status >= 400:
+            return "failed"
+        return "cached" if self.cached else "allowed"
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the page's content waits for this request, however slow the response is."""
+        return self.lacks_response and not self.hangs
+
+    @property
+    def lacks_response(self) -> bool:
+        """Whether it is needed, and its response has not begun, or has not arrived although it has an
+        end. The end of the visit also ends one that nobody waits for."""
+        is_open = self.hangs or not self.finished
+        has_response = self.status and (self.finished or not self.has_end)
+        return self.needed and is_open and not self.endless and not has_response
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is for a script."""
+        return self.destination in PROGRAMS
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Finished requests of pages and bytes of their responses, by verdict."""
+
+    requests: Counter[Verdict] = field(default_factory=Counter)
+    received_bytes: Counter[Verdict] = field(default_factory=Counter)
+
+    def count(self, exchange: Exchange) -> None:
+        """Count a finished request."""
+        self.requests[exchange.verdict] += 1
+        self.received_bytes[exchange.verdict] += exchange.received_bytes
