@@ -45,9 +45,9 @@ from prerender.proxy.drop_in import DropIn
 from prerender.proxy.forward import Forwarder
 from prerender.proxy.handler import Handler
 from prerender.proxy.origin_connections import OriginConnections
-from prerender.proxy.responses import vary_line
 from prerender.proxy.server import Server
 from prerender.proxy.site_hosts import SiteHosts
+from prerender.proxy.vary import vary_line
 from prerender.rendering.from_settings import Rendering, rendering
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.learned import Learned

@@ -1,6 +1,7 @@
 """Why a request was handled as it was, and why a render failed, as people read it. Pure."""
 
-from prerender.config.types import PRESETS, CrawlerClass
+from prerender.config.presets import PRESETS
+from prerender.config.types import CrawlerClass
 from prerender.errors import ErrorCode
 from prerender.proxy.decision import Reason
 from prerender.words import Word

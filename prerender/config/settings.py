@@ -23,10 +23,10 @@ from prerender.config.network_types import (
     SiteURLOrNothing,
     StoreURL,
 )
+from prerender.config.presets import PRESET_WORDS, TriggerPreset
 from prerender.config.types import (
     DEFAULT_LANGUAGE,
     EVENTS,
-    PRESET_WORDS,
     CdnZone,
     ContentSignal,
     CrawlerNames,
@@ -54,7 +54,6 @@ from prerender.config.types import (
     Token,
     TokensOrAuto,
     TriggerAction,
-    TriggerPreset,
     WebhookSecrets,
     share,
     whole_number,

@@ -34,8 +34,6 @@ CLASSES: tuple[CrawlerClass, ...] = get_args(CrawlerClass)
 # Signed agents are known by their keys.
 NAMED_CLASSES = tuple(one for one in CLASSES if one != "signed")
 Action = Literal["forward", "render", "markdown", "refuse"]
-# The presets of [triggers], each with the classes that it renders; all others are forwarded. Each one
-# contains the one before.
 # Of [webhooks].
 EVENTS = (
     "alert",
@@ -45,27 +43,6 @@ EVENTS = (
     "page.not_found",
     "snapshots.purged",
 )
-Preset = Literal["none", "search", "crawlers", "ai", "all"]
-_SEARCH: frozenset[CrawlerClass] = frozenset({"search", "social"})
-_CRAWLERS: frozenset[CrawlerClass] = _SEARCH | {"ai_search", "ai_user"}
-PRESETS: dict[Preset, frozenset[CrawlerClass]] = {
-    "none": frozenset(),
-    "search": _SEARCH,
-    "crawlers": _CRAWLERS,
-    "ai": _CRAWLERS | {"ai_training"},
-    # A snapshot would hide an outage from those who watch the site, and most signed agents drive a
-    # browser, which needs the page itself.
-    "all": frozenset(CLASSES) - {"monitoring", "signed"},
-}
-# Whom each preset serves.
-PRESET_WORDS: dict[Preset, str] = {
-    "none": "only clients that request ugly URLs",
-    "search": "search engines and link previews (Googlebot, bingbot, Slackbot)",
-    "crawlers": "search engines, link previews, AI search, AI assistants (OAI-SearchBot, Claude-User)",
-    "ai": "search engines, link previews and all AI crawlers, also for training (GPTBot, ClaudeBot)",
-    "all": "all crawlers but monitoring: also SEO tools, archives, feed readers (AhrefsBot, Feedly)",
-}
-
 # https://contentsignals.org
 CONTENT_SIGNALS = ("search", "ai-input", "ai-train")
 # Of pages without another one.
@@ -357,12 +334,6 @@ def _action(value: object) -> str:
     return str(value)
 
 
-def _preset(value: object) -> str:
-    if value not in PRESETS:
-        raise ValueError('give "none", "search", "crawlers", "ai" or "all"')
-    return str(value)
-
-
 def _token(value: str) -> str:
     if value and not re.fullmatch(r"[!-~]{16,}", value, re.ASCII):
         raise ValueError("give at least 16 ASCII characters, without spaces")
@@ -467,7 +438,6 @@ CrawlerRanges = Annotated[
     tuple[tuple[str, str], ...], BeforeValidator(_crawler_ranges), TableKeys("name", "file")
 ]
 TriggerAction = Annotated[Action | Literal["preset"], BeforeValidator(_action)]
-TriggerPreset = Annotated[Preset, BeforeValidator(_preset)]
 Rules = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_rules), TableKeys("path", "ttl")]
 IndexNowKey = Annotated[str, AfterValidator(_indexnow_key)]
 CdnZone = Annotated[str, AfterValidator(_cdn_zone)]

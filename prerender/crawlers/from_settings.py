@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from prerender.config import Settings
+from prerender.config.presets import PRESETS, Preset
 from prerender.config.settings import Triggers as TriggerSettings
-from prerender.config.types import CLASSES, PRESETS, Action, CrawlerClass, Preset
+from prerender.config.types import CLASSES, Action, CrawlerClass
 from prerender.crawlers import known
 from prerender.crawlers.key_directories import FETCH_SECONDS, KeyDirectories
 from prerender.crawlers.known import Crawlers

@@ -22,8 +22,8 @@ from prerender.http.negotiation import prefers_markdown
 from prerender.proxy.decision import Decision, Forward, Reason, Refuse, Render, decide
 from prerender.proxy.discovery import Discovery
 from prerender.proxy.drop_in import DropIn
-from prerender.proxy.responses import vary_line
 from prerender.proxy.site_hosts import SiteHosts
+from prerender.proxy.vary import SnapshotVary
 from prerender.snapshots.target import Target
 from prerender.snapshots.variants import Vary
 from prerender.telemetry.records import LONGEST_USER_AGENT
@@ -102,11 +102,7 @@ class Decider:
         self.has_checks = self._checks_renders or clientele.agents is not None
         self._discovery: Discovery | None = None
         variants = pages.vary.fields if pages.vary else ()
-        self._vary_line = vary_line((*triggers.vary(ugly=True), *variants))
-        self._vary_line_of_markdown = vary_line(variants)
-        # A middleware passes the response to crawlers at a URL where visitors get the original page.
-        by_middleware = ("User-Agent",) if drop_in else ()
-        self._vary_line_by_user_agent = vary_line((*by_middleware, *triggers.vary(), *variants))
+        self.vary = SnapshotVary(triggers, variants, middleware=drop_in is not None)
 
     def discover(self, discovery: Discovery) -> None:
         """Decide about Markdown URLs, too."""
@@ -158,12 +154,6 @@ class Decider:
         if self._pages.vary is None:
             return target_of(pretty)
         return target_of(pretty, variant=self._pages.vary.variant_of(request.headers))
-
-    def vary(self, decision: Render) -> bytes:
-        """The Vary line of a snapshot."""
-        if decision.markdown_url:
-            return self._vary_line_of_markdown
-        return self._vary_line_by_user_agent if decision.by_user_agent else self._vary_line
 
     def _client(self, headers: Fields) -> tuple[str, CrawlerClass | None]:
         """The User-Agent and its class of crawlers."""

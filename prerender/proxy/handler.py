@@ -133,7 +133,7 @@ class Handler:
                     if not decision.markdown_url:
                         request = request.with_target(target.request_target)
                 else:
-                    lines = self._decider.vary(decision)
+                    lines = self._decider.vary.line(decision)
                     if self._discovery is not None:
                         shown = self._discovery.shown(target, result, decision.markdown_url)
                         result, lines = shown[0], lines + shown[1]

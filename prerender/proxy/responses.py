@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -48,12 +47,6 @@ def date_line() -> bytes:
 @lru_cache(maxsize=2)
 def _date_line(seconds: int) -> bytes:
     return f"Date: {format_http_date(seconds)}\r\n".encode()
-
-
-def vary_line(names: Iterable[str]) -> bytes:
-    """A Vary line (RFC 9110 section 12.5.5), which may be one of several; b"" without ``names``."""
-    fields = ", ".join(dict.fromkeys(names))
-    return f"Vary: {fields}\r\n".encode() if fields else b""
 
 
 def snapshot_response(request: Request, result: SnapshotResult, more: bytes = b"") -> WholeResponse:

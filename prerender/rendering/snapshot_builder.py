@@ -7,7 +7,6 @@ host (internal_host.py), and records what went wrong.
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
-from html import escape
 from http import HTTPStatus
 from itertools import islice
 
@@ -21,11 +20,11 @@ from prerender.gateway.visit import Visit
 from prerender.http import forwarding_headers
 from prerender.rendering.internal_host import replacing
 from prerender.rendering.meta_tags import status_and_headers
+from prerender.rendering.moved import has_moved, with_canonical
 from prerender.rendering.redirects import Redirects
 from prerender.rendering.verdict import (
     Judgement,
     ended_by_limit,
-    has_moved,
     judge,
     lacks_its_subject,
     may_be_the_page,
@@ -179,13 +178,6 @@ def _tag_headers(document: Document) -> Iterator[str]:
 def _shown(urls: Iterable[str]) -> tuple[str, ...]:
     """The beginning of a list of URLs, as people read it. It is stored with the snapshot."""
     return tuple(url[:_LONGEST_URL] for url in islice(urls, _MOST_URLS))
-
-
-def with_canonical(html: str, at: int, url: str) -> str:
-    """The HTML with a canonical link added at the start of its head, unless it has one (``at`` < 0)."""
-    if at < 0:
-        return html
-    return f'{html[:at]}<link rel="canonical" href="{escape(url)}">{html[at:]}'
 
 
 def may_be_stored(document: Document) -> bool:

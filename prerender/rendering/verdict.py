@@ -18,7 +18,6 @@ short time: a page that failed only because the site lacks files or its scripts 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from lxml import etree
 
@@ -192,25 +191,6 @@ def third_party_failures(exchanges: Iterable[Exchange]) -> Iterable[str]:
 def lacks_its_subject(exchanges: Iterable[Exchange]) -> bool:
     """Whether data of the page was not found, as for a page that does not exist (a soft 404)."""
     return any(e.needed and e.destination in DATA and e.status in (404, 410) for e in exchanges)
-
-
-def has_moved(requested: str, now: str) -> bool:
-    """Whether a page changed its own path or the requested ``#!`` state.
-
-    Queries are not compared: applications add and remove their own parameters.
-    """
-    if _path(requested) != _path(now):
-        return True
-    state, new_state = requested.partition("#!")[2], now.partition("#!")[2]
-    return bool(state) and _plain(state) != _plain(new_state)
-
-
-def _path(url: str) -> str:
-    return _plain(url.partition("#")[0].partition("?")[0])
-
-
-def _plain(text: str) -> str:
-    return unquote(text).rstrip("/")
 
 
 def _fault_of(exchange: Exchange) -> str:

@@ -15,7 +15,7 @@ from prerender.errors import StoreError
 from prerender.outbox import Outbox
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
-from prerender.visits.causes import DAY_HOURS, WEEK_HOURS, Cause, CauseKind, causes, is_known
+from prerender.visits.alert_causes import DAY_HOURS, WEEK_HOURS, Cause, CauseKind, causes, is_known
 from prerender.visits.figures import DAY_SECONDS, HOUR_SECONDS
 from prerender.visits.recorder import KEPT_HOURS, Visits
 from prerender.visits.storage import Days

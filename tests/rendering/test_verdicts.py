@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from prerender.rendering.verdict import has_moved
+from prerender.rendering.moved import has_moved
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
 
 PUBLIC = "https://www.example.com"

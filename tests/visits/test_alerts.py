@@ -15,8 +15,8 @@ from prerender.snapshots.stores.from_settings import open_store
 from prerender.snapshots.strict_json import read
 from prerender.telemetry.crawler_requests import CrawlerRequests
 from prerender.telemetry.records import Channel
+from prerender.visits.alert_causes import Cause
 from prerender.visits.alerts import Alerts, State, report
-from prerender.visits.causes import Cause
 from prerender.visits.figures import HOUR_SECONDS, Cell, Key
 from prerender.visits.from_settings import open_visits
 from prerender.visits.recorder import CrawlerNames, Visits

@@ -16,7 +16,8 @@ from prerender.browser import resources
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED, Progress
 from prerender.config import Settings
-from prerender.config.types import CLASSES, PRESETS
+from prerender.config.presets import PRESETS
+from prerender.config.types import CLASSES
 from prerender.crawlers.from_settings import triggers_of
 from prerender.errors import ConfigError
 from prerender.rendering import from_settings

@@ -5,15 +5,11 @@ import {
   addMark, animated, copyAnimated, dependsOnState, isAddress, markStates, shadowRoots, withStates,
 } from "./state.js";
 import { adopted, copySheetState, inert, styleText } from "./styles.js";
-import { findUnwanted, isUnwanted, unwanted, unwantedCopies } from "./unwanted.js";
+import { findUnwanted, isUnwanted, removed, unwanted, unwantedCopies } from "./unwanted.js";
 import { dataScript, prettify } from "./urls.js";
 
 // ---- The page as HTML text, with its metadata. Works on an inert copy, so that no code of the page runs.
 const keep = "[data-prerender-keep]";
-const removed = [
-  "noscript", 'meta[name="fragment" i]', 'link[rel~="modulepreload"]', 'link[rel~="import"]',
-  'link[rel~="preload"][as="script"]', 'link[rel~="prefetch"][as="script"]',
-];
 // Names of metadata are ASCII case-insensitive (HTML, section 4.2.5.1).
 const ownMetas = 'meta[name="prerender-status-code" i], meta[name="prerender-header" i], ' +
   'meta[name="prerender-cache-ttl" i], meta[name="prerender-cache-tags" i], ' +

@@ -1,3 +1,9 @@
+// What no snapshot has: it only serves scripts, or asks crawlers for the ugly URL.
+export const removed = [
+  "noscript", 'meta[name="fragment" i]', 'link[rel~="modulepreload"]', 'link[rel~="import"]',
+  'link[rel~="preload"][as="script"]', 'link[rel~="prefetch"][as="script"]',
+];
+
 // What [snapshot] remove names. All selectors are matched before anything is removed, so their order does not matter.
 const never = new Set([document.documentElement, document.head, document.body]);
 export const unwanted = new Set();

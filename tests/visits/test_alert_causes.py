@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from prerender.visits.causes import Cause, causes
+from prerender.visits.alert_causes import Cause, causes
 from prerender.visits.figures import FACTS, HOUR_SECONDS, THINNER, WHOLE, Cell, Key, Outcome
 from prerender.visits.storage import Days
 
