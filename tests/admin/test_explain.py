@@ -11,7 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
-from tests.support.api_description import DESCRIPTION
+from tests.support.api_description import description
 from tests.support.programs import run
 
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
@@ -40,7 +40,10 @@ async def site(start_origin: StartOrigin) -> Site:
 
 def as_described(told: object, schema: str) -> None:
     """Check a response against the API's description."""
-    described = {"$ref": f"#/components/schemas/{schema}", "components": DESCRIPTION["components"]}
+    described = {
+        "$ref": f"#/components/schemas/{schema}",
+        "components": description()["components"],
+    }
     jsonschema.validate(told, described, jsonschema.Draft202012Validator)
 
 

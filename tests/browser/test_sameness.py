@@ -13,17 +13,22 @@ from aiohttp import web
 
 from tests.conftest import StartOrigin, StartProxy
 from tests.support.processes import busy_loops
-from tests.support.sampling import sampled
 
 AT_ONCE = 8
-RENDERS = 40
 ALONE = "n999"
 PAGE = (Path(__file__).parent / "isolation" / "observables.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("frame", sampled([True, False], 2))
+@pytest.mark.parametrize(
+    ("frame", "renders"),
+    [
+        (True, 16),
+        pytest.param(True, 40, marks=pytest.mark.long),
+        pytest.param(False, 40, marks=pytest.mark.long),
+    ],
+)
 async def test_a_page_under_load_is_the_same(
-    start_origin: StartOrigin, start_own_proxy: StartProxy, frame: bool
+    start_origin: StartOrigin, start_own_proxy: StartProxy, frame: bool, renders: int
 ) -> None:
     page = PAGE if frame else re.sub("<iframe.*?</iframe>", "", PAGE, flags=re.DOTALL)
     asked: dict[str, list[str]] = defaultdict(list)
@@ -61,7 +66,7 @@ async def test_a_page_under_load_is_the_same(
             async with gate:
                 return await render(f"n{number:03}")
 
-        others = await asyncio.gather(*(one(number) for number in range(RENDERS)))
+        others = await asyncio.gather(*(one(number) for number in range(renders)))
     assert {alone} == set(others)
     first = asked.pop(ALONE)
     assert first[0] == "/page"

@@ -384,7 +384,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert store.size_bytes < 20_000
 
 
-STATES = 25
+STATES = 10
 STATES_PAGE = """<!DOCTYPE html><title>States</title><link rel="stylesheet" href="/style.css">
 <p id="out">waiting</p><script src="/library.js"></script>
 <script type="module" src="/app.mjs"></script>"""
@@ -424,7 +424,7 @@ async def test_states_of_an_application(
     application.router.add_get("/{path:.*}", serve)
     origin = await start_origin(application)
     proxy = await start_proxy(
-        origin.url, {"site": {"url": f"{scheme}://www.example.com"}, "browser": {"pages": 4}}
+        origin.url, {"site": {"url": f"{scheme}://www.example.com"}, "browser": {"pages": 2}}
     )
     answers = await asyncio.gather(*(proxy.crawl(f"/#!/{number}") for number in range(STATES)))
     for number, answer in enumerate(answers):

@@ -11,8 +11,6 @@ from tests.support.commands import ROOT, in_
 SHARED = {"bare_loop.py", "capacity_model.py", "measuring.py", "renderers.py", "replicas.py"}
 SHORT = {
     "listing.py": "--snapshots 100",
-    "soak.py": "--heavy 1 --small 5 --pages 1",
-    "telemetry.py": "--rounds 1",
 }
 LONG = {
     # Exits with 1 if the model is more than 20 % from the simulation.
@@ -32,7 +30,9 @@ LONG = {
     # Exits with 1 if a response was wrong, or something is stored with two contents.
     "scaling_out.py": "--urls 100 --seconds 25 --at-once 6",
     "shared_assets.py": "--states 2 --pages 1",
+    "soak.py": "--heavy 1 --small 5 --pages 1",
     "stores.py": "--seconds 1 --rounds 1",
+    "telemetry.py": "--rounds 1",
     "visits.py": "--seconds 1 --rounds 1",
     "warming.py": "--pages 6 --parts 2 --listed 2000",
 }

@@ -27,7 +27,7 @@ from prerender.urls import references
 from prerender.urls.ajax_crawling import ugly_to_pretty
 from tests.support.pools import NO_ORIGIN, SITE
 
-LENGTH = 12_000
+LENGTH = 6_000
 FACTOR = 4
 # The best of these runs counts: others are disturbed by what else runs on the machine.
 RUNS = 4

@@ -23,7 +23,6 @@ from tests.sites.frameworks import origin
 from tests.sites.frameworks.routes import ROUTES, Route
 from tests.support import processes
 from tests.support.plain_browser import plain_browser
-from tests.support.sampling import sampled
 
 SETTINGS: dict[str, dict[str, object]] = {
     # Pages that show an error in the place of a part whose data fails.
@@ -35,6 +34,10 @@ SETTINGS: dict[str, dict[str, object]] = {
 AT_MOST_SECONDS = 15.0
 AT_ONCE = 8
 READERS = 16
+# One of each application.
+SOME = [*{route.path.split("/")[1]: route for route in ROUTES}.values()]
+BESIDE_OTHERS = SOME[::2]
+ALONE = SOME[1::2]
 SEEN = (Path(origin.__file__).parent / "seen.js").read_text("utf-8")
 # Longer than any application is silent before it goes on: its origin answers within 0.2 s.
 STILL_SECONDS = 1.2
@@ -59,7 +62,11 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("route", sampled(ROUTES, 4), ids=lambda route: route.path)
+@pytest.mark.parametrize(
+    "route",
+    [pytest.param(one, marks=() if one in ALONE else pytest.mark.long) for one in ROUTES],
+    ids=lambda route: route.path,
+)
 async def test_alone(route: Route, proxy: Proxy) -> None:
     wait = processes.CpuWait()
     answer = await proxy.crawl(route.path)
@@ -68,17 +75,13 @@ async def test_alone(route: Route, proxy: Proxy) -> None:
     assert settle_seconds(answer) - wait.seconds < AT_MOST_SECONDS
 
 
-# All of them take long in real time.
-SELECTED = pytest.mark.parametrize(
-    "routes",
-    [
-        pytest.param(ROUTES[::12], id="a twelfth"),
-        pytest.param(ROUTES, id="all", marks=pytest.mark.long),
-    ],
-)
+def some_or_all(some: list[Route]) -> pytest.MarkDecorator:
+    """All of them take long in real time."""
+    everything = pytest.param(ROUTES, id="all", marks=pytest.mark.long)
+    return pytest.mark.parametrize("routes", [pytest.param(some, id="some"), everything])
 
 
-@SELECTED
+@some_or_all(BESIDE_OTHERS)
 async def test_eight_at_once(routes: list[Route]) -> None:
     room = asyncio.Semaphore(AT_ONCE)
 
@@ -92,7 +95,7 @@ async def test_eight_at_once(routes: list[Route]) -> None:
     assert not failed, "\n".join(failed)
 
 
-@SELECTED
+@some_or_all(ROUTES[::19])
 async def test_a_reader_sees_the_same(routes: list[Route], proxy: Proxy) -> None:
     """The snapshot without scripts equals the route in an unmodified Chromium in real time, also
     for screen readers.

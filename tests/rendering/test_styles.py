@@ -99,14 +99,23 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
+# Each change once, by turns of a style element and of a file.
+SOME = [f"{('style', 'link')[n % 2]}: {name}" for n, name in enumerate(CHANGES)] + [*OTHERS]
+
+
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_snapshot_looks_as_its_page(proxy: Proxy) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(SOME, id="some"), pytest.param([*PAGES], id="all", marks=pytest.mark.long)],
+)
+async def test_a_snapshot_looks_as_its_page(proxy: Proxy, names: list[str]) -> None:
     failed = {}
     async with plain_browser() as browser:
         target = await browser.call("Target.createTarget", url="about:blank")
         tab = await browser.attach(target["targetId"])
         await tab.call("Page.enable")
-        for number, name in enumerate(PAGES):
+        for name in names:
+            number = [*PAGES].index(name)
             ugly = pretty_to_ugly(f"/{number}", opted_in=True)
             live = await _look(tab, f"{proxy.url}/{number}", scripts=True)
             shown = await _look(tab, f"{proxy.url}{ugly}", scripts=False)

@@ -16,6 +16,8 @@ SETTINGS: dict[str, dict[str, object]] = {
     "browser": {"pages": 3},
 }
 AT_ONCE = 8
+# Each case is rendered alone or beside others; the long tests render each in both ways.
+BESIDE_OTHERS = [case for case in CASES if case.kind != PUSHED][1::2]
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -38,21 +40,28 @@ async def problem(case: Case, reply: Reply, reader: Reader) -> str:
     return ""
 
 
-@pytest.mark.parametrize("kind", dict.fromkeys(case.kind for case in CASES))
-async def test_alone(kind: str, proxy: Proxy, reader: Reader) -> None:
-    problems = [
-        await problem(case, await proxy.crawl(case.path), reader)
-        for case in CASES
-        if case.kind == kind
-    ]
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param([case for case in CASES if case not in BESIDE_OTHERS], id="half"),
+        pytest.param(BESIDE_OTHERS, id="others", marks=pytest.mark.long),
+    ],
+)
+async def test_alone(cases: list[Case], proxy: Proxy, reader: Reader) -> None:
+    problems = [await problem(case, await proxy.crawl(case.path), reader) for case in cases]
     assert not any(problems), "\n".join(filter(None, problems))
 
 
 @pytest.mark.parametrize(
-    "every", [4, pytest.param(1, marks=pytest.mark.long)], ids=["a fourth", "all"]
+    "cases",
+    [
+        pytest.param(BESIDE_OTHERS, id="half"),
+        pytest.param(
+            [case for case in CASES if case.kind != PUSHED], id="all", marks=pytest.mark.long
+        ),
+    ],
 )
-async def test_eight_at_once(every: int, reader: Reader) -> None:
-    cases = [case for case in CASES if case.kind != PUSHED][::every]
+async def test_eight_at_once(cases: list[Case], reader: Reader) -> None:
     async with proxied(application(), SETTINGS) as other:
         room = asyncio.Semaphore(AT_ONCE)
 

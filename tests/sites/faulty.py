@@ -6,7 +6,7 @@ proxy: they respond to ugly URLs themselves.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -227,9 +227,10 @@ async def respond(request: web.Request, answer: Answer) -> web.StreamResponse:
 
 @dataclass
 class Site:
-    """The faulty or the correct site; ``application`` serves it."""
+    """The faulty or the correct site; ``application`` serves it. Its sitemap lists ``names``."""
 
     faulty: bool
+    names: Sequence[str] = (*FAULTS,)
     made_up: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
@@ -255,7 +256,8 @@ class Site:
     def _sitemap(self, request: web.Request) -> web.Response:
         site = f"http://{request.host}"
         urls = []
-        for name, fault in FAULTS.items():
+        for name in self.names:
+            fault = FAULTS[name]
             own = f"/{name}" + (f"#!{fault.state}" if fault.state else "")
             urls.append(site + (fault.listed if self.faulty and fault.listed else own))
         entries = "".join(f"<url><loc>{url}</loc></url>" for url in urls)

@@ -1,6 +1,8 @@
 """The OpenAPI description of the admin API, as a proxy serves it."""
 
+from functools import cache
 from itertools import chain
+from typing import Any
 
 from prerender.admin.explain import Explanations
 from prerender.admin.listener import Description
@@ -24,6 +26,9 @@ _PARTS = (
     JobsApi,
     SitemapsApi,
 )
-DESCRIPTION = document(
-    operation for _, operation in chain.from_iterable(map(operations_of, _PARTS))
-)
+
+
+@cache
+def description() -> dict[str, Any]:
+    """The description, made once: that takes a second."""
+    return document(operation for _, operation in chain.from_iterable(map(operations_of, _PARTS)))

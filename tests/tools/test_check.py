@@ -171,15 +171,24 @@ async def test_every_fault_is_found(start_origin: StartOrigin) -> None:
     assert known == set(LEVELS) - OF_READINESS, "each fault that check knows is on the faulty site"
 
 
-async def test_nothing_is_found_on_the_clean_twin(start_origin: StartOrigin) -> None:
-    site = await start_origin(faulty.Site(faulty=False).application)
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param([*faulty.FAULTS][::3], id="a third"),
+        pytest.param([*faulty.FAULTS], id="all", marks=pytest.mark.long),
+    ],
+)
+async def test_nothing_is_found_on_the_clean_twin(
+    start_origin: StartOrigin, names: list[str]
+) -> None:
+    site = await start_origin(faulty.Site(faulty=False, names=names).application)
     ended, report = await checked(f"{site.url}/sitemap.xml")
     found = {
         page["url"]: [one for one in page["findings"] if one["code"] not in BUSY]
         for page in report["pages"]
     }
     assert {url: findings for url, findings in found.items() if findings} == {}
-    assert (report["findings"], len(report["pages"])) == ([], len(faulty.FAULTS))
+    assert (report["findings"], len(report["pages"])) == ([], len(names))
     assert ended.status == 0
 
 

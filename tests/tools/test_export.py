@@ -90,6 +90,25 @@ async def exported(site: Site, folder: Path, *urls: str) -> dict[str, Any]:
     return told
 
 
+@pytest.fixture(scope="module")
+def exports() -> dict[str, Path]:
+    """The exports of all pages, by site."""
+    return {}
+
+
+@pytest.fixture
+async def export(
+    site: Site, exports: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """An export of all pages, which tests share: as the first origin, their site has one address."""
+    if site.url not in exports:
+        exports[site.url] = tmp_path_factory.mktemp("shared") / "export"
+        told = await exported(site, exports[site.url])
+        assert (told["pages"], told["failures"], told["doubtful"]) == (PAGES, [], [])
+        site.requests.clear()
+    return exports[site.url]
+
+
 @asynccontextmanager
 async def nginx(folder: Path, export: Path, origin: str) -> AsyncIterator[str]:
     port = raw.free_port()
@@ -125,13 +144,11 @@ def spellings(page: str) -> list[str]:
     return [f"{before}{token}{value}" for value in dict.fromkeys(values)]
 
 
-async def test_nginx_serves_it_alone(site: Site, tmp_path: Path, client: ClientSession) -> None:
-    export = tmp_path / "export"
-    told = await exported(site, export)
-    assert (told["pages"], told["failures"], told["doubtful"]) == (PAGES, [], [])
+async def test_nginx_serves_it_alone(
+    site: Site, export: Path, tmp_path: Path, client: ClientSession
+) -> None:
     entries = Archive.open(export).pages
     assert len(entries) == PAGES
-    site.requests.clear()
     async with nginx(tmp_path, export, site.url) as url:
         for page, entry in entries.items():
             for target in spellings(page):
@@ -181,10 +198,7 @@ async def test_nginx_serves_it_alone(site: Site, tmp_path: Path, client: ClientS
         assert (await asked(client, ugly, "POST")).body == b"posted"
 
 
-async def test_a_proxy_takes_it_in(site: Site, start_proxy: StartProxy, tmp_path: Path) -> None:
-    export = tmp_path / "export"
-    await exported(site, export)
-    site.requests.clear()
+async def test_a_proxy_takes_it_in(site: Site, export: Path, start_proxy: StartProxy) -> None:
     proxy = await start_proxy(site.url, {"admin": {"token": TOKEN}})
     assert await imported(proxy, export) == NOTHING | {"kept": PAGES}
     for page, entry in Archive.open(export).pages.items():

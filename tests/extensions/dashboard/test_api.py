@@ -15,7 +15,7 @@ from prerender.browser.emulation import MOBILE
 from prerender.tools.export.importing import OUTCOMES
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import example
-from tests.support.api_description import DESCRIPTION
+from tests.support.api_description import description
 
 SITE = "https://shop.example"
 GOOGLEBOT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
@@ -31,14 +31,14 @@ class Api:
 
     async def ask(self, method: str, path: str, expected: int = 200, **options: Any) -> Any:
         template = self._template(path.partition("?")[0])
-        described = DESCRIPTION["paths"][template][method.lower()]["responses"]
+        described = description()["paths"][template][method.lower()]["responses"]
         url = f"{self.proxy.admin_url}/api/v1{path}"
         async with self.proxy.client.request(method, url, **options) as response:
             body = await response.read()
         assert response.status == expected, body
         answer = described[str(expected)]
         if "$ref" in answer:
-            answer = DESCRIPTION["components"]["responses"]["Problem"]
+            answer = description()["components"]["responses"]["Problem"]
         if expected < 300:
             self.used.add((template, method.lower()))
         if "content" not in answer:
@@ -48,7 +48,7 @@ class Api:
         assert response.content_type == media_type
         if not media_type.endswith("json"):
             return body
-        schema = {**content["schema"], "components": DESCRIPTION["components"]}
+        schema = {**content["schema"], "components": description()["components"]}
         jsonschema.validate(json.loads(body), schema, jsonschema.Draft202012Validator)
         return json.loads(body)
 
@@ -90,16 +90,17 @@ async def changing(start_origin: StartOrigin) -> tuple[Site, dict[str, Any]]:
 
 
 def test_the_description_is_openapi() -> None:
-    validate(DESCRIPTION)
+    validate(description())
 
 
-# Those of jobs are in tests/extensions/jobs.
-OPERATIONS = {
-    (path, method)
-    for path, methods in DESCRIPTION["paths"].items()
-    for method in methods
-    if not path.startswith(("/jobs", "/sitemaps"))
-}
+def operations() -> set[tuple[str, str]]:
+    """All but those of jobs, which are in tests/extensions/jobs."""
+    return {
+        (path, method)
+        for path, methods in description()["paths"].items()
+        for method in methods
+        if not path.startswith(("/jobs", "/sitemaps"))
+    }
 
 
 async def test_everything_that_is_described(  # noqa: PLR0915
@@ -175,7 +176,7 @@ async def test_everything_that_is_described(  # noqa: PLR0915
     left = await api.get(f"/snapshots/{key}")
     assert left["snapshot"] is None
     assert len(left["versions"]) == 1
-    assert await api.get("/openapi.json") == DESCRIPTION
+    assert await api.get("/openapi.json") == description()
     await api.post("/session", {"token": ""})
     assert await api.ask("DELETE", "/session", 204) is None
     told = await api.get(f"/explain?url=/%23!/items/1&user_agent={quote(GOOGLEBOT)}&header=A:%201")
@@ -194,7 +195,7 @@ async def test_everything_that_is_described(  # noqa: PLR0915
         await api.get(f"/report{report}")
     await api.get("/report/gap")
     # No page of the shop has an image for link previews.
-    assert OPERATIONS - api.used == {("/snapshots/{key}/preview.png", "get")}
+    assert operations() - api.used == {("/snapshots/{key}/preview.png", "get")}
 
 
 async def test_what_is_wrong_is_said(shop: Site, start_proxy: StartProxy) -> None:

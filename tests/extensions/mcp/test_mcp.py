@@ -3,15 +3,16 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
 
 from prerender.admin.client import AdminClient
-from prerender.extensions.mcp.server import server_of
 from tests.conftest import Proxy, StartOrigin, StartProxy, pages
+
+# The SDK takes a second to import, which only the process that runs these tests shall take.
+if TYPE_CHECKING:
+    from mcp import Client
 
 TOKEN = "0123456789abcdef"
 PAGE = """<!DOCTYPE html><title>Lamp</title><p id=out></p>
@@ -26,14 +27,18 @@ async def proxy(start_origin: StartOrigin, start_proxy: StartProxy) -> Proxy:
 
 
 @asynccontextmanager
-async def client_of(proxy: Proxy, token: str = TOKEN) -> AsyncIterator[Client]:
+async def client_of(proxy: Proxy, token: str = TOKEN) -> AsyncIterator["Client"]:
     """A client, connected to the server in memory."""
+    from mcp import Client
+
+    from prerender.extensions.mcp.server import server_of
+
     admin = AdminClient(proxy.admin_url, token, "--admin")
     async with Client(server_of(admin, 60.0)) as client:
         yield client
 
 
-async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def called(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     found: dict[str, Any] = result.structured_content or {}
@@ -83,6 +88,9 @@ async def test_errors_are_said(proxy: Proxy) -> None:
 
 
 async def test_the_command(proxy: Proxy) -> None:
+    from mcp import Client
+    from mcp.client.stdio import StdioServerParameters
+
     program = StdioServerParameters(
         command=sys.executable,
         args=["-m", "prerender", "mcp", "--admin", proxy.admin_url],

@@ -21,7 +21,7 @@ import pytest
 import xxhash
 from aiocache import SimpleMemoryCache
 from aiocache.plugins import HitMissRatioPlugin
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -159,7 +159,6 @@ def mutated(value: Any, place: int, by: Any) -> Any:
 
 
 @given(st.integers(0, 10**9), VALUES)
-@settings(max_examples=300, deadline=None)
 def test_any_header_is_an_entry_that_can_be_sent_or_a_bad_one(place: int, by: Any) -> None:
     data = repacked(encode(entry()), lambda header: mutated(header, place, by))
     try:
@@ -176,7 +175,6 @@ def test_any_header_is_an_entry_that_can_be_sent_or_a_bad_one(place: int, by: An
 
 
 @given(st.integers(0, 10**9), VALUES)
-@settings(max_examples=200, deadline=None)
 def test_any_row_is_right_or_left_out(place: int, by: Any) -> None:
     row = Row.of(entry(), time.time() + 9)
     line = json.dumps(mutated(json.loads(row.dump()), place, by)).encode()
@@ -187,7 +185,6 @@ def test_any_row_is_right_or_left_out(place: int, by: Any) -> None:
 
 
 @given(st.integers(0, 10**9), VALUES)
-@settings(max_examples=200, deadline=None)
 def test_any_history_is_right_or_a_bad_one(place: int, by: Any) -> None:
     version = history.Version(1.0, 200, '"x"', 10, "title", "text")
     render = history.Render(1.0, 2.0, facts=Facts(errors=("x",)))
