@@ -6,6 +6,7 @@ proxy has stopped listening. plugins.py finds it; the core does not import it, a
 
 - Records of requests and renders: ``telemetry.requests.subscribe``, ``telemetry.renders.subscribe``;
   of crawlers in batches: ``telemetry.crawler_requests.subscribe``.
+- New snapshots with their documents: ``rendering.renderer.when_built``, called in a thread.
 - Stored snapshots: ``snapshots.when_stored`` and ``before_storing``; a line beside each in the store,
   which is removed with it: ``store.keep_lines``.
 - Routes of the admin listener: ``admin.add``. listener.py authorizes their requests.

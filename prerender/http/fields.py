@@ -65,3 +65,12 @@ def _members(value: str) -> frozenset[str]:
 
 _LONGEST_REMEMBERED = 256
 _remembered = lru_cache(maxsize=256)(_members)
+
+
+def charset_of(content_type: str) -> str | None:
+    """The charset that a Content-Type names."""
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip().strip('"') or None
+    return None

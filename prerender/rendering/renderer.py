@@ -47,6 +47,7 @@ _MOST_AHEAD = 200
 log = structlog.get_logger(__name__)
 
 # Adds to a new snapshot what it was made from.
+WhenBuilt = Callable[[Snapshot, Target, Document], None]
 WithManifest = Callable[[Snapshot, Target, Document, Visit, float], Snapshot]
 
 
@@ -54,7 +55,8 @@ class Renderer:
     """Renders a new snapshot with every call of ``snapshot(target)``.
 
     ``limits``: [render]; ``content``: [snapshot]. ``on_page``: called when a render has got a page.
-    ``with_manifest``: if set, adds what a snapshot was made from.
+    ``with_manifest``: if set, adds what a snapshot was made from. ``when_built``: called with each
+    snapshot, its target and its document, in a thread.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Renderer:
         on_page: Callable[[Target], None] = lambda _: None,
     ) -> None:
         self.with_manifest: WithManifest | None = None
+        self.when_built: list[WhenBuilt] = []
         self._ahead: TTLCache[str, Document] = TTLCache(_MOST_AHEAD, _AHEAD_SECONDS)
         self._public = public
         self._upstream = upstream
@@ -152,6 +155,8 @@ class Renderer:
         self, target: Target, page: Document, visit: Visit, rendered: Rendered, now: float
     ) -> Snapshot:
         snapshot = self._builder.build(target, page, visit, rendered, now)
+        for call in self.when_built:
+            call(snapshot, target, page)
         if self.with_manifest is None:
             return snapshot
         return self.with_manifest(snapshot, target, page, visit, now)

@@ -32,5 +32,9 @@ class Notices:
             log.warning(name, consequence=consequence, remedy=remedy, **about)
         self._by_name[name] = Notice(name, time.time(), consequence, remedy, about)
 
+    def withdraw(self, name: str) -> None:
+        """Remove a notice that does not apply any more."""
+        self._by_name.pop(name, None)
+
     def __iter__(self) -> Iterator[Notice]:
         return iter(self._by_name.values())

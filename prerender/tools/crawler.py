@@ -31,6 +31,7 @@ from prerender.cli.common import NO_HEADERS, SiteHeaders
 from prerender.errors import FetchFailed, Unreachable
 from prerender.gateway.connection_errors import reason_of
 from prerender.http.cache_status import CACHE_NAME, parameters_of
+from prerender.http.fields import charset_of
 from prerender.http.forwarding_headers import authority
 from prerender.urls.addresses import after_host
 
@@ -76,11 +77,7 @@ class Fetched:
     @property
     def charset(self) -> str | None:
         """The charset that the Content-Type names."""
-        for parameter in self.headers.get("Content-Type", "").split(";")[1:]:
-            name, _, value = parameter.partition("=")
-            if name.strip().lower() == "charset":
-                return value.strip().strip('"') or None
-        return None
+        return charset_of(self.headers.get("Content-Type", ""))
 
     @property
     def links(self) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -10,6 +10,7 @@ from protego import Protego
 
 from prerender.errors import FetchFailed
 from prerender.http.conditional import parse_http_date
+from prerender.snapshots.sameness import needs_no_render
 from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, Crawler, Fetched
 from prerender.tools.html import Page, read_page
@@ -25,12 +26,14 @@ _REMEMBERED = 1000
 class Visit:
     """``response``: what the crawler gets. ``document``: the page without a snapshot, if it is HTML.
     ``moved``: the URL that visitors are redirected to, or ''. ``dynamic``: whether the response is what
-    search engines get by their User-Agent."""
+    search engines get by their User-Agent. ``needless``: whether that is a snapshot that shows what the
+    document shows without scripts; None if it is no snapshot."""
 
     response: Fetched
     document: Page | None
     moved: str = ""
     dynamic: bool = False
+    needless: bool | None = None
 
 
 class Visitor:
@@ -54,27 +57,36 @@ class Visitor:
         if ugly is not None:
             return Visit(await self._crawler.get(ugly), document, moved)
         if document is not None and document.scripts and self._crawler.user_agent == USER_AGENT:
-            theirs = await self._as_search_engine(url, document)
+            theirs, needless = await self._as_search_engine(url, document, response)
             if theirs is not None:
                 return Visit(theirs, document, moved, dynamic=True)
+            return Visit(response, document, moved, needless=needless)
         return Visit(response, document, moved)
 
-    async def _as_search_engine(self, url: str, document: Page) -> Fetched | None:
-        """The response to a search engine, if that gets a snapshot of the page or its error.
+    async def _as_search_engine(
+        self, url: str, document: Page, ours: Fetched
+    ) -> tuple[Fetched | None, bool | None]:
+        """The response to a search engine, if that gets a snapshot of the page or its error; and
+        whether a snapshot shows no more than ``ours``.
 
         Others are of sites that refuse search engines at addresses that are not theirs.
         """
         try:
             response = await self._crawler.get(url, SEARCH_ENGINE)
         except FetchFailed:
-            return None
+            return None, None
         if response.status != 200:
             rendered = response.status in (404, 410) or response.cache_status is not None
-            return response if rendered else None
+            return response if rendered else None, None
         if not response.is_html:
-            return None
+            return None, None
         page = await asyncio.to_thread(read_page, response.body, url, response.charset)
-        return response if len("".join(page.texts)) > len("".join(document.texts)) else None
+        if len("".join(page.texts)) > len("".join(document.texts)):
+            return response, None
+        if response.cache_status is None or "#" in url:
+            return None, None
+        html, charset = ours.body, ours.charset
+        return None, await asyncio.to_thread(needs_no_render, html, charset, response.body)
 
     async def once(self, url: str) -> Fetched:
         """The response of a URL, fetched once: all ``#!`` states of a page share one document."""

@@ -17,6 +17,7 @@ from prerender.extensions.dashboard.histories import Histories
 from prerender.extensions.dashboard.history import Render
 from prerender.extensions.dashboard.kept_problems import KeptProblems
 from prerender.extensions.dashboard.last_hour import Figures
+from prerender.extensions.dashboard.needless import Needless
 from prerender.extensions.dashboard.recent_activity import Recent
 from prerender.extensions.dashboard.screenshots import viewer_of
 from prerender.extensions.dashboard.snapshot_details import Pages
@@ -29,10 +30,12 @@ async def extend(proxy: Proxy) -> AsyncIterator[None]:
     settings, telemetry, store = proxy.settings, proxy.telemetry, proxy.store
     figures, recent = Figures(proxy.metrics.requests.totals), Recent(telemetry.crawler_requests)
     crawlers, bots = Crawlers(telemetry.crawler_requests, proxy.triggers.user_agents), Bots()
+    needless = Needless(telemetry.notices)
+    proxy.rendering.renderer.when_built.append(needless.built)
     histories = Histories(store.notes, settings.admin.versions)
     lists, viewer = Lists(store), viewer_of(settings, proxy.rendering)
     telemetry.requests.subscribe(bots)
-    for render_listener in (figures.render, recent.render, histories):
+    for render_listener in (figures.render, recent.render, histories, needless.rendered):
         telemetry.renders.subscribe(render_listener)
     proxy.snapshots.when_stored(lambda target, _, snapshot: histories.stored(target, snapshot))
     proxy.purging.count = lists.count

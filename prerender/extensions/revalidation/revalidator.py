@@ -35,7 +35,6 @@ from prerender.extensions.revalidation.manifest import (
     has_changed,
     without_volatile,
 )
-from prerender.extensions.revalidation.sameness import same_content
 from prerender.extensions.revalidation.sections import Sections
 from prerender.gateway.address_policy import Forbidden
 from prerender.gateway.assets import AssetStore
@@ -48,6 +47,7 @@ from prerender.http.hop_by_hop import end_to_end
 from prerender.http.trace_context import CURRENT
 from prerender.snapshots import steady_clock
 from prerender.snapshots.renewals import Finding, Renewals, Stored
+from prerender.snapshots.sameness import same_content
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target

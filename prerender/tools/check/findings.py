@@ -57,6 +57,7 @@ LEVELS: dict[str, Level] = {
     "thin-text": "note",  # a loading state, or a wall: cookies, a login, an age
     "hidden": "note",  # in the page, but not shown when it has loaded: menus, tabs
     "changed": "note",  # by [snapshot] remove and add of the proxy
+    "render-needless": "note",  # the snapshots of a section show what the pages show without scripts
     "differs": "note",  # few words: a time, a counter
 }
 
@@ -79,7 +80,8 @@ class Report:
     """The result for a page. ``seconds``: response time for the crawler; ``similarity``: 0 to 1.
 
     ``asked``: the URL that the crawler requested, ugly or the page's own; ``location``: the target of
-    a redirect.
+    a redirect; ``needless``: whether its snapshot shows what the page shows without scripts, None if
+    crawlers get no snapshot.
     """
 
     url: str
@@ -92,6 +94,7 @@ class Report:
     canonical: str = ""
     location: str = ""
     similarity: float | None = None
+    needless: bool | None = None
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, code: str, text: str) -> None:

@@ -87,6 +87,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     if not response.is_html:
         report.kind = "file"
         return report, None
+    report.needless = visit.needless
     page = read_page(response.body, url, response.charset)
     report.kind = "snapshot" if visit.dynamic or UGLY_TOKEN in response.url else "page"
     metadata.tags_and_links(page, response, report)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from prerender.errors import FetchFailed
+from prerender.snapshots.sameness import section_pattern
 from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.page import Pages, check_page
 from prerender.tools.check.readiness import Readiness
@@ -16,7 +17,7 @@ from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import USER_AGENT, Crawler
 from prerender.tools.html import read_page
 from prerender.tools.link_following import Frontier, Visitor, read_robots
-from prerender.urls.addresses import is_ugly
+from prerender.urls.addresses import after_host, is_ugly
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ class SiteCheck:
             self.result.site += await self._pages.readiness.site(good)
         self._duplicates("title", "title-duplicate", lambda report: report.title)
         self._duplicates("description", "description-duplicate", lambda report: report.description)
+        self._needless()
         return self.result
 
     async def _check(self, url: str) -> list[str]:
@@ -113,6 +115,22 @@ class SiteCheck:
                 self.result.site.append(
                     Finding(code, f"{len(reports)} pages have the {name} “{text}”: {urls}{more}")
                 )
+
+    def _needless(self) -> None:
+        """Report sections all of whose snapshots show what the pages show without scripts."""
+        sections: dict[str, list[bool]] = defaultdict(list)
+        for report in self.result.pages:
+            if report.needless is not None or report.kind == "snapshot":
+                path = after_host(report.url)
+                sections[section_pattern(path)].append(bool(report.needless))
+        for pattern, needless in sorted(sections.items()):
+            if all(needless):
+                pages = "1 page" if len(needless) == 1 else f"all {len(needless)} pages"
+                text = (
+                    f"the snapshots of {pages} like {pattern} show what the origin's HTML shows "
+                    f'without scripts: add "{pattern}" to [triggers] exclude'
+                )
+                self.result.site.append(Finding("render-needless", text))
 
     async def _missing(self) -> None:
         """Check that a random path and a random state get a 404."""
