@@ -1,11 +1,13 @@
 """The cost of keeping a site fresh: with renewals without rendering, and with a render each time.
 
-    .venv/bin/python benchmarks/revalidation.py [--pages 2000] [--at-once 8]
+    .venv/bin/python benchmarks/revalidation.py [--pages 2000] [--at-once 8] [--node-modules FOLDER]
 
-The site is an application of tests/sites/frameworks, whose pages get their data from an API. Each page
-is rendered three times, after which renewals are trusted for some rounds. Then 2 % of the pages change,
-all snapshots expire, and a crawler requests every page, from each of the two proxies in turns. CPU time
-is that of the proxy and its browser. Requires Chromium.
+The site is an application of tests/sites/frameworks, whose pages get their data from an API. At first
+each page is rendered, and its next two renewals are checked by rendering. Then in each of four turns
+2 % of the pages change, all snapshots expire, and a crawler requests every page, from each of the two
+proxies: three turns of renewals, and one in which each page is checked by rendering. Prerender, which
+renders each page again, renders some of them in each turn. CPU time is that of a server and browser.
+Requires Chromium.
 """
 
 import argparse
@@ -17,16 +19,19 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import uvloop
 from aiohttp import ClientSession, DummyCookieJar, web
 from measuring import application_runner, free_port, proxy, serving
+from renderers import Renderer, cpu_seconds, prerender
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.sites.frameworks import origin as frameworks
 
 _CHANGED = 50  # one page in so many
 _CHECKED_ROUNDS = 3
+_TURNS = 4
+_MOST_OF_RIVAL = 200
+_PATH = "/react18/birds/"
 PUBLIC = "https://www.example.com"
 
 
@@ -50,32 +55,44 @@ class Site:
         application.middlewares.append(count)
         return application
 
+    async def running(self, stack: AsyncExitStack) -> str:
+        """Start the origin. Returns its URL."""
+        return await stack.enter_async_context(serving(application_runner(self.application())))
+
 
 @dataclass
 class Proxy:
     """A proxy as a process, with its site."""
 
     site: Site
+    client: ClientSession
     pid: int
     url: str
     admin: str
+    results: Counter[str] = field(default_factory=Counter)
 
-    def cpu_seconds(self) -> float:
-        """CPU time so far, of the proxy and all processes of its browser."""
-        total = 0.0
-        process = psutil.Process(self.pid)
-        for one in [process, *process.children(recursive=True)]:
-            try:
-                total += sum(one.cpu_times()[:4])
-            except psutil.Error:
-                continue
-        return total
+    async def html(self, path: str) -> str:
+        """The snapshot of a path."""
+        async with self.client.get(f"{self.url}{path}?_escaped_fragment_=") as response:
+            status = response.headers.get("Cache-Status", str(response.status))
+            self.results[
+                "renewed" if "revalidated" in status else status.split(";")[1].strip()
+            ] += 1
+            return await response.text()
+
+    async def expire(self) -> None:
+        """Let all snapshots expire."""
+        purge = {"prefix": "/", "soft": True}
+        async with self.client.post(f"{self.admin}/api/v1/purge", json=purge) as response:
+            response.raise_for_status()
 
 
-async def started(stack: AsyncExitStack, *, revalidate: bool, at_once: int) -> Proxy:
+async def started(
+    stack: AsyncExitStack, client: ClientSession, *, revalidate: bool, at_once: int
+) -> Proxy:
     """Start a proxy in front of its own origin."""
     site = Site()
-    origin = await stack.enter_async_context(serving(application_runner(site.application())))
+    origin = await site.running(stack)
     admin = free_port()
     settings = {
         "SITE_URL": PUBLIC,
@@ -86,37 +103,53 @@ async def started(stack: AsyncExitStack, *, revalidate: bool, at_once: int) -> P
     }
     environment = {f"PRERENDER_{name}": value for name, value in settings.items()}
     side = await stack.enter_async_context(proxy(origin, **environment))
-    return Proxy(site, side.pid, side.url, f"http://127.0.0.1:{admin}")
+    return Proxy(site, client, side.pid, side.url, f"http://127.0.0.1:{admin}")
 
 
-async def refreshed(
-    client: ClientSession, side: Proxy, pages: int, at_once: int
-) -> tuple[dict[int, bytes], Counter[str], float, float]:
-    """Let all snapshots expire, and request them. Returns bodies, cache results, and seconds of CPU and
-    of real time."""
-    purge = {"prefix": "/", "soft": True}
-    async with client.post(f"{side.admin}/api/v1/purge", json=purge) as response:
-        response.raise_for_status()
-    bodies: dict[int, bytes] = {}
-    results: Counter[str] = Counter()
+@dataclass
+class Costs:
+    """What keeping pages fresh has cost so far."""
+
+    pages: int = 0
+    cpu: float = 0.0
+    seconds: float = 0.0
+    requests: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cpu:.2f} s CPU ({1000 * self.cpu / self.pages:.2f} ms a page), "
+            f"{self.pages / self.seconds:.1f} pages/s, {self.requests} requests at the origin"
+        )
+
+    def __add__(self, other: "Costs") -> "Costs":
+        return Costs(
+            self.pages + other.pages,
+            self.cpu + other.cpu,
+            self.seconds + other.seconds,
+            self.requests + other.requests,
+        )
+
+
+async def crawled(
+    side: Renderer, site: Site, pages: int, at_once: int
+) -> tuple[dict[int, str], Costs]:
+    """Request the first pages. Returns their snapshots, and the costs."""
+    found: dict[int, str] = {}
     numbers = iter(range(1, pages + 1))
 
     async def crawl() -> None:
         for number in numbers:
-            url = f"{side.url}/react18/birds/{number}?_escaped_fragment_="
-            async with client.get(url) as response:
-                bodies[number] = await response.read()
-                status = response.headers.get("Cache-Status", str(response.status))
-                results["renewed" if "revalidated" in status else status.split(";")[1].strip()] += 1
+            found[number] = await side.html(f"{_PATH}{number}")
 
-    cpu, began = side.cpu_seconds(), time.monotonic()
+    site.requests.clear()
+    cpu, began = cpu_seconds(side), time.monotonic()
     await asyncio.gather(*(crawl() for _ in range(at_once)))
     seconds = time.monotonic() - began
     await asyncio.sleep(1)  # until the pages of the browser are clean
-    return bodies, results, side.cpu_seconds() - cpu, seconds
+    return found, Costs(pages, cpu_seconds(side) - cpu, seconds, site.requests.total())
 
 
-async def main(pages: int, at_once: int) -> None:
+async def main(pages: int, at_once: int, modules: Path | None) -> None:
     """Measure and print."""
     frameworks.BIRDS[:] = [
         {"id": n, "name": f"Bird {n}", "latin": f"Avis {n}", "span": 10 + n % 200}
@@ -125,37 +158,72 @@ async def main(pages: int, at_once: int) -> None:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ClientSession(cookie_jar=DummyCookieJar()))
         proxies = {
-            "with": await started(stack, revalidate=True, at_once=at_once),
-            "without": await started(stack, revalidate=False, at_once=at_once),
+            "with revalidation": await started(stack, client, revalidate=True, at_once=at_once),
+            "without": await started(stack, client, revalidate=False, at_once=at_once),
         }
+        rival, its_site = None, Site()
+        if modules is not None:
+            origin = await its_site.running(stack)
+            starting = prerender(client, origin, modules, first=f"{_PATH}1")
+            rival = await stack.enter_async_context(starting)
         for number in range(_CHECKED_ROUNDS):
             for name, side in proxies.items():
                 if number and name == "without":
                     continue
-                _, results, cpu, _ = await refreshed(client, side, pages, at_once)
-                print(f"  round {number + 1}, {name}: {dict(results)}, {cpu:.1f} s CPU", flush=True)
-        for number in range(0, pages, _CHANGED):
-            frameworks.BIRDS[number]["latin"] = "Avis mutata"
-        found: dict[str, dict[int, bytes]] = {}
-        costs = {}
+                await side.expire()
+                side.results.clear()
+                _, cost = await crawled(side, side.site, pages, at_once)
+                print(f"round {number + 1}, {name}: {dict(side.results)}, {cost}", flush=True)
+        await _turns(proxies, pages, at_once, rival, its_site)
+
+
+async def _turns(
+    proxies: dict[str, Proxy], pages: int, at_once: int, rival: Renderer | None, its_site: Site
+) -> None:
+    # Of the turns, and of those without checks.
+    total = {name: Costs() for name in proxies}
+    renewing = {name: Costs() for name in proxies}
+    rivals = Costs()
+    for turn in range(_TURNS):
+        mutation = f"Avis mutata {turn}"
+        for number in range(turn % pages, pages, _CHANGED):
+            frameworks.BIRDS[number]["latin"] = mutation
+        found: dict[str, dict[int, str]] = {}
+        costs: dict[str, Costs] = {}
         for name, side in proxies.items():
-            side.site.requests.clear()
-            found[name], results, cpu, seconds = await refreshed(client, side, pages, at_once)
-            costs[name] = cpu
-            print(
-                f"{name} revalidation: {dict(results)}, {cpu:.2f} s CPU "
-                f"({1000 * cpu / pages:.2f} ms a page), {pages / seconds:.1f} pages/s, "
-                f"{side.site.requests.total()} requests at the origin"
-            )
-        same = sum(found["with"][n] == found["without"][n] for n in found["with"])
-        changed = sum(b"Avis mutata" in body for body in found["with"].values())
-        print(f"CPU: {costs['without'] / costs['with']:.1f} times less with revalidation")
-        print(f"{same} of {pages} snapshots are the same bytes; {changed} show the change")
+            await side.expire()
+            side.results.clear()
+            found[name], costs[name] = await crawled(side, side.site, pages, at_once)
+            total[name] += costs[name]
+            print(f"turn {turn + 1}, {name}: {dict(side.results)}, {costs[name]}", flush=True)
+        ours, others = found.values()
+        same = sum(ours[number] == others[number] for number in ours)
+        changed = sum(mutation in html for html in ours.values())
+        print(f"  {same} of {pages} snapshots are the same bytes; {changed} show the change")
+        if proxies["with revalidation"].results["renewed"] >= pages / 2:
+            for name, cost in costs.items():
+                renewing[name] += cost
+        if rival is not None:
+            snapshots, cost = await crawled(rival, its_site, min(pages, _MOST_OF_RIVAL), at_once)
+            rivals += cost
+            complete = sum("Avis" in html for html in snapshots.values())
+            print(f"turn {turn + 1}, Prerender: {complete} complete, {cost}", flush=True)
+    for what, sums in (("turns without checks", renewing), ("all turns", total)):
+        ours, others = sums.values()
+        if not ours.pages:
+            continue
+        print(f"{what}: {others.cpu / ours.cpu:.1f} times less CPU with revalidation")
+        for name, cost in sums.items():
+            print(f"  {name}: {cost}")
+        if rivals.pages:
+            times = (ours.pages / ours.seconds) / (rivals.pages / rivals.seconds)
+            print(f"  Prerender: {rivals}; kept fresh {times:.1f} times as many pages per second")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--node-modules", type=Path)
     options = parser.parse_args()
-    uvloop.run(main(options.pages, options.at_once))
+    uvloop.run(main(options.pages, options.at_once, options.node_modules))
