@@ -5,7 +5,7 @@ from threading import Lock
 
 from cachetools import LRUCache
 
-from prerender.gateway.visit import Document
+from prerender.gateway.document import Document
 from prerender.http.fields import charset_of
 from prerender.snapshots.sameness import needs_no_render, section_pattern
 from prerender.snapshots.snapshot import HTML, Snapshot

@@ -7,7 +7,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from prerender.extensions.dashboard.needless import Needless
-from prerender.gateway.visit import Document
+from prerender.gateway.document import Document
 from prerender.snapshots.snapshot import Facts, Snapshot
 from prerender.snapshots.target import Target
 from prerender.telemetry.config_notices import Notices
