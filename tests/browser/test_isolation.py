@@ -24,6 +24,7 @@ from aiohttp import web
 from prerender.browser.browser_context import Context
 from prerender.browser.devtools import DevTools
 from prerender.browser.page import Page
+from prerender.browser.settling import patience
 from prerender.browser.tab import Tab
 from prerender.gateway.context_proxy import ContextProxy
 from prerender.gateway.visit import Visit
@@ -222,7 +223,13 @@ class Pair:
 
 
 @pytest.fixture
-def start_pair(start_origin: StartOrigin, start_proxy: StartProxy) -> "StartPair":
+def start_pair(
+    start_origin: StartOrigin, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> "StartPair":
+    # Most of the pages work without end: all that they write is written in the first moments.
+    monkeypatch.setattr(patience, "UNPRODUCTIVE_SECONDS", 1.0)
+    monkeypatch.setattr(patience, "WORK_PATIENCE_SECONDS", 1.0)
+
     async def start(pages: int = 1) -> Pair:
         origin = Origin()
         site = await start_origin(origin.application())
