@@ -16,7 +16,7 @@ from prerender.rendering import from_settings
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import StartOrigin, settings_for
-from tests.support import processes
+from tests.support import no_programs, processes
 from tests.support.pools import SECONDS, Shop, gateway_of, state
 
 pytestmark = pytest.mark.usefixtures("no_shared_browser")
@@ -74,6 +74,7 @@ async def test_a_render(start_origin: StartOrigin) -> None:
     application.add_routes([web.get("/", shop.page), web.get("/text", shop.text)])
     origin = await start_origin(application)
     settings = settings_for(origin.url, {"browser": {"pages": 1}})
+    no_programs.check()
     async with from_settings.rendering(settings) as (_, _, pool, renderer):
         await state(pool, "1 idle, 0 busy, 0 waiting")
         points, more = 0, True

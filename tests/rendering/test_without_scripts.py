@@ -35,6 +35,7 @@ from tests.sites.corpus import origin as corpus
 from tests.sites.frameworks import origin as frameworks
 from tests.sites.frameworks.routes import ROUTES
 from tests.sites.wild import application, held_by_scripts
+from tests.support import no_programs
 from tests.support.readers import SHOWN
 
 SITE = URL("https://www.example.com")
@@ -62,6 +63,7 @@ class _Comparison:
     @classmethod
     @asynccontextmanager
     async def of(cls, application: web.Application) -> AsyncIterator["_Comparison"]:
+        no_programs.check()
         server = TestServer(application)
         await server.start_server()
         overrides: Overrides = {"site": {"url": str(SITE)}, "browser": {"pages": PAGES}}

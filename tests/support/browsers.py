@@ -15,6 +15,7 @@ from prerender.config import Settings
 from prerender.gateway.assets import AssetStore
 from prerender.gateway.needed_requests import Hanging
 from prerender.rendering.from_settings import Browsing, Rendering, browsing, rendering_with
+from tests.support import no_programs
 
 # Most tests need one of a few kinds.
 _KEPT = 3
@@ -57,6 +58,7 @@ class _Browser:
 
     @classmethod
     async def start(cls, settings: Settings) -> "_Browser":
+        no_programs.check()
         async with AsyncExitStack() as stack:
             parts = await stack.enter_async_context(browsing(settings))
             return cls(settings, parts, stack.pop_all())

@@ -21,6 +21,7 @@ from prerender.snapshots.stores.notes import Notes
 from prerender.snapshots.target import Target
 from prerender.urls.ajax_crawling import PrettyURL
 from tests.conftest import settings_for
+from tests.support import no_programs
 
 # Enough for the next checks to be rare.
 TRUSTED = 6
@@ -83,6 +84,7 @@ async def asking(
         stack.push_async_callback(origin.close)
         overrides = {"cache": {"revalidate": True}, **(overrides or {})}
         settings = settings_for(f"http://127.0.0.1:{origin.port}", overrides)
+        no_programs.check()
         parts = await stack.enter_async_context(rendering(settings))
         notes = Notes(None, BoundedMemoryCache(10_000_000))
         revalidator = revalidator_of(settings, parts, notes)

@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prerender import app
 from prerender.errors import ConfigError
 from tests.conftest import Site, StartOrigin, StartProxy, pages, settings_for
+from tests.support import no_programs
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT_ID = "00f067aa0ba902b7"
@@ -94,6 +95,7 @@ async def test_spans(
     origin = await pages(start_origin, PAGES)
     receiver = await collector(start_origin)
     settings = settings_for(origin.url, {"tracing": {"endpoint": receiver.url}})
+    no_programs.check()
     async with app.serving(settings) as running:
         url = f"http://127.0.0.1:{running.public_port}"
         given = {"traceparent": TRACEPARENT, "tracestate": "a=1", "User-Agent": "Googlebot"}
