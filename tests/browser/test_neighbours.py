@@ -236,10 +236,11 @@ async def test_many_workers_have_the_lowest_priority(
 
     application = web.Application()
     application.add_routes([web.get("/held", held), web.get("/", page)])
-    proxy = await start_proxy((await start_origin(application)).url)
+    settings = {"render": {"timeout": "60s"}}
+    proxy = await start_proxy((await start_origin(application)).url, settings)
     crawl = asyncio.create_task(proxy.crawl("/"))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for _ in range(count):
                 await asked.acquire()
             while not (found := page_with_workers(count))[0]:

@@ -76,7 +76,11 @@ async def run(
     await asyncio.gather(*crawlers)
     await state(proxy.running.pool, idle)
     outcome.browsers = proxy.running.pool.browsers_started
-    outcome.after = await _census(proxy, pages)
+    # Tasks of a browser that was killed last may end a moment later.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(HANGING_SECONDS):
+            while outcome.after != outcome.before:
+                outcome.after = await _census(proxy, pages)
     return outcome
 
 
