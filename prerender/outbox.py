@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import structlog
 from cachetools import LRUCache
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.background import finishing
 from prerender.config.settings import Webhooks as WebhookSettings
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
+from prerender.telemetry.scraped_metrics import counter, gauge
 from prerender.webhooks import RESULTS, Message, Result, Webhooks, key_of
 
 MOST_BYTES = 1024**2
@@ -241,14 +242,15 @@ class WebhookMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
         outbox = self._outbox
-        messages = CounterMetricFamily(
-            "prerender_webhook_messages", "Messages to [webhooks] url.", labels=["result"]
+        yield counter(
+            "prerender_webhook_messages",
+            "Messages to [webhooks] url.",
+            ("result",),
+            {(result,): outbox.results[result] if outbox else 0 for result in RESULTS},
         )
-        for result in RESULTS:
-            messages.add_metric([result], outbox.results[result] if outbox else 0)
-        yield messages
-        yield GaugeMetricFamily(
+        yield gauge(
             "prerender_webhook_waiting_bytes",
             "Messages that were not delivered yet, of all replicas.",
-            value=outbox.waiting_bytes if outbox else 0,
+            (),
+            {(): outbox.waiting_bytes if outbox else 0},
         )

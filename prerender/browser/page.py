@@ -500,8 +500,8 @@ class Page:
         if self.context.process is not None:
             self.context.process.weigh()
         visit = self._visit
-        if visit is not None and visit.used.requests > _FLOOD * visit.used.limits.max_requests:
-            self._end(f"more than {_FLOOD} times max_requests = {visit.used.limits.max_requests}")
+        if visit is not None and visit.usage.requests > _FLOOD * visit.usage.limits.max_requests:
+            self._end(f"more than {_FLOOD} times max_requests = {visit.usage.limits.max_requests}")
 
     def _end(self, reason: str) -> None:
         """End the page's process. Its render fails with the reason."""

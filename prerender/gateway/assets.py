@@ -185,12 +185,12 @@ class Assets:
 
     async def _read(self, ask: Ask, response: ClientResponse, on: Terms) -> Stored:
         """Read the whole response and store it."""
-        ask.visit.used.expect(response.content_length or 0)
+        ask.visit.usage.expect(response.content_length or 0)
         arrived = time.monotonic()
         parts = []
         try:
             async for part in response.content.iter_any():
-                ask.visit.used.received(ask.exchange, len(part))
+                ask.visit.usage.received(ask.exchange, len(part))
                 parts.append(part)
         except LimitReached:
             raise
@@ -214,7 +214,7 @@ class Assets:
 
         def note(part: bytes) -> None:
             digest.update(part)
-            ask.visit.used.received(exchange, len(part))
+            ask.visit.usage.received(exchange, len(part))
 
         exchange.status = response.status
         exchange.detail = _unreadable(ask, response)
@@ -226,7 +226,7 @@ class Assets:
         exchange.has_end = response.content_length is not None or bool(
             _JSON.fullmatch(response.content_type)
         )
-        ask.visit.used.expect(response.content_length or 0)
+        ask.visit.usage.expect(response.content_length or 0)
         relayed = await relay(ask.request, response, headers, note)
         if response.content.exception() is not None:
             exchange.status = HTTPStatus.BAD_GATEWAY
@@ -268,8 +268,8 @@ def _give(ask: Ask, stored: Stored) -> Plain:
         ask.exchange.status = 304
         return Plain(status=304, headers=headers)
     if not ask.exchange.received_bytes:
-        ask.visit.used.expect(len(stored.body))
-        ask.visit.used.received(ask.exchange, len(stored.body))
+        ask.visit.usage.expect(len(stored.body))
+        ask.visit.usage.received(ask.exchange, len(stored.body))
     ask.exchange.status = 200
     return Plain(headers=headers, body=stored.body)
 

@@ -127,7 +127,7 @@ class Egress:
         """Connect a page's WebSocket. Raises Forbidden and OriginError."""
         target = forwarding_headers.origin_form(ask.request.raw_path)
         headers = ask.headers.copy()
-        received = partial(ask.visit.used.message, ask.exchange)
+        received = partial(ask.visit.usage.message, ask.exchange)
         if ask.own:
             self._address(headers, self._public)
             forwarding_headers.add_trace(headers, ask.visit.trace)

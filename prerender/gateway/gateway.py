@@ -199,7 +199,7 @@ class Gateway:
                     request.method, url, wanted, request.headers
                 ) or self._third_party_data(request, exchange)
                 exchange.hangs = exchange.needed and url in self.hanging
-                visit.used.check_requests()
+                visit.usage.check_requests()
                 # Requests that the content depends on may take as long as the render.
                 seconds = None if exchange.needed else self._rules.network.request_timeout
                 async with asyncio.timeout(seconds) as exchange.deadline:
@@ -249,7 +249,7 @@ class Gateway:
         if exchange.refused and not isinstance(error, Unlisted):
             where = URL(exchange.url, encoded=True).authority
             exchange.reason += f": add {where} to [network] allow if pages need it"
-        if not visit.used.is_flooded:
+        if not visit.usage.is_flooded:
             # A limit that is too low for the site makes snapshots incomplete.
             fields = {"url": exchange.url, "reason": exchange.reason}
             if exchange.limited or exchange.refused:

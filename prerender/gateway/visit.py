@@ -24,7 +24,7 @@ _FRAME_SECONDS = 0.05
 class Visit:
     """The gateway's part of a render of a page at ``public``.
 
-    It has the document to serve, the ``requests`` of the page, and what it ``used`` of the network.
+    It has the document to serve, the ``requests`` of the page, and its ``usage`` of the network.
 
     ``limits``: [network]. ``trace``: the trace of the site's own requests; ``traffic``: the totals of
     all visits; ``hanging``: requests that have hung on other pages.
@@ -50,9 +50,9 @@ class Visit:
         self.has_policy = has_policy
         self.variant = variant
         self.trace = trace
-        self.used = PageUsage(limits or Network())
+        self.usage = PageUsage(limits or Network())
         self.requests = PageRequests(
-            str(public.origin()), self.used, traffic or Traffic(), hanging or Hanging()
+            str(public.origin()), self.usage, traffic or Traffic(), hanging or Hanging()
         )
         self.remembered = ""
         self.needs_own_context = False

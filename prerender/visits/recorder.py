@@ -15,7 +15,7 @@ from operator import attrgetter
 from urllib.parse import urljoin
 
 import structlog
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.crawlers.triggers import may_be_page
@@ -28,6 +28,7 @@ from prerender.snapshots.snapshot import HTML, CacheResult, Snapshot
 from prerender.snapshots.target import Target
 from prerender.telemetry.crawler_requests import Alike, Batch, CrawlerRequests
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
+from prerender.telemetry.scraped_metrics import counter
 from prerender.tools.page_metadata import read
 from prerender.visits.figures import (
     DAY_SECONDS,
@@ -341,10 +342,11 @@ class VisitMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
         self._requests.deliver()
-        yield CounterMetricFamily(
+        yield counter(
             "prerender_visits_dropped",
             "Visits of crawlers that were not kept because their store was away for too long.",
-            value=self._visits.dropped,
+            (),
+            {(): self._visits.dropped},
         )
         for name, help_text, label, counts in (
             (
@@ -366,7 +368,4 @@ class VisitMetrics(Collector):
                 self._visits.rendered_again,
             ),
         ):
-            family = CounterMetricFamily(name, help_text, labels=[label])
-            for value, number in counts.items():
-                family.add_metric([value], number)
-            yield family
+            yield counter(name, help_text, (label,), {(one,): no for one, no in counts.items()})

@@ -205,7 +205,7 @@ async def test_too_many_bytes(start_origin: StartOrigin, cacheable: str, cache_b
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             assert (await ask("/known/601")).status == 403  # type: ignore[union-attr]
             assert await ask(f"/chunked/700{cacheable}") is None
-            assert visit.used.received_bytes <= 700
+            assert visit.usage.received_bytes <= 700
             assert [exchange.blocked for exchange in visit.requests.exchanges] == [True, True]
         with browser.visit(1, Document(200, HTML, b"")) as visit:
             assert (await ask("/known/600")).status == 200  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 import structlog
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.background import finishing
@@ -27,6 +27,7 @@ from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
 from prerender.snapshots.target import Target
+from prerender.telemetry.scraped_metrics import counter, gauge
 from prerender.webhooks import body_of
 
 EVERY_SECONDS = 1.0
@@ -271,19 +272,21 @@ class CdnMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The current metrics."""
         forwarding = self._forwarding
-        tags = CounterMetricFamily(
-            "prerender_cdn_purges", "Tags purged at the CDN.", labels=["result"]
+        yield counter(
+            "prerender_cdn_purges",
+            "Tags purged at the CDN.",
+            ("result",),
+            {(result,): forwarding.results[result] if forwarding else 0 for result in RESULTS},
         )
-        for result in RESULTS:
-            tags.add_metric([result], forwarding.results[result] if forwarding else 0)
-        yield tags
-        yield GaugeMetricFamily(
+        yield gauge(
             "prerender_cdn_waiting_purges",
             "Purges that the CDN has not got yet, of all replicas.",
-            value=forwarding.waiting if forwarding else 0,
+            (),
+            {(): forwarding.waiting if forwarding else 0},
         )
-        yield GaugeMetricFamily(
+        yield gauge(
             "prerender_cdn_waiting_seconds",
             "How long the oldest of them has been waiting.",
-            value=forwarding.oldest_seconds if forwarding else 0,
+            (),
+            {(): forwarding.oldest_seconds if forwarding else 0},
         )

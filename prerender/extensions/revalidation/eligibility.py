@@ -94,7 +94,7 @@ def manifest_of(
     snapshot, target, now = made
     if snapshot.facts.verdict != "complete" or snapshot.content_type != HTML:
         raise Ineligible(Reason.VERDICT)
-    if visit.used.is_flooded or len(visit.requests.exchanges) > _MOST_INPUTS:
+    if visit.usage.is_flooded or len(visit.requests.exchanges) > _MOST_INPUTS:
         raise Ineligible(Reason.SIZE)
     if _depends_on_own_cookies(document.headers):
         raise Ineligible(Reason.COOKIES, target.url)
