@@ -28,6 +28,15 @@ def parse(body: bytes, charset: str | None = "utf-8") -> Any:
         return None
 
 
+def json_ld_of(root: Any) -> list[str]:
+    """The texts of the JSON-LD scripts of a parsed document, valid or not."""
+    return [
+        script.text or ""
+        for script in root.iter("script")
+        if script.get("type", "").partition(";")[0].strip().lower() == "application/ld+json"
+    ]
+
+
 def texts_of(root: Any) -> list[str]:
     """The texts of a parsed document in order, without scripts and the like, which it empties.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
 
-from prerender.snapshots.parsed_html import parse
+from prerender.snapshots.parsed_html import json_ld_of, parse
 
 _LONGEST_VALUE = 1000
 _MOST_VALUES = 40
@@ -85,10 +85,7 @@ def read(body: bytes, url: str) -> Reading:
             for name, value in metas
             if name.startswith(("og:", "twitter:", "article:", "product:"))
         )[:_MOST_VALUES],
-        structured_data=tuple(
-            _structured(script.text or "")
-            for script in root.xpath("//script[@type='application/ld+json']")[:_MOST_DATA]
-        ),
+        structured_data=tuple(_structured(text) for text in json_ld_of(root)[:_MOST_DATA]),
         preview=LinkPreview(
             title=first.get("og:title") or first.get("twitter:title") or title,
             description=first.get("og:description")

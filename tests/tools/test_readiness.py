@@ -10,7 +10,7 @@ from aiohttp import web
 
 from prerender.crawlers.known import built_in
 from prerender.tools.check.readiness import WEIGHTS
-from prerender.tools.check.structured_data import problems_of
+from prerender.tools.check.structured_data import RULES, problems_of
 from tests.conftest import Site, StartOrigin, StartProxy, pages
 from tests.support.programs import run
 
@@ -40,58 +40,182 @@ def _typed(kind: str | list[str], **properties: object) -> dict[str, object]:
     return {"@context": "http://schema.org/", "@type": kind} | properties
 
 
+AUTHOR = {"@type": "Person", "name": "Ann"}
+OFFER = {"@type": "Offer", "price": 0}
+REVIEW = {"@type": "Review", "author": AUTHOR, "reviewRating": {"ratingValue": "60%"}}
+RATING = {"@type": "AggregateRating", "ratingValue": 4.4, "reviewCount": 9}
+PLACE = {"@type": "Place", "address": {"streetAddress": "1 Main St", "addressCountry": "US"}}
+QUESTION = {"name": "Why?", "answerCount": 1, "suggestedAnswer": [{"text": "Because."}]}
+# What Google's pages require, and nothing else; properties with a "?" may be left out.
+COMPLETE: dict[str, dict[str, Any]] = {
+    "AggregateOffer": {"lowPrice": 1, "priceCurrency": "EUR"},
+    "AggregateRating": RATING | {"itemReviewed": {"name": "Soup"}},
+    "BreadcrumbList": {"itemListElement": [
+        {"position": 1, "name": "Home", "item": "/"}, {"position": 2, "item": {"name": "Lamps"}},
+        {"position": 3, "name": "Arc"},
+    ]},
+    "Course": {"name": "Greek", "description": "For beginners"},
+    "Dataset": {"name": "Snow", "description": "Its depth", "?distribution": {"contentUrl": "/a.csv"}},
+    "DiscussionForumPosting": {
+        "author": AUTHOR, "datePublished": "2026-09-01T10:00:00Z", "text": "Hello",
+        "?comment": [{"author": AUTHOR, "datePublished": "2026-09-02", "image": "/a.png"}],
+    },
+    "EmployerAggregateRating": RATING | {"itemReviewed": {"name": "Arc Inc."}},
+    "Event": {"name": "Sale", "startDate": "2026-12-01T19:00-05:00", "location": PLACE},
+    "JobPosting": {
+        "title": "Smith", "description": "Forging", "datePosted": "2026-09-01",
+        "hiringOrganization": "confidential", "jobLocation": [PLACE],
+    },
+    "LocalBusiness": {"name": "Arc", "address": "1 Main St"},
+    "MathSolver": {
+        "url": "/", "usageInfo": "/privacy",
+        "potentialAction": [{"target": "/?q={x}", "mathExpression-input": "required name=x"}],
+    },
+    "Movie": {"name": "Arc", "image": "/a.jpg"},
+    "Product": {"name": "Arc", "offers": [OFFER, {"priceSpecification": {"price": 9}}]},
+    "ProductGroup": {"name": "Arc"},
+    "ProfilePage": {"mainEntity": {"@type": "Person", "alternateName": "ann"}},
+    "QAPage": {"mainEntity": QUESTION},
+    "Quiz": {"hasPart": [
+        {"text": "2 + 2?", "eduQuestionType": "Flashcard", "acceptedAnswer": {"text": "4"}},
+    ]},
+    "Recipe": {"name": "Soup", "image": ["/a.jpg"]},
+    "Review": REVIEW | {"itemReviewed": {"@type": "Product", "name": "Arc"}},
+    "SoftwareApplication": {"name": "Arc", "offers": OFFER, "aggregateRating": RATING},
+    "VideoObject": {"name": "Arc", "thumbnailUrl": ["/a.jpg"], "uploadDate": "2026-09-01"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted({where.split(".")[0].strip("/") for where in RULES}))
+def test_what_google_requires(kind: str) -> None:
+    properties = {name.removeprefix("?"): value for name, value in COMPLETE[kind].items()}
+    complete = _typed(kind, **properties)
+    assert _problems(complete) == []
+    for name in COMPLETE[kind]:
+        if not name.startswith(("?", "@")):
+            without = {key: value for key, value in complete.items() if key != name}
+            assert any(name in problem for problem in _problems(without)), name
+
+
+def _lacks(what: str, kind: str, **properties: object) -> tuple[dict[str, object], list[str]]:
+    name = f" “{properties['name']}”" if "name" in properties else ""
+    return _typed(kind, **properties), [f"{kind}{name} lacks {what}"]
+
+
 @pytest.mark.parametrize(
     ("data", "problems"),
     [
         (PRODUCT, []),
-        (_typed("Product", name="Arc"), ["Product “Arc” lacks review or aggregateRating or offers"]),
-        (
-            {"@context": "https://schema.org", "@graph": [{"@type": "Offer", "availability": "x"}]},
-            ["Offer lacks price or priceSpecification.price"],
+        _lacks("review or aggregateRating or offers", "Product", name="Arc"),
+        _lacks(
+            "offers.price or offers.priceSpecification.price or offers.lowPrice", "Product",
+            name="Arc", offers=[OFFER, {"availability": "InStock"}],
         ),
-        (_typed("Offer", priceSpecification={"price": 0}), []),
-        (_typed("Recipe", name="Soup", image=""), ["Recipe “Soup” lacks image"]),
-        (
-            _typed("FAQPage", mainEntity=[{"@type": "Question", "name": "?"}]),
-            ["FAQPage lacks mainEntity.acceptedAnswer.text"],
-        ),
-        (
-            _typed("BreadcrumbList", itemListElement=[{"@type": "ListItem", "name": "Home"}]),
-            ["ListItem “Home” lacks position"],
-        ),
-        (_typed("Event", name="Sale", startDate="2026-12-01", location={"@id": "#shop"}), []),
-        (_typed(["Thing", "JobPosting"], title="Smith"), [
-            "JobPosting lacks description", "JobPosting lacks datePosted",
-            "JobPosting lacks hiringOrganization",
-            "JobPosting lacks jobLocation or applicantLocationRequirements",
+        _lacks("image", "Recipe", name="Soup", image=""),
+        _lacks("address", "Bakery", name="Arc"),
+        _lacks("location.address", "Festival", name="Arc", startDate="2026-12-01", location="Rome"),
+        _lacks("location.address", "Event", name="Arc", startDate="2026-12-01", location={"@id": "#a"}),
+        _lacks("itemListElement.item", "BreadcrumbList", itemListElement=[
+            {"position": 1, "name": "Home"}, {"position": 2, "name": "Arc"},
         ]),
+        _lacks("comment.author", "SocialMediaPosting", **(COMPLETE["DiscussionForumPosting"] | {
+            "comment": {"datePublished": "2026-09-02", "text": "Yes"},
+        })),
+        _lacks("jobLocation or jobLocationType", "JobPosting", **(COMPLETE["JobPosting"] | {
+            "jobLocation": [], "applicantLocationRequirements": {"@type": "Country", "name": "USA"},
+        })),
+        _lacks("jobLocation.address.addressCountry", "JobPosting", **(COMPLETE["JobPosting"] | {
+            "jobLocation": {"address": "1 Main St"},
+        })),
+        _lacks("mainEntity.suggestedAnswer.text", "QAPage", mainEntity=QUESTION | {
+            "suggestedAnswer": "Because.",
+        }),
+        _lacks("itemReviewed.name", "Review", **REVIEW),
+        (_typed("QAPage", mainEntity={"name": "Why?", "answerCount": 0}), []),
         (
-            _typed("AggregateRating", ratingValue=4),
-            ["AggregateRating lacks ratingCount or reviewCount"],
+            _typed("Event", name="Sale", startDate="2026-12-01", location=[
+                PLACE, {"@type": "VirtualLocation", "url": "/"},
+            ]),
+            [],
         ),
-        ([_typed("Article"), _typed("Organization")], []),
+        # Reviews and ratings within what they are of, and the latter within them.
+        (_typed("Book", name="Arc", review=[REVIEW], aggregateRating=RATING), []),
+        (_typed("Review", **REVIEW, itemReviewed={"@type": "Restaurant", "name": "Arc"}), []),
+        # Types and features without requirements, or retired ones.
+        ([_typed("Article"), _typed("Organization"), _typed("Offer"), _typed("VideoGame")], []),
+        (_typed("FAQPage", mainEntity=[{"@type": "Question", "name": "?"}]), []),
+        (_typed("ItemList", itemListElement=[{"@type": "ListItem", "name": "a"}]), []),
+        (_typed("Article", publisher={"@type": "Store", "name": "Arc"}), []),
+        # A variant on another page.
+        (_typed("Product", isVariantOf={"@id": "#a"}, url="/blue"), []),
         ({"@id": "#a", "@type": "Product", "@context": "https://schema.org"}, []),
-        ({"@type": "Product"}, ['no @context of schema.org: {"@type": "Product"}']),
-        ([], ["no @context of schema.org: []"]),
-        (5, ["no @context of schema.org: 5"]),
+        # Dates.
+        (
+            _typed("VideoObject", **(COMPLETE["VideoObject"] | {"uploadDate": "Sep 1, 2026"})),
+            ["VideoObject “Arc” has uploadDate that is not an ISO 8601 date: Sep 1, 2026"],
+        ),
+        # Forms of types and contexts.
+        (
+            _typed(["Thing", "Movie"], name="Arc") | {"@context": {"@vocab": "http://www.schema.org/"}},
+            ["Movie “Arc” lacks image"],
+        ),
+        (_typed("https://schema.org/Movie", name="Arc"), ["Movie “Arc” lacks image"]),
+        (_typed(["LocalBusiness", "Hotel"], name="Arc"), ["LocalBusiness “Arc” lacks address"]),
+        ({"@graph": [_typed("Movie", name="Arc")]}, ["Movie “Arc” lacks image"]),
     ],
 )  # fmt: skip
 def test_structured_data(data: object, problems: list[str]) -> None:
     assert _problems(data) == problems
 
 
-def test_structured_data_that_is_no_json() -> None:
-    (problem,) = problems_of(b'<script type="application/ld+json">{"a": </script>')
+@pytest.mark.parametrize("data", [{"@type": "Product"}, [_typed("Article"), {}], [], 5])
+def test_structured_data_without_a_context(data: object) -> None:
+    assert _problems(data) == [f"no @context of schema.org: {json.dumps(data)[:80]}"]
+
+
+def test_objects_of_several_blocks_are_one() -> None:
+    blocks = (
+        _typed("Event", name="Sale", startDate="2026-12-01", location={"@id": "#shop"}),
+        {"@context": "https://schema.org", "@graph": [
+            {"@id": "#shop", "@type": "Store", "name": "Arc"},
+            {"@id": "#arc", "@type": "Product", "name": "Arc", "review": {"@id": "#review"}},
+            {"@id": "#review", **REVIEW},
+        ]},
+        _typed("Store", **{"@id": "#shop"}, address="1 Main St"),
+    )  # fmt: skip
+    scripts = [f"<script type=application/ld+json>{json.dumps(block)}</script>" for block in blocks]
+    assert problems_of("".join(scripts).encode()) == []
+    assert problems_of("".join(scripts[:2]).encode()) == [
+        "Event “Sale” lacks location.address",
+        "Store “Arc” lacks address",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": ',
+        '{"a": 1,}',
+        "<!-- {} -->",
+        "//<![CDATA[\n{}\n//]]>",
+        '{"a": "\n"}',
+        '{"a": NaN}',
+        "",
+    ],
+)
+def test_structured_data_that_is_no_json(text: str) -> None:
+    script = f'<script type="Application/LD+JSON; charset=utf-8">{text}</script>'
+    (problem,) = problems_of(script.encode())
     assert problem.startswith("not valid JSON (")
     assert problems_of(b"") == problems_of(b"<p>none") == []
 
 
 def test_what_is_nested_deeply_ends() -> None:
-    data: object = {"@type": "Offer"}
+    data: object = {"@type": "Movie", "name": "Arc"}
     for _ in range(300):
         data = {"a": [data]}
     found = _problems({"@context": "https://schema.org", "b": data})
-    assert found == ["Offer lacks price or priceSpecification.price"]
+    assert found == ["Movie “Arc” lacks image"]
 
 
 async def _checked(site: Site, *more: str) -> tuple[int, dict[str, Any]]:
