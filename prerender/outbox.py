@@ -8,9 +8,10 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import structlog
 from cachetools import LRUCache
@@ -22,7 +23,7 @@ from prerender.config.settings import Webhooks as WebhookSettings
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
 from prerender.telemetry.scraped_metrics import counter, gauge
-from prerender.webhooks import RESULTS, Message, Result, Webhooks, key_of
+from prerender.webhooks import Message, Webhooks, key_of
 
 MOST_BYTES = 1024**2
 # How soon a replica sends what others have added.
@@ -38,6 +39,8 @@ _SENDER = "webhooks.sender"
 _LEASE_SECONDS = 5.0
 _LAST_SECONDS = 3.0
 
+Result = Literal["delivered", "failed", "dropped"]
+RESULTS: tuple[Result, ...] = ("delivered", "failed", "dropped")
 log = structlog.get_logger(__name__)
 
 
@@ -53,7 +56,7 @@ class Waiting(NamedTuple):
 class Outbox:
     """Sends messages by ``webhooks``, and keeps them in ``store`` until they have arrived.
 
-    What has no room in ``most_bytes`` is dropped and counted.
+    What has no room in ``most_bytes`` is dropped. ``results``: numbers of messages.
     """
 
     def __init__(
@@ -73,17 +76,18 @@ class Outbox:
         # Not stored yet; the others are in the note.
         self._new: dict[str, Waiting] = {}
         self._bytes = 0
-        self._sending: set[str] = set()
+        self._sending: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, float] = {}
         self._finished: LRUCache[str, bool] = LRUCache(_MOST_FINISHED)
         self._changed = asyncio.Event()
         self._stopped = False
+        self.results: Counter[Result] = Counter(dict.fromkeys(RESULTS, 0))
 
     def drop(self, number: int) -> None:
         """Count messages that are dropped."""
-        if number and not self._webhooks.results["dropped"]:
+        if number and not self.results["dropped"]:
             log.warning("webhook_queue_full", waiting_bytes=self._bytes)
-        self._webhooks.results["dropped"] += number
+        self.results["dropped"] += number
 
     @classmethod
     @asynccontextmanager
@@ -102,11 +106,6 @@ class Outbox:
         """Of the messages that had not arrived when the note was read last."""
         return self._bytes
 
-    @property
-    def results(self) -> Mapping[Result, int]:
-        """Numbers of messages."""
-        return self._webhooks.results
-
     def add(self, key: str, body: str, *, room_bytes: int = 0) -> str:
         """Send a message behind those with the same ``key``. Returns its id.
 
@@ -124,8 +123,14 @@ class Outbox:
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:
         """Send messages while the context is open. At its end, store those that have not arrived."""
-        async with finishing(self._work(), "webhook outbox", self._stop, _LAST_SECONDS):
-            yield
+        try:
+            async with finishing(self._work(), "webhook outbox", self._stop, _LAST_SECONDS):
+                yield
+        finally:
+            tasks = [*self._sending.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _stop(self) -> None:
         self._stopped = True
@@ -158,30 +163,31 @@ class Outbox:
 
     def _send(self, waiting: Iterable[Waiting]) -> None:
         keys: set[str] = set()
-        now = time.monotonic()
+        now, size = time.monotonic(), 0
         for one in waiting:
             # It may have arrived while the note was written.
             if one.key in keys or one.id in self._finished:
                 continue
             keys.add(one.key)
-            if one.id in self._sending or self._again.get(one.id, 0.0) > now:
+            if self._again.get(one.id, 0.0) > now:
                 continue
-            if self._webhooks.waiting_bytes > _MOST_SENDING_BYTES:
-                return
-            self._again.pop(one.id, None)
-            if self._webhooks.send(Message(one.id, one.body), one.key, self._done(one.id)):
-                self._sending.add(one.id)
+            if one.id not in self._sending and size < _MOST_SENDING_BYTES:
+                self._again.pop(one.id, None)
+                task = asyncio.create_task(self._deliver(one), name=f"webhook {one.id}")
+                self._sending[one.id] = task
+            size += len(one.body)
 
-    def _done(self, name: str) -> Callable[[bool], None]:
-        def done(arrived: bool) -> None:
-            self._sending.discard(name)
-            if arrived:
-                self._finished[name] = True
-            else:
-                self._again[name] = time.monotonic() + self._again_seconds
-            self._changed.set()
-
-        return done
+    async def _deliver(self, one: Waiting) -> None:
+        try:
+            arrived = await self._webhooks.deliver(Message(one.id, one.body))
+        finally:
+            del self._sending[one.id]
+        self.results["delivered" if arrived else "failed"] += 1
+        if arrived:
+            self._finished[one.id] = True
+        else:
+            self._again[one.id] = time.monotonic() + self._again_seconds
+        self._changed.set()
 
     async def _exchange(self) -> Sequence[Waiting]:
         """Store what is new, and remove what has arrived. Returns what has not, oldest first."""

@@ -10,12 +10,10 @@ import hmac
 import json
 import random
 import time
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
 
 import structlog
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
@@ -26,15 +24,12 @@ from prerender.http.retry_after import seconds_of
 
 # Pauses between the attempts of a message: 42 minutes together.
 PAUSES_SECONDS = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0)
-MOST_BYTES = 1024**2
 _TIMEOUT_SECONDS = 15.0
 _LONGEST_PAUSE_SECONDS = 3600.0
 # One that does not respond occupies no more connections than this.
 _MOST_AT_ONCE = 4
 _GONE = 410
 
-Result = Literal["delivered", "failed", "dropped"]
-RESULTS: tuple[Result, ...] = ("delivered", "failed", "dropped")
 log = structlog.get_logger(__name__)
 
 
@@ -65,11 +60,10 @@ def signature(key: bytes, message: Message, at: int) -> str:
 
 
 class Webhooks:
-    """Sends messages to ``url`` in the background, those of a key one after the other.
+    """Sends messages to ``url``.
 
     Each is signed with all ``keys``, so that a new secret can be added before the old one goes. The URL
-    is the owner's choice, so the address policy does not apply; redirects are not followed. What has no
-    room in ``most_bytes`` is dropped. ``results``: numbers of messages.
+    is the owner's choice, so the address policy does not apply; redirects are not followed.
     """
 
     def __init__(
@@ -77,78 +71,27 @@ class Webhooks:
         session: ClientSession,
         url: str,
         keys: Sequence[bytes],
-        *,
         pauses: Sequence[float] = PAUSES_SECONDS,
-        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._session = session
         self._url = URL(url, encoded=True)
         self._keys = keys
         self._pauses = pauses
-        self._most_bytes = most_bytes
-        self._queues: dict[str, deque[tuple[Message, Callable[[bool], None] | None]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_MOST_AT_ONCE)
-        self.waiting_bytes = 0
-        self.results: Counter[Result] = Counter(dict.fromkeys(RESULTS, 0))
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, url: str, keys: Sequence[bytes], *, pauses: Sequence[float] = PAUSES_SECONDS
     ) -> AsyncIterator["Webhooks"]:
-        """Send messages while the context is open. What has not arrived at its end is dropped."""
+        """A client while the context is open."""
         async with ClientSession(
             cookie_jar=DummyCookieJar(), timeout=ClientTimeout(total=_TIMEOUT_SECONDS)
         ) as session:
-            webhooks = cls(session, url, keys, pauses=pauses)
-            try:
-                yield webhooks
-            finally:
-                await webhooks.close()
+            yield cls(session, url, keys, pauses)
 
-    async def close(self) -> None:
-        """Drop what has not arrived."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def send(
-        self, message: Message, key: str = "", done: Callable[[bool], None] | None = None
-    ) -> bool:
-        """Queue a message behind those with the same ``key``. Returns whether there is room.
-
-        ``done`` is called with whether it has arrived, when that is certain.
-        """
-        size = len(message.body)
-        if self.waiting_bytes + size > self._most_bytes:
-            self.results["dropped"] += 1
-            if self.results["dropped"] == 1:
-                log.warning("webhook_queue_full", waiting_bytes=self.waiting_bytes)
-            return False
-        self.waiting_bytes += size
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = deque()
-            task = asyncio.create_task(self._deliver_all(key), name=f"webhooks {key}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        queue.append((message, done))
-        return True
-
-    async def _deliver_all(self, key: str) -> None:
-        queue = self._queues[key]
-        while queue:
-            message, done = queue[0]
-            arrived = await self._deliver(message)
-            self.results["delivered" if arrived else "failed"] += 1
-            queue.popleft()
-            self.waiting_bytes -= len(message.body)
-            if done is not None:
-                done(arrived)
-        del self._queues[key]
-
-    async def _deliver(self, message: Message) -> bool:
+    async def deliver(self, message: Message) -> bool:
+        """Send a message, again and again if need be. Returns whether it has arrived."""
         for number, pause in enumerate((*self._pauses, None), 1):
             async with self._places:
                 problem, after = await self._attempt(message)

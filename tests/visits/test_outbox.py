@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from prerender import outbox as module
 from prerender.outbox import Outbox
@@ -68,6 +69,37 @@ async def test_what_is_refused_for_long_arrives_later_and_in_order(
         await emptied(outbox)
         assert outbox.results["delivered"] == 5
         assert outbox.results["dropped"] == 0
+
+
+async def test_a_receiver_that_hangs_holds_no_other_page_and_no_shutdown(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    held = asyncio.Event()
+
+    async def hang(_: object) -> web.StreamResponse:
+        await held.wait()
+        return web.Response(status=503)
+
+    receiver.responses.append(hang)
+    async with replica(f"file://{tmp_path}", receiver.url) as outbox:
+        add(outbox, "a", range(3))
+        async with asyncio.timeout(SECONDS):
+            while not receiver.attempts:
+                await asyncio.sleep(0.005)
+        add(outbox, "b", [3])
+        assert await received(receiver, 1) == {"b": [3]}
+        held.set()
+        assert await received(receiver, 3) == {"a": [0, 1, 2]}
+        held.clear()
+        before = len(receiver.attempts)
+        receiver.responses += [hang] * 100
+        for number in range(20):
+            add(outbox, f"page {number}", [number])
+        async with asyncio.timeout(SECONDS):
+            while len(receiver.attempts) < before + 4:
+                await asyncio.sleep(0.005)
+    held.set()
+    assert len(receiver.attempts) == before + 4
 
 
 async def test_a_restart_continues_where_it_was(receiver: Receiver, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class Jobs:
         )
         await self._make_room()
         # Before the job is there, so that no other replica finds it without a reader.
-        async with self._store.lease(f"job {job.id}", 0):
+        async with self._store.alone(f"job {job.id}"):
             self._filling.add(job.id)
             try:
                 await self.kept.add(job)
@@ -118,8 +118,8 @@ class Jobs:
             return
         self._filling.add(job.id)
         try:
-            async with self._store.lease(f"job {job.id}", 0) as lease:
-                if lease.fence is not None:
+            async with self._store.alone(f"job {job.id}") as alone:
+                if alone:
                     await self.kept.listed(job.id, await self._read(job))
         finally:
             self._filling.discard(job.id)

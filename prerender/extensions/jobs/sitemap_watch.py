@@ -134,10 +134,10 @@ class SitemapWatch:
 
     async def look(self, *, at_once: bool = False) -> None:
         """Read the sitemaps if it is time, and no other replica does."""
-        async with self._store.lease(_STATE, 0) as lease:
+        async with self._store.alone(_STATE) as alone:
             last = await self.reading()
             # Without the store, all pages would be new.
-            if lease.fence is None or not self._store.state().available:
+            if not alone or not self._store.state().available:
                 return
             if last is not None and time.time() < last.next and not at_once:
                 return
