@@ -6,6 +6,7 @@ import ssl
 from aiohttp import (
     ClientConnectorCertificateError,
     ClientConnectorError,
+    ClientPayloadError,
     ClientResponseError,
     ServerDisconnectedError,
 )
@@ -20,6 +21,8 @@ def reason_of(error: BaseException) -> str:
             return f"no connection to {error.host}:{error.port}: {_of_system(error.os_error)}"
         case ServerDisconnectedError():
             return "the connection was closed before the response"
+        case ClientPayloadError():
+            return "the response is incomplete"
         case ClientResponseError():
             return "the response is not HTTP"
         case TimeoutError():

@@ -15,6 +15,9 @@ from prerender.gateway.upstream import Upstream
 from prerender.http import forwarding_headers
 from prerender.tools.sitemap_parsing import Listed
 from prerender.tools.sitemaps import Body, read
+from prerender.urls.addresses import parts_of
+
+_LONGEST_SHOWN = 200
 
 
 class OriginSitemaps:
@@ -60,7 +63,10 @@ class OriginSitemaps:
             raise SitemapError(f"{url}: it is not of {self._site}")
         headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
         forwarding_headers.mark(headers, self._public)
-        target = url.removeprefix(self._site)
+        try:
+            target, _ = parts_of(url)
+        except ValueError as error:
+            raise SitemapError(f"{url[:_LONGEST_SHOWN]!r}: {error}") from error
         try:
             async with self._upstream.request("GET", target, headers) as response:
                 if response.status != 200:

@@ -17,8 +17,10 @@ from prerender.errors import SitemapError
 
 MOST_URLS = 50_000
 MOST_BYTES = 50 * 1024**2
-# Larger than any real sitemap: what is longer is a decompression bomb.
-_LARGEST = 20 * MOST_BYTES
+# Larger than real sitemaps, uncompressed. Without an entry for so long, it is none: an entry with the
+# images and translations of a page is much shorter.
+_LARGEST = 8 * MOST_BYTES
+_LONGEST_WITHOUT_ENTRY = 16 * 1024**2
 # Of a URL with its whitespace; the protocol allows 2,048 characters. Of a line, too.
 _LONGEST_TEXT = 16 * 1024
 # Of a comment or a tag, which the XML parser keeps until its end.
@@ -68,10 +70,14 @@ class Parser:
         self._name = name
         self._layer = layer
         self._head = b""
+        self._size = 0
         self._format: _Gzip | _XML | _Lines | None = None
 
     def feed(self, data: bytes) -> Iterator[Listed]:
         """The entries that end in this part."""
+        self._size += len(data)
+        if self._size > _LARGEST:
+            raise SitemapError(f"{self._name}: larger than {_LARGEST // 1024**2} MiB")
         if self._format is None:
             # Of the first three bytes, one can be read without a mark of the byte order.
             self._head = (self._head + data).removeprefix(_BOM).lstrip()
@@ -120,7 +126,6 @@ class _Gzip:
         self._name = name
         self._inner = Parser(name, layer)
         self._decoder = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        self._size = 0
 
     def feed(self, data: bytes) -> Iterator[Listed]:
         while data:
@@ -134,13 +139,9 @@ class _Gzip:
 
     def _decompressed(self, data: bytes) -> bytes:
         try:
-            unpacked = self._decoder.decompress(data, _DECOMPRESSED_AT_ONCE)
+            return self._decoder.decompress(data, _DECOMPRESSED_AT_ONCE)
         except zlib.error as error:
             raise SitemapError(f"{self._name}: is not gzip: {error}") from error
-        self._size += len(unpacked)
-        if self._size > _LARGEST:
-            raise SitemapError(f"{self._name}: larger than {_LARGEST // 1024**2} MiB uncompressed")
-        return unpacked
 
     def close(self) -> Iterator[Listed]:
         yield from self._inner.close()
@@ -186,6 +187,7 @@ class _XML:
         self._name = name
         self._rest = b""
         self._unparsed = 0
+        self._without_entry = 0
         self._entries = 0
         self._events = _Events()
         self._parser = etree.XMLParser(
@@ -223,15 +225,21 @@ class _XML:
         if not data:
             return
         before = self._events.count
+        self._without_entry += len(data)
         self._entries += len(_ENTRY.findall(data))
         try:
             self._parser.feed(_BARE_AMPERSAND.sub(lambda found: found[1] or b"&amp;", data))
         except etree.LxmlError as error:
             raise SitemapError(f"{self._name}: is not XML: {error}") from error
-        yield from self._events.taken()
+        if found := self._events.taken():
+            self._without_entry = 0
+        yield from found
         self._unparsed = self._unparsed + len(data) if before == self._events.count else 0
         if self._unparsed > _LONGEST_MARKUP:
             raise SitemapError(f"{self._name}: is not XML: a tag or comment has no end")
+        if self._without_entry > _LONGEST_WITHOUT_ENTRY:
+            size = _LONGEST_WITHOUT_ENTRY // 1024**2
+            raise SitemapError(f"{self._name}: is no sitemap: there is no entry in {size} MiB")
 
 
 class _Events:

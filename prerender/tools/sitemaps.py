@@ -8,8 +8,9 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from itertools import islice
 
 from prerender.errors import FetchFailed, SitemapError
 from prerender.tools.sitemap_parsing import Listed, Parser
@@ -20,6 +21,8 @@ _DEEPEST = 3
 _MOST_SITEMAPS = 100_000
 _TRIES = 3
 _READ_BYTES = 64 * 1024
+_AT_ONCE = 1000
+_LONGEST_SHOWN = 200
 
 Body = AsyncIterator[bytes]
 Open = Callable[[str], AbstractAsyncContextManager[Body]]
@@ -44,7 +47,7 @@ async def read(
         seen.add(source)
         indexed: list[tuple[str, int]] = []
         try:
-            async with aclosing(_entries(source, open_url)) as entries:
+            async with aclosing(_entries(source, depth, open_url)) as entries:
                 async for entry in entries:
                     if not entry.is_sitemap:
                         yield entry
@@ -71,18 +74,42 @@ def _check(source: str, depth: int, sitemaps: int) -> None:
         raise SitemapError(f"{source}: more than {_MOST_SITEMAPS} sitemaps")
 
 
-async def _entries(source: str, open_url: Open) -> AsyncGenerator[Listed]:
+async def _entries(source: str, depth: int, open_url: Open) -> AsyncGenerator[Listed]:
     is_url = source.startswith(("http://", "https://"))
+    if depth and not is_url:  # a site must not name files of this machine
+        raise SitemapError(f"{source[:_LONGEST_SHOWN]!r}: in an index, give absolute URLs")
     parser = Parser(source)
     try:
         async with open_url(source) if is_url else _opened(source) as body:
             async for part in body:
-                for entry in parser.feed(part):
+                async for entry in _parsed(parser.feed(part)):
                     yield entry
     except FetchFailed as error:
         raise SitemapError(str(error)) from error
-    for entry in parser.close():
+    async for entry in _parsed(parser.close()):
         yield entry
+
+
+async def _parsed(entries: Iterator[Listed]) -> AsyncIterator[Listed]:
+    """The entries, parsed in another thread: 64 KiB of gzip may have 50,000."""
+    while True:
+        some, problem = await asyncio.to_thread(_some, entries)
+        for entry in some:
+            yield entry
+        if problem is not None:
+            raise problem
+        if len(some) < _AT_ONCE:
+            return
+
+
+def _some(entries: Iterator[Listed]) -> tuple[list[Listed], SitemapError | None]:
+    """The next entries, and what is wrong behind them."""
+    found: list[Listed] = []
+    try:
+        found.extend(islice(entries, _AT_ONCE))
+    except SitemapError as error:
+        return found, error
+    return found, None
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Sitemaps as found in practice: XML, indexes, compressed files and plain lists."""
 
+import asyncio
 import gzip
 import itertools
 import zlib
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from prerender.background import running
 from prerender.errors import FetchFailed, SitemapError
 from prerender.tools.sitemap_parsing import Listed, Parser, is_sitemap, parse
 from prerender.tools.sitemaps import Body, read
@@ -139,13 +141,23 @@ def test_markup_without_an_end(begin: bytes) -> None:
         read_in_parts(b"<urlset>" + begin, b"x" * 2**16, 20)
 
 
-@pytest.mark.long
-def test_a_decompression_bomb() -> None:
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        pytest.param(b" " * 2**20, "there is no entry in 16 MiB", id="spaces"),
+        pytest.param(
+            b"<url><loc>http://a/</loc></url>" * 2**15,
+            "larger than 400 MiB",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_a_decompression_bomb(part: bytes, reason: str) -> None:
     packer = zlib.compressobj(9, wbits=31)
     begin = packer.compress(b"<urlset>") + packer.flush(zlib.Z_SYNC_FLUSH)
-    part = packer.compress(b" " * 2**22) + packer.flush(zlib.Z_FULL_FLUSH)
-    with pytest.raises(SitemapError, match="larger than 1000 MiB"):
-        read_in_parts(begin, part, 260)
+    part = packer.compress(part) + packer.flush(zlib.Z_FULL_FLUSH)
+    with pytest.raises(SitemapError, match=reason):
+        read_in_parts(begin, part, 450)
 
 
 async def listed(*sources: str, **content: bytes) -> list[str]:
@@ -183,6 +195,36 @@ async def test_what_cannot_be_had() -> None:
     deep = {name: index(f"http://h/{name}x") for name in ("a", "ax", "axx", "axxx", "axxxx")}
     with pytest.raises(SitemapError, match="within indexes"):
         await listed("http://h/a", **deep)
+
+
+@pytest.mark.parametrize("name", ["{}", "-", "file://{}", "/dev/stdin"])
+async def test_an_index_names_no_files(tmp_path: Path, name: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root:x:0:0")
+    with pytest.raises(SitemapError, match="in an index, give absolute URLs"):
+        await listed("http://h/a", a=index(name.format(secret)))
+
+
+async def test_others_run_while_a_sitemap_is_parsed() -> None:
+    data = packed(urlset(*(f"http://s/{number}" for number in range(20_000))))
+    turns = 0
+
+    @asynccontextmanager
+    async def open_url(_: str) -> AsyncIterator[Body]:
+        async def body() -> Body:
+            yield data
+
+        yield body()
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with running(count(), "others"):
+        assert len([entry async for entry in read(["http://h/a"], open_url)]) == 20_000
+    assert turns > 10
 
 
 async def test_an_index_of_itself_ends() -> None:

@@ -1,7 +1,6 @@
 """Creates jobs and fills them: with pages that are given, or with those of sitemaps."""
 
 import asyncio
-import re
 import secrets
 import time
 from collections.abc import Iterable
@@ -28,6 +27,7 @@ from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 from prerender.tools.origin_sitemaps import OriginSitemaps
 from prerender.tools.sitemap_parsing import Listed
+from prerender.urls.addresses import parts_of
 
 # A server may send a byte now and then.
 READING_SECONDS = 3600.0
@@ -35,7 +35,8 @@ _AT_ONCE = 1000
 _LONGEST_SHOWN = 300
 _MOST_NOTES = 5
 _DAY = 86400.0
-_SITEMAP = re.compile(r"https?://\S+")
+# https://www.sitemaps.org/protocol.html
+_LONGEST_SITEMAP = 2048
 
 log = structlog.get_logger(__name__)
 
@@ -176,7 +177,10 @@ class Jobs:
 
     def sitemap(self, url: str) -> str:
         """The URL of a sitemap of the site. Raises ValueError."""
-        return f"{self._site.url}{self._site.path('sitemap', url)}"
+        path, _ = parts_of(f"{self._site.url}{self._site.path('sitemap', url)}")
+        if len(path) > _LONGEST_SITEMAP:
+            raise ValueError("sitemap: the URL is too long")
+        return f"{self._site.url}{path}"
 
     async def _make_room(self) -> None:
         """Forget old jobs. Raises TooManyJobs."""

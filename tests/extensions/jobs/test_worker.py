@@ -267,6 +267,9 @@ async def test_jobs_are_bounded(replica: Replica, monkeypatch: pytest.MonkeyPatc
         await replica.jobs.create(listed("/a"))
     with pytest.raises(ValueError, match=r"sitemap: .*give a URL of https://www\.example\.com"):
         await replica.jobs.create(sitemaps=["https://other.example/sitemap.xml"])
+    with pytest.raises(ValueError, match="sitemap: the URL is too long"):
+        replica.jobs.sitemap("/" + "x" * 3000)
+    assert replica.jobs.sitemap("/ü b.xml?x#y") == "https://www.example.com/%C3%BC%20b.xml?x"
     replica.renders.gate.set()
 
 
