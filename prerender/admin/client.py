@@ -77,7 +77,7 @@ class AdminClient:
     def import_pages(
         self, site: str, pages: Sequence[Mapping[str, object]], *, fresh: bool
     ) -> dict[str, int]:
-        """Import pages of an export of ``site``. Counts them by outcome (export/importing.py)."""
+        """Import pages of an export of ``site``. Counts them by outcome (export/imports.py)."""
         reply = self._ask("POST", "import", {"site": site, "pages": pages, "fresh": fresh})
         return {name: int(count) for name, count in reply.items()}
 

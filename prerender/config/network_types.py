@@ -98,7 +98,7 @@ def _endpoint(value: str) -> str:
     except ValueError:
         known = False
     if not known or not text.isprintable() or " " in text or "@" in url.raw_authority:
-        raise ValueError('not a URL: give for example "http://127.0.0.1:4318/v1/traces"')
+        raise ValueError('not a URL: give for example "https://example.com/path"')
     return text
 
 

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from prerender.extension import Proxy
-from prerender.tools.export.imports import Importing
+from prerender.tools.export.imports import ImportApi
 
 
 @asynccontextmanager
 async def extend(proxy: Proxy) -> AsyncIterator[None]:
     """Add the route."""
     public = proxy.settings.public_url
-    proxy.admin.add(Importing(proxy.store, proxy.freshness, public, proxy.target_of))
+    proxy.admin.add(ImportApi(proxy.store, proxy.freshness, public, proxy.target_of))
     yield

@@ -27,17 +27,18 @@ OpenURL = Callable[[str], AbstractAsyncContextManager[Streamed]]
 
 
 class Listing(NamedTuple):
-    """The site of the first page of some sources, its settings, and all pages of the sources."""
+    """The site of the first page of some sources, its settings, and the URLs of its pages in them."""
 
     site: str
     settings: Settings
-    pages: list[Listed]
+    urls: list[str]
     progress: Progress
 
 
 async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Listing:
     """Read the sources of a command that renders their pages itself. Raises SitemapError.
 
+    Pages of other sites are skipped.
     The progress is shown, and the crawler is open, until ``stack`` is closed.
     """
     progress = stack.enter_context(terminal.progress("page"))
@@ -47,7 +48,14 @@ async def read_listing(options: argparse.Namespace, stack: AsyncExitStack) -> Li
     site = str(URL(pages[0].url, encoded=True).origin())
     settings = common.settings_for_site(site, options.config)
     common.quiet_logs(settings.log)
-    return Listing(site, settings, pages, progress)
+    urls = []
+    for url in dict.fromkeys(page.url for page in pages):
+        if site_of(url) == site_of(site):
+            urls.append(url)
+        else:
+            progress.line(f"skipped: {url}: not on {site}")
+    progress.found(len(urls))
+    return Listing(site, settings, urls, progress)
 
 
 class Sources:

@@ -138,7 +138,7 @@ NETWORKS = 'give a list of networks, for example ["10.0.0.0/8", "192.168.1.7", "
 HOST_BITS = "'10.0.0.1/8' is not a network: 10.0.0.1/8 has host bits set"
 PARAMETERS = 'give a list of query parameter names, for example ["utm_*", "ref"]'
 SECRETS = 'give a list of query parameter names, for example ["*token*", "key"]'
-AN_ENDPOINT = 'not a URL: give for example "http://127.0.0.1:4318/v1/traces"'
+AN_ENDPOINT = 'not a URL: give for example "https://example.com/path"'
 RULES = 'give a list of tables, for example [{ path = "/news/*", ttl = "5m" }]'
 A_STORE = (
     'give "memory://", "file:///var/cache/prerender", "redis://user:password@host:6379/0", '
@@ -367,6 +367,11 @@ def test_a_wrong_value_is_one_line(
     file = written(tmp_path, f"{section}\n{key} = {value}")
     environ = {} if section == "[origin]" else ORIGIN
     assert problem(file, environ) == f"{setting} (from {file}): {shown}: {allowed}"
+
+
+def test_a_setting_that_another_one_needs_is_named() -> None:
+    said = problem(None, ORIGIN | {"PRERENDER_WEBHOOKS_URL": "https://hooks.example.com/"})
+    assert said.startswith("[webhooks] secret: is needed with url: ")
 
 
 def test_a_wrong_variable_is_named() -> None:

@@ -12,7 +12,7 @@ from prerender.admin.routes import operations_of
 from prerender.extensions.dashboard.api import Api
 from prerender.extensions.dashboard.snapshot_details import Pages
 from prerender.extensions.jobs.api import JobsApi, SitemapsApi
-from prerender.tools.export.imports import Importing
+from prerender.tools.export.imports import ImportApi
 from prerender.visits.api import ReportApi
 
 _PARTS = (
@@ -21,7 +21,7 @@ _PARTS = (
     Explanations,
     Api,
     Pages,
-    Importing,
+    ImportApi,
     ReportApi,
     JobsApi,
     SitemapsApi,

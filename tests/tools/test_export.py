@@ -19,7 +19,7 @@ from yarl import URL
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.target import Target
 from prerender.tools.export.archive import Archive, Archived
-from prerender.tools.export.importing import OUTCOMES
+from prerender.tools.export.imports import OUTCOMES
 from prerender.tools.export.nginx import STEPS
 from prerender.urls.ajax_crawling import PrettyURL, pretty_to_ugly
 from tests.conftest import Proxy, Reply, Site, StartOrigin, StartProxy

@@ -1,21 +1,14 @@
 """llms.txt and llms-full.txt of a site (llmstxt.org): the links and the full text of its pages."""
 
-import asyncio
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
-from yarl import URL
-
-from prerender.errors import NotRenderable, OriginError, RenderError
 from prerender.extensions.markdown.convert import markdown_of
-from prerender.snapshots.snapshot import Snapshot, Snapshots
+from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.target import Target
-from prerender.tools.concurrency import work_through
-from prerender.tools.export.export import NOT_STORABLE
 from prerender.tools.page_metadata import read
-from prerender.urls.addresses import pretty_of
 
 # The front matter that convert.py adds.
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
@@ -32,69 +25,24 @@ class Page:
     text: str
 
 
-@dataclass(slots=True)
-class Pages:
-    """The pages of a site by URL, and the reasons why others were left out."""
+class LlmsPages:
+    """The pages of an export for llms.txt, by path."""
 
-    found: dict[str, Page] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
+    def __init__(self, site: str) -> None:
+        self.site = site
+        self.found: dict[str, Page] = {}
 
+    def add(self, target: Target, snapshot: Snapshot, _made: float) -> None:
+        """Add a page. Raises ValueError if it does not belong in the files."""
+        if snapshot.status != 200:
+            raise ValueError(f"status {snapshot.status}")
+        page = listed(target.url, snapshot)
+        text = without_front_matter(markdown_of(snapshot.body, target.url))
+        self.found[target.path] = replace(page, text=text)
 
-async def collect(
-    snapshots: Snapshots,
-    site: str,
-    urls: Iterable[str],
-    concurrency: int,
-    on_page: Callable[[], None] = lambda: None,
-    *,
-    obey_origin: bool = True,
-) -> Pages:
-    """Render pages of a site and read their content, in the order of ``urls``.
-
-    Pages whose status is not 200, pages with robots noindex and, with ``obey_origin``, pages that the
-    origin does not allow to be stored are left out.
-    """
-    urls = list(dict.fromkeys(urls))
-    pages = Pages()
-
-    async def take(url: str) -> tuple[str, ...]:
-        target = Target.of(URL(site), pretty_of(url))
-        try:
-            snapshot = await _rendered(snapshots, target)
-            if obey_origin and not snapshot.storable:
-                raise ValueError(NOT_STORABLE)
-            page = await asyncio.to_thread(_page, target.url, snapshot)
-        except (RenderError, OriginError, NotRenderable, ValueError) as error:
-            pages.failures[target.url] = " ".join(str(error).split())
-        else:
-            pages.found[url] = page
-        on_page()
-        return ()
-
-    await work_through(dict.fromkeys(urls), take, concurrency=concurrency)
-    pages.found = {url: pages.found[url] for url in urls if url in pages.found}
-    return pages
-
-
-async def _rendered(snapshots: Snapshots, target: Target) -> Snapshot:
-    """The snapshot of a page, with one retry."""
-    try:
-        snapshot = (await snapshots.snapshot(target)).snapshot
-        if not snapshot.facts.unfinished:
-            return snapshot
-    except (RenderError, OriginError):
-        pass
-    return (await snapshots.snapshot(target)).snapshot
-
-
-def _page(url: str, snapshot: Snapshot) -> Page:
-    """The content of a page. Raises ValueError if the page does not belong in the files."""
-    if snapshot.status != 200:
-        raise ValueError(f"status {snapshot.status}")
-    if snapshot.facts.unfinished:
-        raise ValueError(f"{snapshot.facts.verdict}: {snapshot.facts.why}")
-    page = listed(url, snapshot)
-    return replace(page, text=without_front_matter(markdown_of(snapshot.body, url)))
+    def keep(self, _path: str) -> bool:
+        """There are no pages of an earlier export."""
+        return False
 
 
 def listed(url: str, snapshot: Snapshot) -> Page:

@@ -7,14 +7,13 @@ Examples:
 
 import argparse
 import asyncio
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from prerender.browser import resources
 from prerender.cli import common, terminal
-from prerender.cli.terminal import FAILED, Progress
+from prerender.cli.terminal import FAILED
 from prerender.config import Settings
 from prerender.config.presets import PRESETS
 from prerender.config.types import CLASSES
@@ -23,11 +22,10 @@ from prerender.errors import ConfigError
 from prerender.rendering import from_settings
 from prerender.tools.export import nginx
 from prerender.tools.export.archive import Archive
-from prerender.tools.export.export import Export, Exported
+from prerender.tools.export.export import AHEAD, Export, Exported
 from prerender.tools.export.hydration import WithScripts
 from prerender.tools.export.static import StaticFiles
 from prerender.tools.url_sources import read_listing
-from prerender.urls.addresses import site_of
 
 _SHOWN_FAILURES = 20
 # The names of nginx's files, without and with --static.
@@ -35,8 +33,6 @@ _CONFIGURED = (
     f"{nginx.HTTP_FILE} and {nginx.SERVER_FILE}",
     f"{nginx.STATIC_HTTP_FILE} and {nginx.STATIC_SERVER_FILE}",
 )
-# Renders beyond the number of pages, so that no page is idle.
-_AHEAD = 2
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -76,9 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _export(options: argparse.Namespace) -> Exported:
     async with AsyncExitStack() as stack:
-        site, settings, listed, progress = await read_listing(options, stack)
-        urls = _own((entry.url for entry in listed), site, progress)
-        progress.found(len(urls))
+        site, settings, urls, progress = await read_listing(options, stack)
         made_in = StaticFiles if options.static else Archive
         archive = made_in.create(options.to, site)
 
@@ -91,7 +85,7 @@ async def _export(options: argparse.Namespace) -> Exported:
             obey_origin=settings.cache.obey_origin,
             on_page=lambda _: progress.done(),
         )
-        concurrency = resources.page_count(settings) + _AHEAD
+        concurrency = resources.page_count(settings) + AHEAD
         try:
             return await export.run(urls, concurrency)
         except BaseException:
@@ -115,16 +109,6 @@ def _crawlers(settings: Settings) -> list[str]:
     classes = {one for one in CLASSES if triggers.action(one) in ("render", "markdown")}
     classes = classes or set(PRESETS["ai"])
     return [one.name for one in triggers.crawlers.crawlers if one.crawler in classes]
-
-
-def _own(urls: Iterable[str], site: str, progress: Progress) -> list[str]:
-    own: dict[str, None] = {}
-    for url in urls:
-        if site_of(url) == site_of(site):
-            own[url] = None
-        else:
-            progress.line(f"skipped: {url}: not on {site}")
-    return list(own)
 
 
 def _summary(result: Exported, folder: str, configured: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from prerender.cli import common, terminal
 from prerender.cli.terminal import FAILED
 from prerender.tools.export.archive import Archive
-from prerender.tools.export.importing import OUTCOMES
+from prerender.tools.export.imports import OUTCOMES
 
 # Limits of one request, so that progress is visible and the proxy stays responsive.
 _MOST_PAGES = 50

@@ -140,10 +140,6 @@ class Archive:
         except (ValueError, TypeError, KeyError) as error:
             raise ArchiveError(f"{folder / INDEX}: not the index of an export: {error}") from error
 
-    def refuses(self, _target: Target, _snapshot: Snapshot) -> str:
-        """Any page can be archived."""
-        return ""
-
     def add(self, target: Target, snapshot: Snapshot, made: float) -> None:
         """Write a snapshot. Raises ArchiveError."""
         entry = Archived.of(target, snapshot, made)

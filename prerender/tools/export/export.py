@@ -1,5 +1,6 @@
 """Creates an export: renders pages, with one retry if the result is doubtful, and writes them."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,9 +15,10 @@ from prerender.snapshots.target import Target
 from prerender.tools.concurrency import work_through
 from prerender.urls.addresses import pretty_of
 
+# Renders beyond the number of browser pages, so that none is idle.
+AHEAD = 2
 _ATTEMPTS = 2
 _EXPORTED = (200, 403, 404, 410)
-NOT_STORABLE = "its Cache-Control says that it must not be stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,12 @@ class Exported:
 
 
 class Files(Protocol):
-    """Where the pages of a ``site`` are written to: an archive, or static files."""
+    """Where the pages of a ``site`` are written to: an archive, static files, or llms.txt."""
 
     site: str
 
-    def refuses(self, target: Target, snapshot: Snapshot) -> str:
-        """Why a page cannot be written, or ''."""
-        ...
-
     def add(self, target: Target, snapshot: Snapshot, made: float, /) -> None:
-        """Write a page."""
+        """Write a page, in a thread. Raises ValueError if it has no place there, and ArchiveError."""
         ...
 
     def keep(self, path: str) -> bool:
@@ -61,14 +59,14 @@ class Export:
     def __init__(
         self,
         snapshots: Snapshots,
-        archive: Files,
+        files: Files,
         *,
         obey_origin: bool,
         on_page: Callable[[Failure | None], None] = lambda _: None,
     ) -> None:
         self._snapshots = snapshots
-        self._archive = archive
-        self._public = URL(archive.site)
+        self._files = files
+        self._public = URL(files.site)
         self._obey_origin = obey_origin
         self._on_page = on_page
         self.result = Exported()
@@ -83,19 +81,21 @@ class Export:
         reason = ""
         try:
             snapshot, made = await self._rendered(target)
-            reason = self._refused(target, snapshot)
             lasting = not snapshot.facts.unfinished and snapshot.status < 500
+            self._check(target, snapshot)
+            await asyncio.to_thread(self._files.add, target, snapshot, made)
+        except ValueError as error:
+            reason = str(error)
         except (RenderError, OriginError, NotRenderable) as error:
             reason = " ".join(str(error).split())
             lasting = isinstance(error, NotRenderable) and not error.origin_failed
-        if reason and not lasting and self._archive.keep(target.path):
+        if reason and not lasting and self._files.keep(target.path):
             reason += "; the snapshot of the last export stays"
         failure = None
         if reason:
             failure = Failure(target.url, reason)
             self.result.failures.append(failure)
         else:
-            self._archive.add(target, snapshot, made)
             self.result.pages += 1
             if lacking := _lacking(snapshot):
                 failure = Failure(target.url, f"in doubt: {lacking[0]} did not come")
@@ -116,18 +116,17 @@ class Export:
                 return snapshot, made
         raise AssertionError("the last attempt returns or raises")
 
-    def _refused(self, target: Target, snapshot: Snapshot) -> str:
-        """Why a snapshot is not exported, or ''."""
+    def _check(self, target: Target, snapshot: Snapshot) -> None:
+        """Raises ValueError if a snapshot is not exported."""
         if snapshot.status // 100 == 3:
             location = urljoin(target.url, dict(snapshot.headers).get("Location", ""))
-            return f"status {snapshot.status} to {location}: list that instead"
+            raise ValueError(f"status {snapshot.status} to {location}: list that instead")
         if snapshot.status not in _EXPORTED:
-            return f"status {snapshot.status}"
+            raise ValueError(f"status {snapshot.status}")
         if snapshot.facts.unfinished:
-            return f"{snapshot.facts.verdict}: {snapshot.facts.why}"
+            raise ValueError(f"{snapshot.facts.verdict}: {snapshot.facts.why}")
         if self._obey_origin and not snapshot.storable:
-            return NOT_STORABLE
-        return self._archive.refuses(target, snapshot)
+            raise ValueError("its Cache-Control says that it must not be stored")
 
 
 def _lacking(snapshot: Snapshot) -> tuple[str, ...]:

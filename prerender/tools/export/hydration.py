@@ -10,16 +10,13 @@ from copy import deepcopy
 from dataclasses import replace
 
 import lxml.html
-from aiohttp import ClientError
 from lxml.etree import XPath
 from lxml.html import HtmlElement
 from multidict import CIMultiDict
 from yarl import URL
 
-from prerender.errors import OriginError
-from prerender.gateway.connection_errors import reason_of
+from prerender.gateway.document import fetch
 from prerender.gateway.upstream import Upstream
-from prerender.http import forwarding_headers
 from prerender.snapshots.parsed_html import parse
 from prerender.snapshots.snapshot import Snapshot, SnapshotResult, Snapshots, etag_of
 from prerender.snapshots.target import Target
@@ -45,25 +42,11 @@ class WithScripts:
         result = await self._inner.snapshot(target)
         if result.snapshot.status != 200:
             return result
-        document = await self._document(target)
-        snapshot = await asyncio.to_thread(_with_scripts, result.snapshot, document)
+        document = await fetch(
+            self._upstream, self._public, target.request_target, self._most_bytes, CIMultiDict()
+        )
+        snapshot = await asyncio.to_thread(_with_scripts, result.snapshot, document.body)
         return replace(result, snapshot=snapshot)
-
-    async def _document(self, target: Target) -> bytes:
-        headers: CIMultiDict[str] = CIMultiDict({"Accept-Encoding": "identity"})
-        forwarding_headers.mark(headers, self._public)
-        try:
-            async with self._upstream.request("GET", target.request_target, headers) as response:
-                parts = []
-                size = 0
-                async for part in response.content.iter_any():
-                    parts.append(part)
-                    size += len(part)
-                    if size > self._most_bytes:
-                        raise OriginError(f"{target.url}: the document is too large")
-        except (ClientError, OSError) as error:
-            raise OriginError(f"{target.url}: {reason_of(error)}") from error
-        return b"".join(parts)
 
 
 def _with_scripts(snapshot: Snapshot, document: bytes) -> Snapshot:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import structlog
 from aiohttp import web
@@ -17,13 +17,14 @@ from prerender.admin.parameters import Body, body_of, large_body
 from prerender.admin.routes import route
 from prerender.http import forwarding_headers
 from prerender.http.encodings import encoded
+from prerender.snapshots import steady_clock
+from prerender.snapshots.entry import Entry
 from prerender.snapshots.freshness import Freshness
 from prerender.snapshots.purges import tags_of
 from prerender.snapshots.snapshot import Snapshot, etag_of
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.target import Target
 from prerender.tools.export.archive import Archived
-from prerender.tools.export.importing import OUTCOMES, Adopted, adopt
 from prerender.urls.addresses import pretty_of
 from prerender.urls.ajax_crawling import PrettyURL
 
@@ -34,7 +35,9 @@ _STATUSES = (200, 403, 404, 410)
 log = structlog.get_logger(__name__)
 
 
-Imported = dict[Adopted, int]
+Outcome = Literal["kept", "expired", "newer", "purged", "not kept"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+Imported = dict[Outcome, int]
 
 
 class ImportBody(Body):
@@ -46,7 +49,7 @@ class ImportBody(Body):
     """The snapshots count as rendered now."""
 
 
-class Importing:
+class ImportApi:
     """Stores imported snapshots in ``store``. auth.py authorizes requests."""
 
     def __init__(
@@ -70,7 +73,7 @@ class Importing:
         """
         body = await large_body(request, MAX_BYTES)
         pages = await asyncio.to_thread(self._pages, body)
-        counts: Counter[Adopted] = Counter(dict.fromkeys(OUTCOMES, 0))
+        counts: Counter[Outcome] = Counter(dict.fromkeys(OUTCOMES, 0))
         for target, snapshot, made in pages:
             counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
         log.info(
@@ -123,3 +126,45 @@ def _fault(snapshot: Snapshot) -> str:
     if strong and snapshot.etag != etag_of(snapshot.status, snapshot.headers, snapshot.body):
         return "its file does not match the ETag in the index"
     return ""
+
+
+async def adopt(
+    store: Store,
+    freshness: Freshness,
+    target: Target,
+    snapshot: Snapshot,
+    made: float,
+    *,
+    clock: Callable[[], float] = steady_clock.now,
+) -> Outcome:
+    """Store a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
+
+    "expired": stored, but older than its TTL. "newer": a newer one is stored or being rendered.
+    "purged": a purge since ``made`` applies. "not kept": because of the settings.
+    """
+    made = min(made, clock())
+    async with store.lease(target.key, 0) as lease:
+        old = lease.entry
+        if lease.fence is None or (old is not None and old.stored >= made):
+            return "newer"
+        if old is not None and old.snapshot.etag == snapshot.etag:
+            snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
+        ttl = freshness.lifetime(target.path, snapshot, doubt=False)
+        if not ttl:
+            return "not kept"
+        entry = Entry(
+            target.key,
+            target.path,
+            snapshot,
+            stored=made,
+            expires=made + ttl,
+            # Numbers of purges are microseconds, too (purges.py).
+            generation=min(lease.generation, int(made * 1_000_000)),
+            fence=lease.fence,
+            variant=target.variant,
+        )
+        if store.purges.applied(entry) is None:
+            return "purged"
+        if not await store.set(entry, freshness.storage_seconds(ttl)):
+            return "not kept"
+        return "kept" if entry.expires > clock() else "expired"

@@ -49,26 +49,20 @@ class StaticFiles:
             raise ArchiveError(f"{index}: is not the index of a static export")
         return cls(folder, site, frozenset(before))
 
-    def refuses(self, target: Target, snapshot: Snapshot) -> str:
-        """Why a page has no file, or ''."""
+    def add(self, target: Target, snapshot: Snapshot, _made: float) -> None:
+        """Write a page. Raises ValueError if it has no file, and ArchiveError."""
         if "#!" in target.path:
-            return "a #! state has no path of its own: export it without --static"
+            raise ValueError("a #! state has no path of its own: export it without --static")
         if "?" in target.path:
-            return "a file cannot depend on the query"
+            raise ValueError("a file cannot depend on the query")
         if snapshot.status != 200:
-            return f"status {snapshot.status}: a file would have status 200"
+            raise ValueError(f"status {snapshot.status}: a file would have status 200")
         name = file_of(target.path)
         if name is None:
-            return "the path is not that of a file"
-        if name not in self._before and (self._folder / name).exists():
-            return f"{self._folder / name} exists, and is not of an export"
-        return ""
-
-    def add(self, target: Target, snapshot: Snapshot, _made: float) -> None:
-        """Write a page. Raises ArchiveError."""
-        name = file_of(target.path)
-        assert name is not None
+            raise ValueError("the path is not that of a file")
         file = self._folder / name
+        if name not in self._before and file.exists():
+            raise ValueError(f"{file} exists, and is not of an export")
         temporary = file.with_name(f".{file.name}.new"[-_LONGEST_NAME:])
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

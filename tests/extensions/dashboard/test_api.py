@@ -12,7 +12,7 @@ from aiohttp import web
 from openapi_spec_validator import validate
 
 from prerender.browser.emulation import MOBILE
-from prerender.tools.export.importing import OUTCOMES
+from prerender.tools.export.imports import OUTCOMES
 from tests.conftest import Proxy, Site, StartOrigin, StartProxy, pages
 from tests.support import example
 from tests.support.api_description import description

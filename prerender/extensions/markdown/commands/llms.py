@@ -14,8 +14,9 @@ from prerender.cli.terminal import FAILED
 from prerender.errors import PrerenderError
 from prerender.extensions.markdown import llms
 from prerender.rendering import from_settings
+from prerender.tools.export.export import AHEAD, Export, Failure
 from prerender.tools.url_sources import read_listing
-from prerender.urls.addresses import site_of
+from prerender.urls.addresses import pretty_of
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,36 +29,35 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Render the pages and write the files. Returns 1 if a page is missing in them."""
-    pages = common.run(_collected(options))
-    for url, reason in pages.failures.items():
-        terminal.say(f"skipped: {url}: {reason}")
-    if not pages.found:
+    pages, failures = common.run(_collected(options))
+    for failure in failures:
+        terminal.say(f"skipped: {failure.url}: {failure.reason}")
+    if not pages:
         raise PrerenderError(f"{', '.join(options.sources)}: no page has content")
-    found = list(pages.found.values())
     try:
         options.to.mkdir(parents=True, exist_ok=True)
-        (options.to / "llms.txt").write_text(llms.llms_txt(found), "utf-8")
-        (options.to / "llms-full.txt").write_text(llms.llms_full_txt(found), "utf-8")
+        (options.to / "llms.txt").write_text(llms.llms_txt(pages), "utf-8")
+        (options.to / "llms-full.txt").write_text(llms.llms_full_txt(pages), "utf-8")
     except OSError as error:
         raise PrerenderError(f"{options.to}: cannot write: {error.strerror}") from error
-    pages_in = terminal.counted(len(found), "page")
+    pages_in = terminal.counted(len(pages), "page")
     files = f"{options.to / 'llms.txt'} and {options.to / 'llms-full.txt'}"
     written = terminal.write(f"{pages_in} in {files}\n")
-    return FAILED if pages.failures or not written else 0
+    return FAILED if failures or not written else 0
 
 
-async def _collected(options: argparse.Namespace) -> llms.Pages:
+async def _collected(options: argparse.Namespace) -> tuple[list[llms.Page], list[Failure]]:
+    """The pages in the order of the sources, and what is left out."""
     async with AsyncExitStack() as stack:
-        site, settings, listed, progress = await read_listing(options, stack)
-        urls = [entry.url for entry in listed if site_of(entry.url) == site_of(site)]
-        progress.found(len(urls))
+        site, settings, urls, progress = await read_listing(options, stack)
+        pages = llms.LlmsPages(site)
         parts = await stack.enter_async_context(from_settings.rendering(settings))
-        concurrency = resources.page_count(settings) + 1
-        return await llms.collect(
+        export = Export(
             parts.renderer,
-            site,
-            urls,
-            concurrency,
-            progress.done,
+            pages,
             obey_origin=settings.cache.obey_origin,
+            on_page=lambda _: progress.done(),
         )
+        result = await export.run(urls, resources.page_count(settings) + AHEAD)
+        paths = dict.fromkeys(str(pretty_of(url)) for url in urls)
+        return [pages.found[path] for path in paths if path in pages.found], result.failures
