@@ -23,7 +23,7 @@ _REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class CrawledPage:
     """``response``: what the crawler gets. ``document``: the page without a snapshot, if it is HTML.
     ``moved``: the URL that visitors are redirected to, or ''. ``dynamic``: whether the response is what
     search engines get by their User-Agent. ``needless``: whether that is a snapshot that shows what the
@@ -36,14 +36,14 @@ class Visit:
     needless: bool | None = None
 
 
-class Visitor:
-    """Visits pages with ``crawler``. ``close`` cancels pending requests."""
+class PageFetcher:
+    """Fetches pages with ``crawler``. ``close`` cancels pending requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._responses: dict[str, asyncio.Task[Fetched]] = {}
 
-    async def visit(self, url: str) -> Visit:
+    async def fetch(self, url: str) -> CrawledPage:
         """Fetch a page by its pretty URL: its snapshot if it has one. Raises FetchFailed.
 
         That is the response of its ugly URL, or else that which search engines get.
@@ -55,13 +55,13 @@ class Visitor:
             document = await asyncio.to_thread(read_page, response.body, url, response.charset)
         ugly = pretty_to_ugly(url, opted_in=document is not None and document.opted_in)
         if ugly is not None:
-            return Visit(await self._crawler.get(ugly), document, moved)
+            return CrawledPage(await self._crawler.get(ugly), document, moved)
         if document is not None and document.scripts and self._crawler.user_agent == USER_AGENT:
             theirs, needless = await self._as_search_engine(url, document, response)
             if theirs is not None:
-                return Visit(theirs, document, moved, dynamic=True)
-            return Visit(response, document, moved, needless=needless)
-        return Visit(response, document, moved)
+                return CrawledPage(theirs, document, moved, dynamic=True)
+            return CrawledPage(response, document, moved, needless=needless)
+        return CrawledPage(response, document, moved)
 
     async def _as_search_engine(
         self, url: str, document: Page, ours: Fetched
@@ -169,7 +169,7 @@ class Frontier:
         return len(self._left_out)
 
 
-class States:
+class SiteCrawl:
     """Finds the pages of a site by following links, at most ``most`` of them.
 
     ``listed``: the pages that crawlers index: they exist, robots.txt and robots tags allow them, and
@@ -190,7 +190,7 @@ class States:
     ) -> None:
         self._site = site
         self._crawler = crawler
-        self._visitor = Visitor(crawler)
+        self._fetcher = PageFetcher(crawler)
         self._concurrency = concurrency
         self._rate = rate
         self._user_agent = user_agent
@@ -207,7 +207,7 @@ class States:
             first = self._frontier.new(urls)
             await work_through(first, self._look, concurrency=self._concurrency, rate=self._rate)
         finally:
-            await self._visitor.close()
+            await self._fetcher.close()
         return [self.listed[url] for url in sorted(self.listed)]
 
     @property
@@ -217,13 +217,13 @@ class States:
 
     async def _look(self, url: str) -> list[str]:
         try:
-            visit = await self._visitor.visit(url)
+            crawled = await self._fetcher.fetch(url)
         except FetchFailed as error:
             self.left_out[url] = str(error)
             return []
         finally:
             self._done()
-        response = visit.response
+        response = crawled.response
         if response.status != 200 or not response.is_html:
             self.left_out[url] = f"status {response.status}, {response.media_type or 'no type'}"
             return self._frontier.new([led_to(url, response)])

@@ -8,7 +8,7 @@ from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.check.findings import Report
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page
-from prerender.tools.link_following import Visitor, canonicals
+from prerender.tools.link_following import PageFetcher, canonicals
 from prerender.urls.addresses import is_ugly, pretty_of, same_page, site_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN, pretty_to_ugly
 
@@ -61,7 +61,7 @@ def opt_in(page: Page, document: Page | None, report: Report) -> None:
         report.add("opt-in-needless", NEEDLESS)
 
 
-async def canonical(named: Sequence[str], visitor: Visitor, report: Report) -> None:
+async def canonical(named: Sequence[str], fetcher: PageFetcher, report: Report) -> None:
     """Check the canonical URLs."""
     if len(set(named)) > 1:
         report.add("canonical-broken", f"several canonicals: {', '.join(named)}")
@@ -88,7 +88,7 @@ async def canonical(named: Sequence[str], visitor: Visitor, report: Report) -> N
             continue
         try:
             requested = pretty_to_ugly(one) or one.partition("#")[0]
-            status = (await visitor.once(requested)).status
+            status = (await fetcher.once(requested)).status
         except FetchFailed:
             status = 0
         if status == 200:

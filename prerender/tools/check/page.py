@@ -11,10 +11,10 @@ from prerender.tools.check import metadata
 from prerender.tools.check.alternation import Turns
 from prerender.tools.check.findings import Report
 from prerender.tools.check.readiness import Readiness
-from prerender.tools.check.visitor_view import Look, Person, Unsettled
+from prerender.tools.check.visitor_view import Unsettled, VisitorBrowser, VisitorView
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import Page, read_page
-from prerender.tools.link_following import Visit, Visitor, canonicals, led_to
+from prerender.tools.link_following import CrawledPage, PageFetcher, canonicals, led_to
 from prerender.tools.page_views import Seen
 from prerender.tools.text_comparison import Comparison, Passage, compare
 from prerender.urls.addresses import is_ugly, same_page
@@ -42,8 +42,8 @@ class Pages:
     ``allowed``: whether robots.txt allows a URL. ``readiness``: for AI agents, if it is checked.
     """
 
-    visitor: Visitor
-    person: Person | None
+    fetcher: PageFetcher
+    visitor: VisitorBrowser | None
     allowed: Callable[[str], bool] = lambda _: True
     readiness: Readiness | None = None
     turns: Turns = field(default_factory=Turns)
@@ -54,11 +54,11 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     report = Report(url)
     try:
         async with pages.turns.crawling():
-            visit = await pages.visitor.visit(url)
+            crawled = await pages.fetcher.fetch(url)
     except FetchFailed as error:
         report.add("unreachable", str(error))
         return report, None
-    response, document = visit.response, visit.document
+    response, document = crawled.response, crawled.document
     report.asked, report.status, report.seconds = (
         response.url,
         response.status,
@@ -71,7 +71,7 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     if verdict := metadata.verdict(response):
         report.add("verdict", f"the render was {verdict}: see the proxy's log or dashboard")
     if response.status // 100 == 3:
-        _redirect(visit, report)
+        _redirect(crawled, report)
         return report, None
     if response.status in (404, 410):
         why = "crawlers drop the page"
@@ -87,19 +87,19 @@ async def check_page(url: str, pages: Pages) -> tuple[Report, Page | None]:
     if not response.is_html:
         report.kind = "file"
         return report, None
-    report.needless = visit.needless
+    report.needless = crawled.needless
     page = read_page(response.body, url, response.charset)
-    report.kind = "snapshot" if visit.dynamic or UGLY_TOKEN in response.url else "page"
+    report.kind = "snapshot" if crawled.dynamic or UGLY_TOKEN in response.url else "page"
     metadata.tags_and_links(page, response, report)
     metadata.opt_in(page, document, report)
     if response.status == 200:
         async with pages.turns.crawling():
-            await metadata.canonical(canonicals(response, page), pages.visitor, report)
+            await metadata.canonical(canonicals(response, page), pages.fetcher, report)
         async with pages.turns.looking():
             changes = changes_of(response.headers.items())
-            look = await _compared(url, page, document, pages, report, changes=changes)
-            if look is not None and (report.kind == "snapshot" or page.scripts):
-                await _listened(url, response, look, pages, report)
+            view = await _compared(url, page, document, pages, report, changes=changes)
+            if view is not None and (report.kind == "snapshot" or page.scripts):
+                await _listened(url, response, view, pages, report)
         _thin(page, report)
         async with pages.turns.crawling():
             await _ready(pages.readiness, response, page, report)
@@ -126,8 +126,8 @@ def _thin(page: Page, report: Report) -> None:
         )
 
 
-def _redirect(visit: Visit, report: Report) -> None:
-    response = visit.response
+def _redirect(crawled: CrawledPage, report: Report) -> None:
+    response = crawled.response
     report.kind = "redirect"
     # Resolved like by a crawler, without the #! state.
     location = urljoin(response.url, response.headers.get("Location", ""))
@@ -136,10 +136,10 @@ def _redirect(visit: Visit, report: Report) -> None:
         report.add("status", f"status {response.status} without a Location that is a URL")
     elif is_ugly(location):
         report.add("redirect-ugly", f"status {response.status} to the ugly URL {location}")
-    elif same_page(report.location, visit.moved) and not same_page(location, visit.moved):
+    elif same_page(report.location, crawled.moved) and not same_page(location, crawled.moved):
         report.add(
             "redirect-state",
-            f"status {response.status} to {location}: visitors keep the state and get {visit.moved}",
+            f"status {response.status} to {location}: visitors keep the state and get {crawled.moved}",
         )
     else:
         report.location = location
@@ -148,15 +148,15 @@ def _redirect(visit: Visit, report: Report) -> None:
 
 async def _explained(url: str, pages: Pages, report: Report) -> None:
     """Report what a visitor's browser shows about a page of which the proxy had no usable render."""
-    if pages.person is None:
+    if pages.visitor is None:
         return
     try:
-        look = await pages.person.look(url)
+        view = await pages.visitor.view(url)
     except RenderError as error:
         _not_seen(error, report)
         return
-    _troubles(look, report)
-    _refused(look, report)
+    _troubles(view, report)
+    _refused(view, report)
 
 
 def _not_seen(error: RenderError, report: Report) -> None:
@@ -166,15 +166,15 @@ def _not_seen(error: RenderError, report: Report) -> None:
             report.add("request-failed", missing)
 
 
-def _troubles(look: Look, report: Report) -> None:
-    for failure in look.failures[:_SHOWN_PASSAGES]:
+def _troubles(view: VisitorView, report: Report) -> None:
+    for failure in view.failures[:_SHOWN_PASSAGES]:
         report.add("request-failed", failure)
-    for complaint in look.errors[:_SHOWN_PASSAGES]:
+    for complaint in view.errors[:_SHOWN_PASSAGES]:
         report.add("script-error", complaint)
 
 
-def _refused(look: Look, report: Report) -> None:
-    for refused in look.withheld[:_SHOWN_PASSAGES]:
+def _refused(view: VisitorView, report: Report) -> None:
+    for refused in view.withheld[:_SHOWN_PASSAGES]:
         report.add("request-refused", refused)
 
 
@@ -186,26 +186,26 @@ async def _compared(
     report: Report,
     *,
     changes: Changes,
-) -> Look | None:
+) -> VisitorView | None:
     """Compare the page with what a visitor sees. Returns that, unless it is a different page."""
-    if pages.person is None:
+    if pages.visitor is None:
         made_by_script = report.kind == "snapshot" and document is not None and document.scripts
         if made_by_script and _likeness(page, document) == 1.0:
             report.kind = "shell"
             report.add("shell", "its text is that of the page before its JavaScript has run")
         return None
     try:
-        look, comparison = await _looked(pages.person, url, page, changes)
+        view, comparison = await _viewed(pages.visitor, url, page, changes)
     except RenderError as error:
         _not_seen(error, report)
         return None
-    if look.seen is None or comparison is None:
-        report.add("differs", f"visitors are redirected to {look.url}")
+    if view.seen is None or comparison is None:
+        report.add("differs", f"visitors are redirected to {view.url}")
         return None
-    _troubles(look, report)
-    _changed(look.seen, changes, report)
-    _links_of_people(look.seen, page, report)
-    _needless(document, look, report)
+    _troubles(view, report)
+    _changed(view.seen, changes, report)
+    _links_of_people(view.seen, page, report)
+    _needless(document, view, report)
     report.similarity = round(comparison.similarity, 4)
     if comparison.similarity < SHELL_SIMILARITY and report.kind == "page" and page.scripts:
         report.kind = "shell"
@@ -216,10 +216,10 @@ async def _compared(
         report.kind = "shell"
         report.add("shell", "it is the page before its JavaScript has run")
         return None
-    _passages(comparison, look, page, report)
+    _passages(comparison, view, page, report)
     if any(finding.code == "incomplete" for finding in report.findings):
-        _refused(look, report)
-    return look
+        _refused(view, report)
+    return view
 
 
 def _changed(seen: Seen, changes: Changes, report: Report) -> None:
@@ -245,12 +245,14 @@ def _links_of_people(seen: Seen, page: Page, report: Report) -> None:
         metadata.routes(seen.links, report)
 
 
-async def _listened(url: str, response: Fetched, look: Look, pages: Pages, report: Report) -> None:
+async def _listened(
+    url: str, response: Fetched, view: VisitorView, pages: Pages, report: Report
+) -> None:
     """Compare what a screen reader announces in the snapshot and on the page (the scheme's FAQ)."""
-    if pages.person is None or any(finding.code == "incomplete" for finding in report.findings):
+    if pages.visitor is None or any(finding.code == "incomplete" for finding in report.findings):
         return
     try:
-        missing = lost(look.announced, await pages.person.listen(url, response))
+        missing = lost(view.announced, await pages.visitor.listen(url, response))
     except RenderError as error:
         report.add("no-look", f"the browser could not open the snapshot: {error}")
         return
@@ -262,12 +264,12 @@ async def _listened(url: str, response: Fetched, look: Look, pages: Pages, repor
         report.add("accessibility", f"screen readers miss: {shown}{more}")
 
 
-def _needless(document: Page | None, look: Look, report: Report) -> None:
+def _needless(document: Page | None, view: VisitorView, report: Report) -> None:
     """Check whether an opted-in page is complete without its scripts."""
     if document is None or not (document.opted_in and document.scripts) or "#" in report.url:
         return
-    assert look.seen is not None
-    shown = [text for text, is_shown in look.seen.texts if is_shown]
+    assert view.seen is not None
+    shown = [text for text, is_shown in view.seen.texts if is_shown]
     if shown and compare(document.texts, shown).similarity == 1.0:
         report.add("opt-in-needless", metadata.NEEDLESS)
 
@@ -277,36 +279,36 @@ def _likeness(page: Page, document: Page | None) -> float:
     return compare(page.texts, document.texts if document else ()).similarity
 
 
-async def _looked(
-    person: Person, url: str, page: Page, changes: Changes
-) -> tuple[Look, Comparison | None]:
+async def _viewed(
+    visitor: VisitorBrowser, url: str, page: Page, changes: Changes
+) -> tuple[VisitorView, Comparison | None]:
     """What a visitor sees, and the comparison with what the crawler got.
 
     If they differ, the page is opened twice and the better result counts: content that differs on
     each load is not cloaking.
     """
-    look = await person.look(url, changes.remove)
-    comparison = _seen_by(look, page)
+    view = await visitor.view(url, changes.remove)
+    comparison = _seen_by(view, page)
     passages = () if comparison is None else (*comparison.only_first, *comparison.only_second)
     if all(passage.words < PASSAGE_WORDS for passage in passages):
-        return look, comparison
-    again = await person.look(url, changes.remove)
+        return view, comparison
+    again = await visitor.view(url, changes.remove)
     second = _seen_by(again, page)
     if comparison is None or (second is not None and second.similarity > comparison.similarity):
         return again, second
-    return look, comparison
+    return view, comparison
 
 
-def _seen_by(look: Look, page: Page) -> Comparison | None:
-    if look.seen is None:
+def _seen_by(view: VisitorView, page: Page) -> Comparison | None:
+    if view.seen is None:
         return None
-    shown = [text for text, is_shown in look.seen.texts if is_shown]
-    hidden = [text for text, is_shown in look.seen.texts if not is_shown]
+    shown = [text for text, is_shown in view.seen.texts if is_shown]
+    hidden = [text for text, is_shown in view.seen.texts if not is_shown]
     return compare(page.texts, shown, hidden)
 
 
-def _passages(comparison: Comparison, look: Look, page: Page, report: Report) -> None:
-    assert look.seen is not None
+def _passages(comparison: Comparison, view: VisitorView, page: Page, report: Report) -> None:
+    assert view.seen is not None
     few = 0
     for code, passages, whom in (
         ("cloaked", comparison.only_first, "crawlers get this text, visitors do not"),
@@ -322,7 +324,7 @@ def _passages(comparison: Comparison, look: Look, page: Page, report: Report) ->
         short = [*comparison.only_first, *comparison.only_second]
         words = ", ".join(_quoted(one) for one in short if one.words < PASSAGE_WORDS)
         report.add("differs", f"{few} words differ: {words[:_SHOWN_CHARACTERS]}")
-    shown = compare(page.texts, [text for text, is_shown in look.seen.texts if is_shown])
+    shown = compare(page.texts, [text for text, is_shown in view.seen.texts if is_shown])
     hidden = sum(passage.words for passage in shown.only_first) - sum(
         passage.words for passage in comparison.only_first
     )

@@ -12,11 +12,11 @@ from prerender.snapshots.sameness import section_pattern
 from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.page import Pages, check_page
 from prerender.tools.check.readiness import Readiness
-from prerender.tools.check.visitor_view import Person
+from prerender.tools.check.visitor_view import VisitorBrowser
 from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import USER_AGENT, Crawler
 from prerender.tools.html import read_page
-from prerender.tools.link_following import Frontier, Visitor, read_robots
+from prerender.tools.link_following import Frontier, PageFetcher, read_robots
 from prerender.urls.addresses import after_host, is_ugly
 
 
@@ -40,7 +40,7 @@ class SiteCheck:
         self,
         site: str,
         crawler: Crawler,
-        person: Person | None,
+        visitor: VisitorBrowser | None,
         *,
         follow: bool,
         most: int,
@@ -56,7 +56,7 @@ class SiteCheck:
         self._concurrency = concurrency
         self._user_agent = user_agent
         self._on_report = on_report
-        self._pages = Pages(Visitor(crawler), person, readiness=readiness)
+        self._pages = Pages(PageFetcher(crawler), visitor, readiness=readiness)
         self._frontier = Frontier(site, most, found)
         self.result = Result()
 
@@ -71,7 +71,7 @@ class SiteCheck:
             await work_through(first, self._check, concurrency=self._concurrency)
             await self._missing()
         finally:
-            await self._pages.visitor.close()
+            await self._pages.fetcher.close()
         self.result.left_out = self._frontier.left_out
         if self._pages.readiness is not None:
             good = (report.asked for report in self.result.pages if report.status == HTTPStatus.OK)
@@ -143,7 +143,7 @@ class SiteCheck:
             wanted.append(f"{found[0].partition('#')[0]}#!/{made_up}")
         for url in wanted:
             with suppress(FetchFailed):
-                response = (await self._pages.visitor.visit(url)).response
+                response = (await self._pages.fetcher.fetch(url)).response
                 if response.status == HTTPStatus.OK and response.is_html:
                     title = next(iter(read_page(response.body, url).titles), "")
                     text = f"a page that does not exist has status 200 (“{title}”): {response.url}"

@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class VisitorView:
     """``status`` of the document; ``seen`` is None if the page navigated to ``url``.
 
     ``announced``: what a screen reader announces. ``errors``: of its scripts and of the browser;
@@ -51,7 +51,7 @@ class Unsettled(RenderError):
         self.missing = missing
 
 
-class Person:
+class VisitorBrowser:
     """Opens pages of the site with the browser of ``pool``, which reaches what ``addresses`` allows.
 
     ``blocklist``: what the proxy blocks.
@@ -65,18 +65,18 @@ class Person:
         self._addresses = addresses
         self._blocklist = blocklist
 
-    async def look(self, url: str, remove: Sequence[str] = ()) -> Look:
+    async def view(self, url: str, remove: Sequence[str] = ()) -> VisitorView:
         """Open a URL and read it when it has settled. Raises RenderError.
 
         ``remove``: selectors of elements that its snapshot lacks.
         """
-        return await _twice(lambda: self._look(url, remove))
+        return await _twice(lambda: self._view(url, remove))
 
     async def listen(self, url: str, response: Fetched) -> tuple[Announcement, ...]:
         """What a screen reader announces in a response for the page at ``url``. Raises RenderError."""
         return await _twice(lambda: self._listen(url, response))
 
-    async def _look(self, url: str, remove: Sequence[str]) -> Look:
+    async def _view(self, url: str, remove: Sequence[str]) -> VisitorView:
         limits = self._limits
         async with (
             self._pool.place() as place,
@@ -95,7 +95,7 @@ class Person:
                 ]
                 status = documents[-1].status if documents else 0
                 if isinstance(rendered, Departed):
-                    return Look(rendered.url, status, None)
+                    return VisitorView(rendered.url, status, None)
                 if rendered.partial:
                     raise Unsettled(
                         f"{url}: does not settle within {limits.timeout:g} seconds",
@@ -105,7 +105,7 @@ class Person:
                 failures = [f"{one.url}: {one.text}" for one in faults_of(visit.requests.exchanges)]
                 others = third_party_failures(visit.requests.exchanges)
                 failures += [f"{url}: data of a third party failed" for url in others]
-                return Look(
+                return VisitorView(
                     seen.url,
                     status,
                     seen,

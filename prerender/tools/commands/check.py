@@ -23,7 +23,7 @@ from prerender.tools.check.findings import Finding, Report
 from prerender.tools.check.junit import junit
 from prerender.tools.check.readiness import Readiness
 from prerender.tools.check.site import Result, SiteCheck
-from prerender.tools.check.visitor_view import Person
+from prerender.tools.check.visitor_view import VisitorBrowser
 from prerender.tools.crawler import USER_AGENT, Crawler
 from prerender.tools.url_sources import Sources
 
@@ -110,11 +110,11 @@ async def _check(
         urls = [options.url]
         if listed := not await sources.is_page(options.url):
             urls = [entry.url for entry in await sources.listed(urls)]
-        person = None
+        visitor = None
         if not options.no_browser:
             pool, addresses = await stack.enter_async_context(from_settings.visiting(settings))
             blocklist = Blocklist(settings.network)
-            person = Person(pool, settings.render, addresses, blocklist)
+            visitor = VisitorBrowser(pool, settings.render, addresses, blocklist)
 
         def on_report(report: Report) -> None:
             progress.done()
@@ -127,7 +127,7 @@ async def _check(
         check = SiteCheck(
             site,
             crawler,
-            person,
+            visitor,
             follow=not listed,
             most=options.max_pages,
             concurrency=options.concurrency,

@@ -16,7 +16,7 @@ from prerender.cli.terminal import FAILED
 from prerender.errors import SitemapError
 from prerender.tools import sitemap_writing
 from prerender.tools.crawler import USER_AGENT, Crawler
-from prerender.tools.link_following import States
+from prerender.tools.link_following import SiteCrawl
 from prerender.tools.sitemap_parsing import MOST_URLS, Listed
 
 
@@ -47,9 +47,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Crawl the site and print or write the sitemap. Raises SitemapError."""
     site = common.site_of(options.url)
-    listed, states = common.run(_found(options, site))
+    listed, crawl = common.run(_found(options, site))
     if not listed:
-        raise SitemapError(f"{options.url}: no indexable page: {_why(states)}")
+        raise SitemapError(f"{options.url}: no indexable page: {_why(crawl)}")
     parts = sitemap_writing.sitemaps(listed)
     written = True
     if options.to is not None:
@@ -58,22 +58,22 @@ def run(options: argparse.Namespace) -> int:
         written = terminal.write_json(
             {
                 "pages": [{"url": entry.url, "lastmod": _date(entry)} for entry in listed],
-                "left_out": states.left_out,
-                "beyond": states.beyond,
+                "left_out": crawl.left_out,
+                "beyond": crawl.beyond,
             }
         )
     elif len(parts) > 1:
         raise SitemapError(f"{len(listed)} pages, more than {MOST_URLS}: give --to DIR")
     else:
         written = terminal.write(parts[0])
-    more = f", {states.beyond} more found (--max-pages)" if states.beyond else ""
+    more = f", {crawl.beyond} more found (--max-pages)" if crawl.beyond else ""
     terminal.say(
-        f"{terminal.counted(len(listed), 'page')} listed, {len(states.left_out)} skipped{more}"
+        f"{terminal.counted(len(listed), 'page')} listed, {len(crawl.left_out)} skipped{more}"
     )
     return 0 if written else FAILED
 
 
-async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], States]:
+async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], SiteCrawl]:
     via = URL(options.via) if options.via else None
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(terminal.progress("page"))
@@ -81,7 +81,7 @@ async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], 
         crawler = await stack.enter_async_context(
             Crawler.open(via, options.user_agent, site_headers=own)
         )
-        states = States(
+        crawl = SiteCrawl(
             site,
             crawler,
             most=options.max_pages,
@@ -91,15 +91,15 @@ async def _found(options: argparse.Namespace, site: str) -> tuple[list[Listed], 
             done=progress.done,
             found=progress.found,
         )
-        listed = await states.find([options.url])
+        listed = await crawl.find([options.url])
         # Where nothing was found the error says why.
-        for url, reason in states.left_out.items() if listed else ():
+        for url, reason in crawl.left_out.items() if listed else ():
             progress.line(f"skipped: {url}: {reason.removeprefix(f'{url}: ')}")
-        return listed, states
+        return listed, crawl
 
 
-def _why(states: States) -> str:
-    for url, reason in states.left_out.items():
+def _why(crawl: SiteCrawl) -> str:
+    for url, reason in crawl.left_out.items():
         return reason.removeprefix(f"{url}: ")
     return "nothing was found"
 
