@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
 
+from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.urls.ajax_crawling import UGLY_TOKEN
 
@@ -42,7 +43,6 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
     if root is None:
         return Page((), (), (), (), False, (), (), False, 0, ())
     base = urljoin(url, next(iter(root.xpath("//base/@href")), "").strip())
-    robots = ",".join(_metas(root, "robots")).lower()
     return Page(
         titles=tuple(
             _plain("".join(title.itertext()))
@@ -58,7 +58,7 @@ def read_page(body: bytes, url: str, charset: str | None = None) -> Page:
         opted_in="!" in _metas(root, "fragment", _IN_HEAD),
         misplaced=tuple(_misplaced(root)),
         ugly=tuple(dict.fromkeys(_absolute(base, value) for value in _ugly(root))),
-        noindex="noindex" in robots or "none" in robots.replace(" ", "").split(","),
+        noindex=is_noindex([*_metas(root, "robots"), *_metas(root, "googlebot")]),
         scripts=sum(map(_runs, root.xpath("//script"))),
         # The last one: it changes the tree.
         texts=tuple(texts_of(root)),

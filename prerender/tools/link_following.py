@@ -10,6 +10,7 @@ from protego import Protego
 
 from prerender.errors import FetchFailed
 from prerender.http.conditional import parse_http_date
+from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.sameness import needs_no_render
 from prerender.tools.concurrency import work_through
 from prerender.tools.crawler import SEARCH_ENGINE, USER_AGENT, Crawler, Fetched
@@ -245,7 +246,7 @@ class SiteCrawl:
 
     def _reason(self, url: str, response: Fetched, page: Page) -> str:
         """Why crawlers do not index an existing page, or ''."""
-        if page.noindex or "noindex" in response.headers.get("X-Robots-Tag", "").lower():
+        if page.noindex or is_noindex(response.headers.getall("X-Robots-Tag", ())):
             return "noindex"
         # A page without a state is also crawled at its own URL, if ugly URLs are disallowed.
         if not self._allowed(response.url) and ("#" in url or not self._allowed(url)):

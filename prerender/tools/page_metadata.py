@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin
 
+from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.parsed_html import json_ld_of, parse
 
 _LONGEST_VALUE = 1000
@@ -44,6 +45,7 @@ class Reading:
     description: str
     canonical: str
     robots: str
+    noindex: bool
     language: str
     headings: tuple[tuple[int, str], ...]
     alternates: tuple[tuple[str, str], ...]
@@ -61,6 +63,7 @@ def read(body: bytes, url: str) -> Reading:
     if root is None:
         root = parse(b"<html></html>")
     metas = _metas(root)
+    robots = [value for name, value in metas if name in ("robots", "googlebot")]
     title = _text(root.xpath("string(//title[not(ancestor::svg)])"))
     description = dict(metas).get("description", "")
     first: dict[str, str] = {}
@@ -70,7 +73,8 @@ def read(body: bytes, url: str) -> Reading:
         title=title,
         description=description,
         canonical=_link(root, "canonical"),
-        robots=", ".join(value for name, value in metas if name in ("robots", "googlebot")),
+        robots=", ".join(robots),
+        noindex=is_noindex(robots),
         language=_text(root.get("lang", "")),
         headings=tuple(
             (int(heading.tag[1]), _text(heading.text_content()))

@@ -5,7 +5,6 @@ room then is dropped and counted.
 """
 
 import asyncio
-import re
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from prerender.crawlers.triggers import may_be_page
 from prerender.crawlers.user_agents import UserAgents
 from prerender.errors import StoreError
 from prerender.extensions.dashboard.crawlers import OTHERS
+from prerender.http.robots_tags import is_noindex
 from prerender.proxy.decision import Reason
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import HTML, CacheResult, Snapshot
@@ -61,7 +61,6 @@ _MOST_CELLS = 10_000
 _MOST_PAGES = 20_000
 _MOST_STORED = 64
 _NO_VISIT: tuple[Outcome, ...] = ("file", "left")
-_NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
 _OF_CACHE: dict[CacheResult | None, Outcome] = {
     CacheResult.HIT: "fresh",
     CacheResult.STALE: "stale",
@@ -320,7 +319,7 @@ def facts_of(snapshot: Snapshot, url: str) -> tuple[int, str, int]:
     """1 for noindex, a canonical that names another page or "", and the characters of the text."""
     reading = read(snapshot.body, url)
     tags = [value for name, value in snapshot.headers if name.lower() == "x-robots-tag"]
-    noindex = any(_NOINDEX.search(text) for text in (reading.robots, *tags))
+    noindex = reading.noindex or is_noindex(tags)
     canonical = ""
     if reading.canonical:
         with suppress(ValueError):

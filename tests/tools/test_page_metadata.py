@@ -32,7 +32,7 @@ def test_what_a_page_says() -> None:
     found = read(PAGE, URL)
     assert (found.title, found.description) == ("A & B", "About a")
     assert (found.canonical, found.language) == ("https://www.example.com/a", "en-GB")
-    assert found.robots == "noindex, nofollow"
+    assert (found.robots, found.noindex) == ("noindex, nofollow", True)
     assert found.headings == ((1, "One"), (2, "Two words"))
     assert found.alternates == (("de", "/de"),)
     assert found.open_graph == (("og:title", "OG"), ("twitter:image", "../c.png"))

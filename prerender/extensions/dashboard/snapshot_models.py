@@ -123,6 +123,8 @@ class Reading(TypedDict):
     description: str
     canonical: str
     robots: str
+    noindex: bool
+    """A meta tag keeps the page out of the index of all search engines, or of Google's."""
     language: str
     headings: list[tuple[Annotated[int, Field(description="1 to 3")], str]]
     alternates: list[tuple[_Hreflang, _Href]]

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from prerender.extensions.markdown.convert import markdown_of
+from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.snapshot import Snapshot
 from prerender.snapshots.target import Target
 from prerender.tools.page_metadata import read
 
 # The front matter that convert.py adds.
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
-_NOINDEX = re.compile(r"\b(noindex|none)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def listed(url: str, snapshot: Snapshot) -> Page:
     """A page without its text. Raises ValueError if robots say noindex."""
     reading = read(snapshot.body, url)
     headers = (value for name, value in snapshot.headers if name.lower() == "x-robots-tag")
-    if any(map(_NOINDEX.search, (reading.robots, *headers))):
+    if reading.noindex or is_noindex(headers):
         raise ValueError("robots noindex")
     return Page(url, _line(reading.title) or url, _line(reading.description), "")
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from prerender.errors import FetchFailed
+from prerender.http.robots_tags import is_noindex
 from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.check.findings import Report
 from prerender.tools.crawler import Fetched
@@ -36,8 +37,8 @@ def tags_and_links(page: Page, response: Fetched, report: Report) -> None:
         report.add("title-several", f"{len(page.titles)} titles: {', '.join(page.titles)}")
     if not report.description and response.status == 200:
         report.add("description-missing", "no description")
-    robots = response.headers.get("X-Robots-Tag", "").lower()
-    if response.status == 200 and (page.noindex or "noindex" in robots):
+    noindex = page.noindex or is_noindex(response.headers.getall("X-Robots-Tag", ()))
+    if response.status == 200 and noindex:
         report.add("noindex", "excluded from indexes (noindex)")
     if page.opted_in and report.kind == "snapshot":
         report.add("meta-fragment", 'the snapshot contains <meta name="fragment" content="!">')

@@ -4,8 +4,7 @@ import * as api from "./api.js";
 import { card, counted, facts, h, pill, replace } from "./dom.js";
 
 export function searchResult({ reading, snapshot, url }) {
-  const { title, description, canonical, robots } = reading;
-  const noindex = /noindex|none/i.test(robots);
+  const { title, description, canonical, robots, noindex } = reading;
   const own = !canonical || canonical === url;
   return card("Search result", { id: "search" },
     h("div", { class: "result", "aria-label": "Preview of the search result", role: "img" },
