@@ -44,8 +44,12 @@ class Message:
 
 def body_of(kind: str, at: float, data: Mapping[str, object], **more: object) -> str:
     """The body of a message. ``kind``: such as "snapshot.changed"; ``at``: Unix seconds."""
-    when = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return json.dumps({"type": kind, "timestamp": when, **more, "data": data})
+    return json.dumps({"type": kind, "timestamp": timestamp(at), **more, "data": data})
+
+
+def timestamp(at: float) -> str:
+    """A time in Unix seconds as messages have it (RFC 3339, section 5.6)."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def key_of(secret: str) -> bytes:

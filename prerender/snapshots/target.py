@@ -1,7 +1,9 @@
 """Targets: what to render, and the cache key of its snapshot. Pure."""
 
+import string
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from urllib.parse import quote
 
 from yarl import URL
 
@@ -33,6 +35,11 @@ class Target:
         """Whether its URL is longer than those of real sites, so that only the store remembers it: a
         client could fill the memory with such URLs."""
         return len(self.url) > _LONGEST_URL
+
+    @property
+    def ascii_url(self) -> str:
+        """The URL with its other octets escaped, for other programs."""
+        return quote(self.url, string.punctuation, errors="surrogateescape")
 
     def shortened(self) -> "Target":
         """The target, or only the beginning of a long one, for lists that people read."""

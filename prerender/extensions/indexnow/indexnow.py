@@ -8,12 +8,10 @@ failure. A key file, which ``KeyFile`` serves, proves that the site sent them.
 import asyncio
 import json
 import re
-import string
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from urllib.parse import quote
 
 import structlog
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
@@ -146,7 +144,7 @@ class IndexNow:
         return one.reads_as(other)
 
     def _wait_for_turn(self, target: Target) -> None:
-        url = quote(target.url, string.punctuation, errors="surrogateescape")
+        url = target.ascii_url
         now = time.monotonic()
         due = max(now, self._submitted.get(url, -self._same_page) + self._same_page)
         self._waiting.setdefault(url, due)

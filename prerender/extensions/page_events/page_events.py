@@ -6,13 +6,11 @@ and not again after a restart.
 
 import asyncio
 import re
-import string
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
-from urllib.parse import quote
 
 import structlog
 
@@ -146,6 +144,5 @@ class PageEvents:
         return after_storing(before, at, snapshot.etag, content)
 
     def _body(self, kind: str, at: float, target: Target, data: dict[str, object]) -> str:
-        url = quote(target.url, string.punctuation, errors="surrogateescape")
         variant = {} if target.variant == ORDINARY else {"variant": str(target.variant)}
-        return body_of(kind, at, {"site": self._site, "url": url, **variant, **data})
+        return body_of(kind, at, {"site": self._site, "url": target.ascii_url, **variant, **data})

@@ -3,7 +3,6 @@
 import json
 import zlib
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from prerender.admin.reasons import in_words
@@ -11,6 +10,7 @@ from prerender.errors import ErrorCode
 from prerender.snapshots.strict_json import read
 from prerender.telemetry.records import RenderOutcome, RenderRecord
 from prerender.tools.content_changes import Content, changes
+from prerender.webhooks import timestamp
 
 KINDS = ("snapshot.changed", "page.failed", "page.recovered", "page.not_found")
 # As of histories (dashboard/history.py): Redis compares the first twelve bytes.
@@ -85,8 +85,7 @@ def after_render(state: PageState, found: Finding) -> tuple[PageState, list[Even
             events.append(("page.failed", named))
         return replace(state, at=found.at, failing_since=state.failing_since or found.at), events
     if since := state.failing_since:
-        text = datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")
-        data = {"status": found.status, "failing_since": text.replace("+00:00", "Z")}
+        data = {"status": found.status, "failing_since": timestamp(since)}
         events.append(("page.recovered", data))
     if found.status in _NOT_FOUND and state.status not in _NOT_FOUND:
         data = {"status": found.status, "was_found_before": state.status > 0}
