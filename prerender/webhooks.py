@@ -25,7 +25,6 @@ from prerender.http.retry_after import seconds_of
 # Pauses between the attempts of a message: 42 minutes together.
 PAUSES_SECONDS = (1.0, 5.0, 30.0, 120.0, 600.0, 1800.0)
 _TIMEOUT_SECONDS = 15.0
-_LONGEST_PAUSE_SECONDS = 3600.0
 # One that does not respond occupies no more connections than this.
 _MOST_AT_ONCE = 4
 _GONE = 410
@@ -129,4 +128,4 @@ class Webhooks:
             return reason_of(error) or "timeout", 0.0
         if 200 <= status < 300:
             return "", 0.0
-        return f"status {status}", min(seconds_of(after), _LONGEST_PAUSE_SECONDS)
+        return f"status {status}", seconds_of(after) or 0.0

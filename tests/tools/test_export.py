@@ -200,7 +200,7 @@ async def test_nginx_serves_it_alone(
 
 async def test_a_proxy_takes_it_in(site: Site, export: Path, start_proxy: StartProxy) -> None:
     proxy = await start_proxy(site.url, {"admin": {"token": TOKEN}})
-    assert await imported(proxy, export) == NOTHING | {"kept": PAGES}
+    assert await imported(proxy, export) == NOTHING | {"stored": PAGES}
     for page, entry in Archive.open(export).pages.items():
         reply = await proxy.crawl(page)
         assert reply.headers["Cache-Status"].startswith("prerender; hit"), page
@@ -213,7 +213,7 @@ async def test_a_proxy_takes_it_in(site: Site, export: Path, start_proxy: StartP
     assert not site.requests
     # What is there already is not replaced by what is older.
     assert await imported(proxy, export) == NOTHING | {"newer": PAGES}
-    assert await imported(proxy, export, "--fresh") == NOTHING | {"kept": PAGES}
+    assert await imported(proxy, export, "--fresh") == NOTHING | {"stored": PAGES}
     # A proxy of another site takes none of them.
     other = await start_proxy(
         site.url, {"site": {"url": "https://www.example.com"}, "admin": {"token": TOKEN}}
@@ -346,7 +346,7 @@ async def test_what_is_damaged_is_not_taken_in(
     assert (await post({"pages": [page]}, "wrong"))[0] == 401
     assert (await post({"site": site.url, "pages": 1}))[0] == 400
     status, answer = await post({"site": site.url, "pages": [page]})
-    assert (status, json.loads(answer)) == (200, NOTHING | {"kept": 1})
+    assert (status, json.loads(answer)) == (200, NOTHING | {"stored": 1})
     old = page | {"made": 1e9, "path": "/old"}
     status, answer = await post({"site": site.url, "pages": [old]})
     assert json.loads(answer) == NOTHING | {"expired": 1}

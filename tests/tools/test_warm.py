@@ -182,7 +182,7 @@ async def test_failures_are_told(site: Site, proxy: Proxy, tmp_path: Path) -> No
 
 async def test_what_is_no_proxy(site: Site) -> None:
     told = await warmed(f"{site.url}/#!x")
-    assert told["outcomes"] == {"no proxy": 1}
+    assert told["outcomes"] == {"no_proxy": 1}
     assert told["failures"][0]["reason"] == "the response is not a snapshot of this proxy"
 
 

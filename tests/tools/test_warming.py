@@ -7,23 +7,20 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 
 import psutil
 import pytest
 from aiohttp import web
-from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from prerender.cli.terminal import Progress
 from prerender.errors import JournalError, ServerGone, SitemapError
 from prerender.tools.commands.warm import _report
-from prerender.tools.crawler import Crawler, Fetched
+from prerender.tools.crawler import Crawler
 from prerender.tools.url_sources import Sources
-from prerender.tools.warming.journal import Job, Journal
-from prerender.tools.warming.requests import Requests, retry_after
+from prerender.tools.warming.journal import Journal, PageToWarm
+from prerender.tools.warming.requests import Requests
 from prerender.tools.warming.warming import Totals, Warming
 from prerender.urls.ajax_crawling import ugly_to_pretty
 from tests.conftest import StartOrigin
@@ -64,9 +61,9 @@ async def sending(url: str, concurrency: int = 4) -> AsyncIterator[Requests]:
 
 
 async def fill(sent_to: Requests, pages: list[str], journal: Journal | None = None) -> Totals:
-    async def jobs() -> AsyncGenerator[Job]:
+    async def jobs() -> AsyncGenerator[PageToWarm]:
         for page in pages:
-            yield Job(f"{SITE}/#!{page}")
+            yield PageToWarm(f"{SITE}/#!{page}")
 
     own = journal or Journal(None)
     warming = Warming(sent_to, own, concurrency=4, page_of=lambda url: url)
@@ -163,7 +160,7 @@ async def test_a_page_that_fails_is_requested_once_more_at_the_end(
         ("fwd=miss; stored; ttl=9", "rendered"),
         ("fwd=miss; stored; ttl=9; detail=failed", "rendered"),  # another render would be the same
         ("fwd=miss; collapsed; detail=coalesced", "rendered"),
-        ("fwd=miss", "not kept"),
+        ("fwd=miss", "not_stored"),
         ("fwd=miss; detail=incomplete", "failed"),
         ("fwd=miss; collapsed; detail=incomplete-coalesced", "failed"),
         ("fwd=stale; detail=failed", "failed"),
@@ -175,22 +172,6 @@ async def test_outcomes(start_origin: StartOrigin, status: str, outcome: str) ->
         assert (await fill(sent_to, ["a"])).counts == {outcome: 1}
 
 
-def seconds_of(text: str) -> float | None:
-    fields = CIMultiDictProxy(CIMultiDict({"Retry-After": text}))
-    return retry_after(Fetched("", 503, fields, b"", 0.0))
-
-
-def test_retry_after() -> None:
-    assert seconds_of("7") == 7
-    assert seconds_of("999999999") == 3600
-    assert seconds_of("Sun, 06 Nov 1994 08:49:37 GMT") == 0
-    soon = seconds_of(format_datetime(datetime.now(UTC) + timedelta(minutes=50), usegmt=True))
-    assert soon is not None
-    assert 2000 < soon <= 3000
-    for text in ("", "soon", "-1", "1.5", "Sun, 99 Nov 1994 08:49:37 GMT"):
-        assert seconds_of(text) is None
-
-
 def taken(journal: Journal) -> list[str]:
     return [job.url for job in journal.take(100)]
 
@@ -198,7 +179,13 @@ def taken(journal: Journal) -> list[str]:
 def test_what_a_journal_has_as_done(tmp_path: Path) -> None:
     file = tmp_path / "state"
     with closing(Journal(file)) as journal:
-        pages = [Job("done", 5.0), Job("failed"), Job("killed"), Job("old", 5.0), Job("outdated")]
+        pages = [
+            PageToWarm("done", 5.0),
+            PageToWarm("failed"),
+            PageToWarm("killed"),
+            PageToWarm("old", 5.0),
+            PageToWarm("outdated"),
+        ]
         assert journal.add([*pages, *pages]) == (5, 0)
         # The last changed first, then in their order.
         assert taken(journal) == ["done", "old", "failed", "killed", "outdated"]
@@ -207,18 +194,24 @@ def test_what_a_journal_has_as_done(tmp_path: Path) -> None:
         journal.write("failed", "failed")
         journal.write("outdated", "outdated")
     with closing(Journal(file)) as journal:
-        jobs = [Job("done", 5.0), Job("failed"), Job("killed"), Job("old", 6.0), Job("outdated")]
+        jobs = [
+            PageToWarm("done", 5.0),
+            PageToWarm("failed"),
+            PageToWarm("killed"),
+            PageToWarm("old", 6.0),
+            PageToWarm("outdated"),
+        ]
         assert journal.add(jobs) == (4, 1)
         assert taken(journal) == ["old", "failed", "killed", "outdated"]
     with closing(Journal(file)) as journal:
         # Followed pages are requested for their links. A sitemap without lastmod says nothing new.
-        assert journal.add([Job("done", 5.0, depth=1), Job("done")]) == (1, 0)
+        assert journal.add([PageToWarm("done", 5.0, depth=1), PageToWarm("done")]) == (1, 0)
 
 
 def test_pages_that_were_done_too_long_ago(tmp_path: Path) -> None:
     file = tmp_path / "state"
     with closing(Journal(file)) as journal:
-        journal.add([Job("now"), Job("ago"), Job("ahead")])
+        journal.add([PageToWarm("now"), PageToWarm("ago"), PageToWarm("ahead")])
         for url in taken(journal):
             journal.write(url, "fresh")
     with closing(sqlite3.connect(file)) as database, database:
@@ -226,7 +219,7 @@ def test_pages_that_were_done_too_long_ago(tmp_path: Path) -> None:
         # The clock was wrong, and has been set back.
         database.execute("UPDATE pages SET done = done + 3600 WHERE url = 'ahead'")
     with closing(Journal(file, max_age=600)) as journal:
-        assert journal.add([Job("now"), Job("ago"), Job("ahead")]) == (2, 1)
+        assert journal.add([PageToWarm("now"), PageToWarm("ago"), PageToWarm("ahead")]) == (2, 1)
 
 
 async def test_files_that_are_no_journal(tmp_path: Path) -> None:

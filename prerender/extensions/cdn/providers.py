@@ -149,7 +149,7 @@ class Client:
             raise CdnError(reason_of(error) or "timeout") from None
         if not 200 <= status < 300:
             reason = f"status {status}{_message(text)}"
-            raise CdnError(reason, seconds_of(after), refused=status in _REFUSED)
+            raise CdnError(reason, seconds_of(after) or 0.0, refused=status in _REFUSED)
         if _parsed(text).get("success") is False:
             raise CdnError(f"not successful{_message(text)}")
 

@@ -22,7 +22,7 @@ _WORDS = {
     "expired": "of them already expired (--fresh counts them as rendered now)",
     "newer": "skipped because the proxy has newer ones",
     "purged": "skipped because they were purged after the export",
-    "not kept": "not stored by its settings",
+    "not_stored": "not stored by its settings",
 }
 
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _summary(counts: Counter[str]) -> str:
-    stored = counts["kept"] + counts["expired"]
+    stored = counts["stored"] + counts["expired"]
     line = f"{terminal.counted(stored, 'snapshot')} imported"
     parts = [f"{counts[outcome]} {words}" for outcome, words in _WORDS.items() if counts[outcome]]
     return "".join([", ".join([line, *parts]), "\n"])

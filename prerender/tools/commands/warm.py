@@ -22,7 +22,7 @@ from prerender.errors import ConfigError, JournalError, ServerGone, SitemapError
 from prerender.tools.crawler import Crawler
 from prerender.tools.url_sources import Sources
 from prerender.tools.warming.jobs import WarmingByJobs
-from prerender.tools.warming.journal import Job, Journal
+from prerender.tools.warming.journal import Journal, PageToWarm
 from prerender.tools.warming.requests import Requests
 from prerender.tools.warming.warming import Totals, Warming
 
@@ -112,7 +112,7 @@ async def _by_jobs(options: argparse.Namespace) -> Totals:
         sources = Sources(requests.stream, progress)
         reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
         try:
-            return await warming.run(_jobs(options, sources, warming.totals, progress))
+            return await warming.run(_pages(options, sources, warming.totals, progress))
         finally:
             reporting.cancel()
 
@@ -133,7 +133,7 @@ async def _warm(options: argparse.Namespace, settings: Settings | None, journal:
         )
         reporting = asyncio.create_task(_report(warming.totals, progress), name="reports")
         try:
-            return await warming.run(_jobs(options, sources, warming.totals, progress))
+            return await warming.run(_pages(options, sources, warming.totals, progress))
         except asyncio.CancelledError:
             print(_summary(warming.totals), end="", file=sys.stderr)
             raise
@@ -151,9 +151,9 @@ async def _requests(
     return Requests(crawler, options.concurrency, options.rate, direct=via is None)
 
 
-async def _jobs(
+async def _pages(
     options: argparse.Namespace, sources: Sources, totals: Totals, progress: Progress
-) -> AsyncGenerator[Job]:
+) -> AsyncGenerator[PageToWarm]:
     """The pages of the sources. Raises SitemapError if there are none at all."""
     failures: list[SitemapError] = []
 
@@ -169,7 +169,7 @@ async def _jobs(
         async for page in pages:
             found = True
             report()
-            yield Job(page.url, page.lastmod, options.follow)
+            yield PageToWarm(page.url, page.lastmod, options.follow)
     if found:
         report()
     elif failures:
@@ -204,7 +204,7 @@ def _of_totals(totals: Totals) -> dict[str, object]:
 def _summary(totals: Totals) -> str:
     pages = totals.counts.total()
     speed = pages / totals.seconds if totals.seconds else 0.0
-    parts = [f"{count} {name}" for name, count in totals.counts.most_common()]
+    parts = [f"{count} {name.replace('_', ' ')}" for name, count in totals.counts.most_common()]
     if totals.skipped:
         parts.append(f"{totals.skipped} skipped (finished before)")
     if totals.left_out:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import structlog
 from aiohttp import web
@@ -35,7 +35,7 @@ _STATUSES = (200, 403, 404, 410)
 log = structlog.get_logger(__name__)
 
 
-Outcome = Literal["kept", "expired", "newer", "purged", "not kept"]
+Outcome = Literal["stored", "expired", "newer", "purged", "not_stored"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Imported = dict[Outcome, int]
 
@@ -68,18 +68,15 @@ class ImportApi:
     async def read(self, request: web.Request) -> Imported:
         """Import exported snapshots.
 
-        How many were stored (kept), were stored but have expired, were not because a newer one is
-        stored, because they were purged since the export, or because of the settings (not kept).
+        How many were stored, were stored but have expired, were not stored because there is a newer
+        one, because they were purged since the export, or because of the settings (not_stored).
         """
         body = await large_body(request, MAX_BYTES)
         pages = await asyncio.to_thread(self._pages, body)
         counts: Counter[Outcome] = Counter(dict.fromkeys(OUTCOMES, 0))
         for target, snapshot, made in pages:
             counts[await adopt(self._store, self._freshness, target, snapshot, made)] += 1
-        log.info(
-            "snapshots_imported",
-            **{name.replace(" ", "_"): count for name, count in counts.items()},
-        )
+        log.info("snapshots_imported", **cast("dict[str, int]", counts))
         if not self._store.state().available:
             raise web.HTTPServiceUnavailable(
                 text="imported into this process only: the store is unavailable"
@@ -140,7 +137,7 @@ async def adopt(
     """Store a snapshot that was rendered at ``made`` (Unix seconds), with its ``encoded`` forms.
 
     "expired": stored, but older than its TTL. "newer": a newer one is stored or being rendered.
-    "purged": a purge since ``made`` applies. "not kept": because of the settings.
+    "purged": a purge since ``made`` applies. "not_stored": because of the settings.
     """
     made = min(made, clock())
     async with store.lease(target.key, 0) as lease:
@@ -151,7 +148,7 @@ async def adopt(
             snapshot = replace(snapshot, last_modified=old.snapshot.last_modified)
         ttl = freshness.lifetime(target.path, snapshot, doubt=False)
         if not ttl:
-            return "not kept"
+            return "not_stored"
         entry = Entry(
             target.key,
             target.path,
@@ -166,5 +163,5 @@ async def adopt(
         if store.purges.applied(entry) is None:
             return "purged"
         if not await store.set(entry, freshness.storage_seconds(ttl)):
-            return "not kept"
-        return "kept" if entry.expires > clock() else "expired"
+            return "not_stored"
+        return "stored" if entry.expires > clock() else "expired"

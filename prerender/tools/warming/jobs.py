@@ -8,7 +8,7 @@ from typing import Any
 
 from prerender.admin.client import AdminClient
 from prerender.errors import AdminError
-from prerender.tools.warming.journal import Job
+from prerender.tools.warming.journal import PageToWarm
 from prerender.tools.warming.warming import MOST_FAILURES, Totals, Warmed
 
 # A job takes 100,000; the first pages are rendered while the others are still being listed.
@@ -20,8 +20,6 @@ _TOO_MANY = 429
 # No response, or its store does not respond: a restart takes less than this time.
 _AWAY = (0, 503)
 _GONE_SECONDS = 300.0
-# The outcomes of jobs, as those of requests are called.
-_NAMES = {"not_stored": "not kept", "not_a_page": "not a page"}
 _FAILURES = ("failed", "kept", "missing", "not_a_page", "invalid")
 
 
@@ -50,11 +48,11 @@ class WarmingByJobs:
         self._answered = time.monotonic()
         self.totals = Totals()
 
-    async def run(self, pages: AsyncGenerator[Job]) -> Totals:
+    async def run(self, pages: AsyncGenerator[PageToWarm]) -> Totals:
         """Have all pages rendered. Raises AdminError. If it is interrupted, the jobs are cancelled."""
         started = time.monotonic()
         try:
-            batch: list[Job] = []
+            batch: list[PageToWarm] = []
             async with aclosing(pages):
                 async for page in pages:
                     if self._most and self.totals.found + len(batch) >= self._most:
@@ -74,7 +72,7 @@ class WarmingByJobs:
         self.totals.seconds = time.monotonic() - started
         return self.totals
 
-    async def _create(self, pages: list[Job]) -> None:
+    async def _create(self, pages: list[PageToWarm]) -> None:
         if not pages:
             return
         if self._rate:  # it is that of a job
@@ -133,7 +131,7 @@ class WarmingByJobs:
         counts.clear()
         for one in self._jobs.values():
             for outcome, count in one["outcomes"].items():
-                counts[_NAMES.get(outcome, outcome)] += count
+                counts[outcome] += count
             if one["state"] == "cancelled" and one["waiting"]:
                 counts["cancelled"] += one["waiting"]
         if job["id"] in self._unfinished():

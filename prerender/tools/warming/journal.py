@@ -19,13 +19,13 @@ Outcome = Literal[
     "fresh",
     "stale",
     "outdated",
-    "not kept",
+    "not_stored",
     "redirected",
-    "no proxy",
+    "no_proxy",
     "failed",
 ]
-# "no proxy": the response is not from this proxy.
-_DONE: tuple[Outcome, ...] = ("rendered", "fresh", "not kept", "redirected")
+# "no_proxy": the response is not from this proxy.
+_DONE: tuple[Outcome, ...] = ("rendered", "fresh", "not_stored", "redirected")
 # Stale and outdated pages are requested again by the next run.
 GOOD: tuple[Outcome, ...] = (*_DONE, "stale", "outdated")
 
@@ -45,7 +45,7 @@ PRAGMA user_version = 1;
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PageToWarm:
     """A page to warm. ``lastmod``: its last change in Unix seconds, if known. ``depth``: how far its
     links are followed."""
 
@@ -104,12 +104,12 @@ class Journal:
         (last,) = run("SELECT max(run) FROM pages").fetchone()
         return int(last or 0) + 1
 
-    def add(self, jobs: Iterable[Job]) -> Added:
+    def add(self, pages: Iterable[PageToWarm]) -> Added:
         """Add pages of this run, each once."""
         new = done = 0
         with self._guarded(together=True):
-            for job in jobs:
-                state = self._state(job)
+            for page in pages:
+                state = self._state(page)
                 if state is None:
                     continue
                 new += state == "listed"
@@ -119,14 +119,14 @@ class Journal:
                     "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (url) DO UPDATE SET "
                     "lastmod = coalesce(excluded.lastmod, lastmod), depth = excluded.depth, "
                     "run = excluded.run, place = excluded.place, state = excluded.state",
-                    (job.url, job.lastmod, job.depth, self._run, self._place, state),
+                    (page.url, page.lastmod, page.depth, self._run, self._place, state),
                 )
         return Added(new, done)
 
-    def _state(self, job: Job) -> str | None:
+    def _state(self, page: PageToWarm) -> str | None:
         """The state of a page that is listed: "listed" or what it was; None if it is in this run."""
         row = self._database.execute(
-            "SELECT run, state, lastmod, done FROM pages WHERE url = ?", (job.url,)
+            "SELECT run, state, lastmod, done FROM pages WHERE url = ?", (page.url,)
         ).fetchone()
         if row is None:
             return "listed"
@@ -134,15 +134,15 @@ class Journal:
         if run == self._run:
             return None
         # Not by comparing lastmod and the time when it was done: these are two clocks.
-        unchanged = job.lastmod is None or job.lastmod == lastmod
+        unchanged = page.lastmod is None or page.lastmod == lastmod
         # Where links are followed, the page is requested again: only the snapshot has its links.
-        skip = state in _DONE and unchanged and not job.depth and self._is_recent(done)
+        skip = state in _DONE and unchanged and not page.depth and self._is_recent(done)
         return str(state) if skip else "listed"
 
     def _is_recent(self, done: float) -> bool:
         return self._max_age is None or 0 <= time.time() - done < self._max_age
 
-    def take(self, most: int) -> list[Job]:
+    def take(self, most: int) -> list[PageToWarm]:
         """The next pages to do, the last changed first, else in the order in which they were added."""
         with self._guarded(together=True):
             rows = self._database.execute(
@@ -153,7 +153,7 @@ class Journal:
             self._database.executemany(
                 "UPDATE pages SET state = 'asked' WHERE url = ?", ((row[0],) for row in rows)
             )
-        return [Job(*row) for row in rows]
+        return [PageToWarm(*row) for row in rows]
 
     def write(self, url: str, state: Outcome | Literal["later"]) -> None:
         """Write the outcome of a page. It is kept if the process is killed after this."""

@@ -6,14 +6,13 @@ says; then the concurrency is halved, and rises again slowly with each good resp
 
 import asyncio
 import itertools
-import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 from prerender.errors import FetchFailed, ServerGone, Unreachable
+from prerender.http.retry_after import seconds_of
 from prerender.tools.concurrency import Pace
 from prerender.tools.crawler import Crawler, Fetched, Streamed
 
@@ -21,8 +20,6 @@ from prerender.tools.crawler import Crawler, Fetched, Streamed
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
-# If servers ask for more, they are asked again after this time.
-_LONGEST_RETRY_AFTER_SECONDS = 3600.0
 # How long the server may be unreachable: a restart takes less. At the start: a wrong URL.
 _GONE_SECONDS = 300.0
 _GONE_AT_START_SECONDS = 5.0
@@ -83,7 +80,7 @@ class Requests:
                     if response.status not in _SLOW_DOWN or attempt == _ATTEMPTS:
                         yield response
                         return
-                    pause = max(_FIRST_PAUSE_SECONDS * attempt, retry_after(response) or 0.0)
+                    pause = max(_FIRST_PAUSE_SECONDS * attempt, _retry_after(response) or 0.0)
                     self._until = max(self._until, time.monotonic() + pause)
             except Unreachable as error:
                 self._back_off()
@@ -136,7 +133,7 @@ class Requests:
             self._allowed = max(1.0, self._allowed / 2)
         if response.status == HTTPStatus.GATEWAY_TIMEOUT:
             return True
-        after = retry_after(response)
+        after = _retry_after(response)
         if is_busy or after != 0:
             self._back_off(after or 0.0)
         return False
@@ -148,15 +145,5 @@ class Requests:
             raise ServerGone(str(error)) from error
 
 
-def retry_after(response: Fetched | Streamed) -> float | None:
-    """Retry-After (RFC 9110 section 10.2.3) in seconds, at most an hour; None without one."""
-    text = response.headers.get("Retry-After", "")
-    seconds: float
-    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-        seconds = float(text)
-    else:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - time.time()
-        except (ValueError, TypeError):
-            return None
-    return min(max(0.0, seconds), _LONGEST_RETRY_AFTER_SECONDS)
+def _retry_after(response: Fetched | Streamed) -> float | None:
+    return seconds_of(response.headers.get("Retry-After", ""))

@@ -17,7 +17,7 @@ from prerender.snapshots.snapshot import UNUSABLE
 from prerender.tools.crawler import Fetched
 from prerender.tools.html import read_page
 from prerender.tools.link_following import led_to
-from prerender.tools.warming.journal import GOOD, Job, Journal, Outcome
+from prerender.tools.warming.journal import GOOD, Journal, Outcome, PageToWarm
 from prerender.tools.warming.requests import Requests
 from prerender.urls.addresses import is_ugly
 from prerender.urls.ajax_crawling import pretty_to_ugly
@@ -30,7 +30,7 @@ MOST_FAILURES = 1000
 _LATER_SECONDS = 10.0
 _MAY_PASS = (500, 503, 504)
 _REASONS: dict[Outcome, str] = {
-    "no proxy": "the response is not a snapshot of this proxy",
+    "no_proxy": "the response is not a snapshot of this proxy",
     "failed": "no good snapshot could be rendered",
 }
 
@@ -90,7 +90,7 @@ class Warming:
         self._on_page = on_page
         self._found = found
         self._page_of = page_of
-        self._taken: deque[Job] = deque()
+        self._taken: deque[PageToWarm] = deque()
         self._requested = 0
         self._running = 0
         self._reading = True
@@ -98,13 +98,13 @@ class Warming:
         self._changed = asyncio.Event()
         self.totals = Totals()
 
-    async def run(self, jobs: AsyncGenerator[Job]) -> Totals:
+    async def run(self, pages: AsyncGenerator[PageToWarm]) -> Totals:
         """Warm all pages: of those that are known, the last changed first."""
         started = time.monotonic()
         tasks = [
             asyncio.create_task(self._work(), name=f"worker {n}") for n in range(self._concurrency)
         ]
-        tasks.append(asyncio.create_task(self._read(jobs), name="reading"))
+        tasks.append(asyncio.create_task(self._read(pages), name="reading"))
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -115,11 +115,11 @@ class Warming:
             self.totals.left_out = self._journal.left() if self._most else 0
         return self.totals
 
-    async def _read(self, jobs: AsyncGenerator[Job]) -> None:
+    async def _read(self, pages: AsyncGenerator[PageToWarm]) -> None:
         batch = []
-        async with aclosing(jobs):
-            async for job in jobs:
-                batch.append(job)
+        async with aclosing(pages):
+            async for page in pages:
+                batch.append(page)
                 if len(batch) == _BATCH:
                     self._add(batch)
                     batch = []
@@ -127,22 +127,22 @@ class Warming:
         self._reading = False
         self._changed.set()
 
-    def _add(self, jobs: Iterable[Job]) -> None:
-        added = self._journal.add(jobs)
+    def _add(self, pages: Iterable[PageToWarm]) -> None:
+        added = self._journal.add(pages)
         self.totals.skipped += added.done
         self.totals.found += added.new
         self._found(added.new)
         self._changed.set()
 
     async def _work(self) -> None:
-        while (job := await self._next()) is not None:
+        while (page := await self._next()) is not None:
             try:
-                await self._warm(job)
+                await self._warm(page)
             finally:
                 self._running -= 1
                 self._changed.set()
 
-    async def _next(self) -> Job | None:
+    async def _next(self) -> PageToWarm | None:
         """The next page; None if there are no more."""
         while True:
             # With a limit, only when all are known it is known which ones changed last.
@@ -176,15 +176,15 @@ class Warming:
         self._changed.set()
         return True
 
-    async def _warm(self, job: Job) -> None:
-        warmed, response = await self._request(job)
+    async def _warm(self, page: PageToWarm) -> None:
+        warmed, response = await self._request(page)
         if self._first_pass and response is not None and _may_pass(warmed, response):
-            self._journal.write(job.url, "later")
+            self._journal.write(page.url, "later")
             return
-        self._journal.write(job.url, warmed.outcome)
+        self._journal.write(page.url, warmed.outcome)
         self._count(warmed)
         if response is not None:
-            await self._follow(job, warmed, response)
+            await self._follow(page, warmed, response)
 
     def _count(self, warmed: Warmed) -> None:
         self.totals.counts[warmed.outcome] += 1
@@ -192,33 +192,33 @@ class Warming:
             self.totals.failures.append(warmed)
         self._on_page(warmed)
 
-    async def _follow(self, job: Job, warmed: Warmed, response: Fetched) -> None:
+    async def _follow(self, page: PageToWarm, warmed: Warmed, response: Fetched) -> None:
         """Add the page that a redirect leads to, or those that links lead to."""
         if warmed.outcome == "redirected":
-            page_there = self._page_of(led_to(job.url, response))
-            self._add([Job(page_there, depth=job.depth)] if page_there else [])
-        elif job.depth and response.is_html:
-            page = await asyncio.to_thread(read_page, response.body, job.url, response.charset)
-            followed = (link for link in page.links if not is_ugly(link))
-            pages = filter(None, map(self._page_of, followed))
-            self._add(Job(page, depth=job.depth - 1) for page in pages)
+            there = self._page_of(led_to(page.url, response))
+            self._add([PageToWarm(there, depth=page.depth)] if there else [])
+        elif page.depth and response.is_html:
+            html = await asyncio.to_thread(read_page, response.body, page.url, response.charset)
+            followed = (link for link in html.links if not is_ugly(link))
+            urls = filter(None, map(self._page_of, followed))
+            self._add(PageToWarm(url, depth=page.depth - 1) for url in urls)
 
-    async def _request(self, job: Job) -> tuple[Warmed, Fetched | None]:
-        ugly = pretty_to_ugly(job.url, opted_in=True)
+    async def _request(self, page: PageToWarm) -> tuple[Warmed, Fetched | None]:
+        ugly = pretty_to_ugly(page.url, opted_in=True)
         if ugly is None:
-            return Warmed(job.url, "failed", "has no ugly URL"), None
+            return Warmed(page.url, "failed", "has no ugly URL"), None
         try:
             response = await self._requests.get(ugly)
         except FetchFailed as error:
-            return Warmed(job.url, "failed", str(error)), None
+            return Warmed(page.url, "failed", str(error)), None
         outcome, age = _outcome(response)
-        if outcome == "fresh" and job.lastmod is not None and time.time() - age < job.lastmod:
+        if outcome == "fresh" and page.lastmod is not None and time.time() - age < page.lastmod:
             outcome = "outdated"
-        if there := led_to(job.url, response):
-            return Warmed(job.url, "redirected", f"to {there}"), response
+        if there := led_to(page.url, response):
+            return Warmed(page.url, "redirected", f"to {there}"), response
         if response.status != 200:
-            return Warmed(job.url, "failed", f"status {response.status}"), response
-        return Warmed(job.url, outcome, _REASONS.get(outcome, "")), response
+            return Warmed(page.url, "failed", f"status {response.status}"), response
+        return Warmed(page.url, outcome, _REASONS.get(outcome, "")), response
 
 
 def _may_pass(warmed: Warmed, response: Fetched) -> bool:
@@ -229,7 +229,7 @@ def _outcome(response: Fetched) -> tuple[Outcome, float]:
     """The outcome according to Cache-Status, and the age of a snapshot in seconds."""
     status = response.cache_status
     if status is None:
-        return "no proxy", 0.0
+        return "no_proxy", 0.0
     if "hit" in status:
         age = status.get("age", "")
         outcome: Outcome = "stale" if "detail" in status else "fresh"
@@ -243,4 +243,4 @@ def _outcome(response: Fetched) -> tuple[Outcome, float]:
         or status.get("detail", "").removesuffix("-coalesced") in UNUSABLE
     ):
         return "failed", 0.0
-    return "rendered" if "collapsed" in status else "not kept", 0.0
+    return "rendered" if "collapsed" in status else "not_stored", 0.0
