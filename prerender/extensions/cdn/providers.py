@@ -46,15 +46,14 @@ class CdnError(Exception):
 class Provider:
     """What an API is like. ``header``: with the tags of responses. ``most``: tags of a request.
 
-    ``purge``: path, headers and body for a zone, tags, and whether they only become stale. ``check``: a
-    path that says whether the token is valid. ``token``: the headers with the token.
+    ``purge``: path, headers and body for a zone, tags, and whether they only become stale. ``token``:
+    the headers with the token.
     """
 
     url: str
     header: Header
     most: int
     purge: Callable[[str, Sequence[str], bool], tuple[str, Mapping[str, str], Any]]
-    check: str
     token: Callable[[str], Mapping[str, str]]
 
 
@@ -74,7 +73,6 @@ PROVIDERS = {
         "Surrogate-Key",
         256,
         _fastly,
-        "/tokens/self",
         lambda token: {"Fastly-Key": token},
     ),
     "cloudflare": Provider(
@@ -82,7 +80,6 @@ PROVIDERS = {
         "Cache-Tag",
         100,
         _cloudflare,
-        "/user/tokens/verify",
         lambda token: {"Authorization": f"Bearer {token}"},
     ),
 }
@@ -125,13 +122,6 @@ class Client:
         """Purge up to ``most`` tags. ``soft``: what has them becomes stale, if the CDN can do that.
         Raises CdnError."""
         path, headers, body = self._provider.purge(self._zone, tags, soft)
-        await self._request("POST", path, headers, body)
-
-    async def check(self) -> None:
-        """Check the token, which purges nothing. Raises CdnError."""
-        await self._request("GET", self._provider.check, {}, None)
-
-    async def _request(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> None:
         url = URL(f"{self._base}{path}", encoded=True)
         own = {
             "Accept": "application/json",
@@ -140,8 +130,8 @@ class Client:
             **headers,
         }
         try:
-            async with self._session.request(
-                method, url, json=body, headers=own, allow_redirects=False
+            async with self._session.post(
+                url, json=body, headers=own, allow_redirects=False
             ) as response:
                 text = await response.content.read(_MOST_BYTES)
                 status, after = response.status, response.headers.get("Retry-After", "")
