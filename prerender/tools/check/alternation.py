@@ -2,15 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-
-class _Kind:
-    """One kind of work: how much of it is running and how much is waiting."""
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.waiting = 0
+_CRAWLING, _LOOKING = 0, 1
 
 
 class Turns:
@@ -20,42 +14,43 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._crawling = _Kind()
-        self._looking = _Kind()
-        self._next: _Kind | None = None
+        # By kind.
+        self._running = [0, 0]
+        self._waiting = [0, 0]
+        self._next = _CRAWLING
         self._changed = asyncio.Condition()
 
-    @asynccontextmanager
-    async def crawling(self) -> AsyncIterator[None]:
+    def crawling(self) -> AbstractAsyncContextManager[None]:
         """While this is open, no page is looked at."""
-        async with self._turn(self._crawling, self._looking):
-            yield
+        return self._turn(_CRAWLING)
 
-    @asynccontextmanager
-    async def looking(self) -> AsyncIterator[None]:
+    def looking(self) -> AbstractAsyncContextManager[None]:
         """While this is open, no page is crawled."""
-        async with self._turn(self._looking, self._crawling):
-            yield
+        return self._turn(_LOOKING)
 
     @asynccontextmanager
-    async def _turn(self, mine: _Kind, other: _Kind) -> AsyncIterator[None]:
+    async def _turn(self, mine: int) -> AsyncIterator[None]:
+        other = 1 - mine
         async with self._changed:
-            if other.running:
+            if self._running[other]:
                 self._next = mine
-            mine.waiting += 1
+            self._waiting[mine] += 1
             try:
                 await self._changed.wait_for(
-                    lambda: not other.running and (not other.waiting or self._next is not other)
+                    lambda: (
+                        not self._running[other]
+                        and (not self._waiting[other] or self._next == mine)
+                    )
                 )
             finally:
-                mine.waiting -= 1
+                self._waiting[mine] -= 1
                 self._changed.notify_all()  # a cancelled one does not block others
-            mine.running += 1
+            self._running[mine] += 1
         try:
             yield
         finally:
             async with self._changed:
-                mine.running -= 1
-                if not mine.running:
+                self._running[mine] -= 1
+                if not self._running[mine]:
                     self._next = other
                     self._changed.notify_all()
