@@ -185,8 +185,8 @@ def _explain(detail: ErrorDetails, sources: Sources) -> str:
         return f"{name}: is required; set it in the file or as {_variable(section, key)}"
     hidden = detail["input"] and is_secret(section, key)
     shown = "***" if hidden else _shown(detail["input"])
-    shown = "" if detail["input"] == () else f"{shown}: "  # a default
-    return f"{name}{source}: {shown}{in_words(detail)}"
+    is_default = where is None and detail["input"] in ("", ())
+    return f"{name}{source}: {'' if is_default else f'{shown}: '}{in_words(detail)}"
 
 
 def is_secret(section: str, key: str) -> bool:

@@ -97,8 +97,10 @@ def _endpoint(value: str) -> str:
         known = url.scheme in ("http", "https") and bool(url.host) and bool(url.port)
     except ValueError:
         known = False
-    if not known or not text.isprintable() or " " in text or "@" in url.raw_authority:
+    if not known or not text.isprintable() or " " in text:
         raise ValueError('not a URL: give for example "https://example.com/path"')
+    if "@" in url.raw_authority:
+        raise ValueError("must not contain a user name or password")
     return text
 
 

@@ -341,6 +341,12 @@ AN_ADDRESS = 'give an address to listen on, for example "127.0.0.1" or "0.0.0.0"
         ("[log] format", "1", "1", 'give "console" or "json"'),
         ("[tracing] endpoint", "'collector:4318'", "'collector:4318'", AN_ENDPOINT),
         ("[tracing] endpoint", "'http://'", "'http://'", AN_ENDPOINT),
+        (
+            "[tracing] endpoint",
+            "'http://a:b@c/'",
+            "'http://***@c/'",
+            "must not contain a user name or password",
+        ),
         ("[tracing] sample", "1.1", "1.1", "give a number from 0 to 1"),
         ("[tracing] sample", "true", "True", "give a number from 0 to 1"),
         ("[tracing] sample", "'all'", "'all'", "give a number from 0 to 1"),
@@ -372,6 +378,8 @@ def test_a_wrong_value_is_one_line(
 def test_a_setting_that_another_one_needs_is_named() -> None:
     said = problem(None, ORIGIN | {"PRERENDER_WEBHOOKS_URL": "https://hooks.example.com/"})
     assert said.startswith("[webhooks] secret: is needed with url: ")
+    said = problem(None, ORIGIN | {"PRERENDER_CDN_PROVIDER": "fastly", "PRERENDER_CDN_ZONE": "a1"})
+    assert said == "[cdn] token: is needed with provider"
 
 
 def test_a_wrong_variable_is_named() -> None:
