@@ -11,7 +11,7 @@ from typing import Any
 
 from prerender.snapshots.parsed_html import parse, texts_of
 from prerender.snapshots.snapshot import Snapshot
-from prerender.tools.page_metadata import read
+from prerender.tools.page_metadata import reading_of
 from prerender.tools.text_comparison import Passage, compare
 
 _LONGEST_TEXT = 262_144
@@ -46,8 +46,8 @@ def content_of(snapshot: Snapshot, url: str, volatile: Iterable[re.Pattern[str]]
     html = snapshot.body.decode("utf-8", "replace")
     for pattern in volatile:
         html = pattern.sub("", html)
-    body = html.encode()
-    reading, root = read(body, url), parse(body)
+    root = parse(html.encode())
+    reading = reading_of(root, url)
     links: set[str] = set()
     text = ""
     if root is not None:

@@ -59,7 +59,11 @@ class Reading:
 
 def read(body: bytes, url: str) -> Reading:
     """Read the HTML (UTF-8) of the page at ``url``."""
-    root = parse(body)
+    return reading_of(parse(body), url)
+
+
+def reading_of(root: Any, url: str) -> Reading:
+    """Read the parsed page at ``url``; None is an empty one. It is not changed."""
     if root is None:
         root = parse(b"<html></html>")
     metas = _metas(root)

@@ -29,7 +29,7 @@ from prerender.snapshots.target import Target
 from prerender.telemetry.crawler_requests import Alike, Batch, CrawlerRequests
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 from prerender.telemetry.scraped_metrics import counter
-from prerender.tools.page_metadata import read
+from prerender.tools.page_metadata import reading_of
 from prerender.visits.figures import (
     DAY_SECONDS,
     DURATIONS,
@@ -317,7 +317,8 @@ def _storable(path: str) -> str:
 
 def facts_of(snapshot: Snapshot, url: str) -> tuple[int, str, int]:
     """1 for noindex, a canonical that names another page or "", and the characters of the text."""
-    reading = read(snapshot.body, url)
+    root = parse(snapshot.body)
+    reading = reading_of(root, url)
     tags = [value for name, value in snapshot.headers if name.lower() == "x-robots-tag"]
     noindex = reading.noindex or is_noindex(tags)
     canonical = ""
@@ -326,7 +327,6 @@ def facts_of(snapshot: Snapshot, url: str) -> tuple[int, str, int]:
             canonical = urljoin(url, reading.canonical)
     if canonical == url:
         canonical = ""
-    root = parse(snapshot.body)
     length = 0 if root is None else sum(map(len, texts_of(root)))
     return int(noindex), canonical[:LONGEST_PATH], length
 
