@@ -102,9 +102,9 @@ def reading_of(root: Any, url: str) -> Reading:
             image=_absolute(url, first.get("og:image") or first.get("twitter:image") or ""),
             site=first.get("og:site_name") or "",
         ),
-        links=len(root.xpath("//a[@href]")),
-        images=len(root.xpath("//img")),
-        images_without_text=len(root.xpath("//img[not(@alt)]")),
+        links=int(root.xpath("count(//a[@href])")),
+        images=int(root.xpath("count(//img)")),
+        images_without_text=int(root.xpath("count(//img[not(@alt)])")),
     )
 
 
