@@ -30,6 +30,7 @@ from prerender.telemetry.crawler_requests import Alike, Batch, CrawlerRequests
 from prerender.telemetry.records import CLIENT_LEFT, RequestRecord
 from prerender.telemetry.scraped_metrics import counter
 from prerender.tools.page_metadata import reading_of
+from prerender.urls.addresses import same_page
 from prerender.visits.figures import (
     DAY_SECONDS,
     DURATIONS,
@@ -325,7 +326,7 @@ def facts_of(snapshot: Snapshot, url: str) -> tuple[int, str, int]:
     if reading.canonical:
         with suppress(ValueError):
             canonical = urljoin(url, reading.canonical)
-    if canonical == url:
+    if same_page(canonical, url):
         canonical = ""
     length = 0 if root is None else sum(map(len, texts_of(root)))
     return int(noindex), canonical[:LONGEST_PATH], length

@@ -5,7 +5,7 @@ import { card, counted, facts, h, pill, replace } from "./dom.js";
 
 export function searchResult({ reading, snapshot, url }) {
   const { title, description, canonical, robots, noindex } = reading;
-  const own = !canonical || canonical === url;
+  const own = !canonical || (URL.canParse(canonical, url) && new URL(canonical, url).href === new URL(url).href);
   return card("Search result", { id: "search" },
     h("div", { class: "result", "aria-label": "Preview of the search result", role: "img" },
       h("span", { class: "result-url" }, url), h("span", { class: "result-title" }, clip(title, 60) || "No title"),
