@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from prerender.background import finishing
 from prerender.config.settings import Webhooks as WebhookSettings
+from prerender.errors import StoreError
 from prerender.snapshots.stores.store import Store
 from prerender.snapshots.strict_json import read
 from prerender.telemetry.scraped_metrics import counter, gauge
@@ -106,13 +107,14 @@ class Outbox:
         """Of the messages that had not arrived when the note was read last."""
         return self._bytes
 
-    def add(self, key: str, body: str, *, room_bytes: int = 0) -> str:
-        """Send a message behind those with the same ``key``. Returns its id.
+    def has_room(self, size: int) -> bool:
+        """Whether there is room for so many bytes."""
+        return self._bytes + size <= self._most_bytes
 
-        ``room_bytes``: what it leaves to others that matter more.
-        """
+    def add(self, key: str, body: str) -> str:
+        """Send a message behind those with the same ``key``. Returns its id."""
         one = Waiting(f"msg_{secrets.token_hex(12)}", key, body, self._clock())
-        if self._bytes + len(body) + room_bytes > self._most_bytes:
+        if not self.has_room(len(body)):
             self.drop(1)
         else:
             self._bytes += len(body)
@@ -194,12 +196,15 @@ class Outbox:
         async with self._store.alone(_NOTE, _LEASE_SECONDS) as alone:
             if not alone:
                 return ()
-            note = await self._store.notes.get(_NOTE)
+            try:
+                note, is_known = await self._store.notes.read(_NOTE), True
+            except StoreError:
+                note, is_known = None, False
             stored = await asyncio.to_thread(_read, note)
             new = tuple(self._new.values())
             left, dropped = self._left((*stored, *new))
             # In memory, other notes could take its place.
-            if left != stored and not self._store.notes.in_memory:
+            if is_known and left != stored and not self._store.notes.in_memory:
                 data = await asyncio.to_thread(json.dumps, left)
                 if await self._store.notes.set(_NOTE, data.encode(), GIVE_UP_SECONDS):
                     for one in new:

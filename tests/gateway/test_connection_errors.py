@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from aiohttp import ClientError, ClientSession
+from aiohttp import ClientError, ClientPayloadError, ClientSession
 from yarl import URL
 
 from prerender.errors import OriginError
@@ -45,6 +45,7 @@ async def test_reasons(
 def test_what_has_no_text_has_a_name() -> None:
     assert reason_of(TimeoutError()) == "timeout"
     assert reason_of(ValueError()) == "ValueError"
+    assert reason_of(ClientPayloadError("<X: 400>")) == "the response is incomplete"
     assert reason_of(OSError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
 
 

@@ -200,10 +200,18 @@ async def test_a_receiver_that_refuses_some_gets_the_others(
         assert await received(receiver, 3) == {"a": [0, 1, 2]}
 
 
-async def test_page_events_leave_room_for_alerts(tmp_path: Path, unused_tcp_port: int) -> None:
-    async with replica("memory://", f"http://127.0.0.1:{unused_tcp_port}/", 1000) as outbox:
-        for number in range(100):
-            outbox.add(f"{number}", "x" * 100, room_bytes=300)
-        assert outbox.waiting_bytes == 700
-        outbox.add("alerts", "x" * 300)
-        assert outbox.waiting_bytes == 1000
+async def test_what_cannot_be_read_now_is_not_overwritten(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    async with redis_server(tmp_path) as redis, replica(redis.url, receiver.url) as outbox:
+        receiver.responses += [status(503)] * 2
+        add(outbox, "a", range(3))
+        async with asyncio.timeout(SECONDS):
+            while outbox._new or not outbox.results["failed"]:
+                await asyncio.sleep(0.01)
+        await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
+        add(outbox, "b", [3])
+        assert await received(receiver, 1) == {"b": [3]}
+        await redis.client.execute_command("ACL", "SETUSER", "default", "+mget")
+        assert await received(receiver, 3) == {"a": [0, 1, 2]}
+        await emptied(outbox)

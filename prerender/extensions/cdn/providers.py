@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
 from prerender.config.settings import Cdn
@@ -23,11 +23,13 @@ from prerender.gateway.connection_errors import reason_of
 from prerender.http.retry_after import seconds_of
 
 _TIMEOUT_SECONDS = 15.0
-_MOST_BYTES = 65536
+_MOST_BYTES = 1024**2
 _LONGEST_REASON = 200
 _LOOK_SECONDS = 1.0
 # The request itself is wrong: it would be refused again.
 _REFUSED = (400, 413, 414, 422)
+# Of Cloudflare, with status 400: the header with the token, or the ID of the zone, is wrong.
+_OF_SETTINGS = (6003, 7003)
 
 log = structlog.get_logger(__name__)
 
@@ -122,26 +124,41 @@ class Client:
         """Purge up to ``most`` tags. ``soft``: what has them becomes stale, if the CDN can do that.
         Raises CdnError."""
         path, headers, body = self._provider.purge(self._zone, tags, soft)
-        url = URL(f"{self._base}{path}", encoded=True)
+        url, token = URL(f"{self._base}{path}", encoded=True), self._token()
         own = {
             "Accept": "application/json",
             "User-Agent": "prerender-proxy",
-            **self._provider.token(self._token()),
+            **self._provider.token(token),
             **headers,
         }
         try:
             async with self._session.post(
                 url, json=body, headers=own, allow_redirects=False
             ) as response:
-                text = await response.content.read(_MOST_BYTES)
+                found = _parsed(await _body_of(response))
                 status, after = response.status, response.headers.get("Retry-After", "")
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             raise CdnError(reason_of(error) or "timeout") from None
+        first = _first_error(found)
+        text = first.get("message") or found.get("msg")
+        text = text.replace(token, "***") if isinstance(text, str) else ""
+        text = text and f": {text[:_LONGEST_REASON]}"
         if not 200 <= status < 300:
-            reason = f"status {status}{_message(text)}"
-            raise CdnError(reason, seconds_of(after) or 0.0, refused=status in _REFUSED)
-        if _parsed(text).get("success") is False:
-            raise CdnError(f"not successful{_message(text)}")
+            refused = status in _REFUSED and first.get("code") not in _OF_SETTINGS
+            raise CdnError(f"status {status}{text}", seconds_of(after) or 0.0, refused=refused)
+        # A proxy in between may have a page of its own.
+        if not found or found.get("success") is False:
+            raise CdnError(f"not successful{text}")
+
+
+async def _body_of(response: ClientResponse) -> bytes:
+    """The beginning of a body."""
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > _MOST_BYTES:
+            break
+    return bytes(body)
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
@@ -152,14 +169,10 @@ def _parsed(text: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _message(text: bytes) -> str:
-    """What an API says about an error, for people."""
-    found = _parsed(text)
+def _first_error(found: Mapping[str, Any]) -> Mapping[str, Any]:
     errors = found.get("errors")
     first = errors[0] if isinstance(errors, list) and errors else {}
-    message = first.get("message") if isinstance(first, dict) else None
-    message = message or found.get("msg")
-    return f": {message[:_LONGEST_REASON]}" if isinstance(message, str) else ""
+    return first if isinstance(first, dict) else {}
 
 
 def _token_of(cdn: Cdn) -> Callable[[], str]:

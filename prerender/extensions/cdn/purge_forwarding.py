@@ -19,6 +19,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from prerender.background import finishing
+from prerender.errors import StoreError
 from prerender.extensions.cdn.providers import CdnError, Client
 from prerender.extensions.cdn.tags import Tags
 from prerender.outbox import Outbox
@@ -135,15 +136,17 @@ class PurgeForwarding:
         self._look_at = now + TAKE_OVER_SECONDS
         async with self._store.alone(_KEY, _LAST_SECONDS if last else 0) as alone:
             if not alone:
-                if self._saved:
-                    self._state = await self._recall() or self._state
+                with suppress(StoreError):
+                    if self._saved:
+                        self._state = await self._recall() or self._state
                 return
             await self._read_new()
-            if self._client is not None and not last:
+            if self._client is not None and self._state is not None and not last:
                 await self._send(self._client)
 
     async def _recall(self) -> State | None:
-        note = await self._store.notes.get(_KEY)
+        """The state of all replicas; None if there is none. Raises StoreError if it is unknown."""
+        note = await self._store.notes.read(_KEY)
         try:
             return read(State, note) if note else None
         except ValueError as error:
@@ -153,8 +156,14 @@ class PurgeForwarding:
     async def _read_new(self) -> None:
         """Add what was purged and replaced since the last time to what is waiting."""
         known = self._store.purges.purges
-        # Without a note, purges of before are none of its business; or the store is away.
-        before, mine = await self._recall(), self._state
+        mine = self._state
+        try:
+            before = await self._recall()
+        except StoreError:
+            if mine is None:
+                return
+            before = mine
+        # Without a note, purges of before are none of its business.
         if before is None:
             before = mine or State(known.generation)
         elif mine is not None and not self._saved:

@@ -106,7 +106,7 @@ class SitemapsApi:
     def __init__(self, watch: SitemapWatch | None) -> None:
         self._watch = watch
 
-    @route("GET", "/sitemaps")
+    @route("GET", "/sitemaps", errors=(503,))
     async def sitemaps(self) -> models.Sitemaps:
         """Say what the last reading of the sitemaps has found."""
         if self._watch is None:

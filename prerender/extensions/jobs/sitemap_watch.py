@@ -9,7 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 import structlog
@@ -32,7 +32,8 @@ _STATE, _PAGES = "sitemaps", "sitemaps.pages"
 _KEPT_SECONDS = 90 * 86400.0
 _AGAIN_SECONDS = 300.0
 _LONGEST_WAIT_SECONDS = 60.0
-_SHORTEST_WAIT_SECONDS = 0.05
+# While another replica reads them, or the store is away.
+_SHORTEST_WAIT_SECONDS = 1.0
 # Replicas do not ask at the same moment.
 _SPREAD = 0.1
 _AT_ONCE = 500
@@ -108,8 +109,8 @@ class SitemapWatch:
         self._now.set()
 
     async def reading(self) -> Reading | None:
-        """The last reading of any replica; None if there was none."""
-        note = await self._store.notes.get(_STATE)
+        """The last reading of any replica; None if there was none. Raises StoreError."""
+        note = await self._store.notes.read(_STATE)
         try:
             self.last = read(Reading, note) if note else None
         except ValueError:
@@ -121,7 +122,8 @@ class SitemapWatch:
             at_once = self._now.is_set()
             self._now.clear()
             try:
-                await self.look(at_once=at_once)
+                with suppress(StoreError):  # it is in the log
+                    await self.look(at_once=at_once)
             except Exception:
                 log.exception("sitemaps_failed")
             due = self.last.next if self.last else time.time() + self._interval
@@ -133,11 +135,10 @@ class SitemapWatch:
                 continue
 
     async def look(self, *, at_once: bool = False) -> None:
-        """Read the sitemaps if it is time, and no other replica does."""
+        """Read the sitemaps if it is time, and no other replica does. Raises StoreError."""
         async with self._store.alone(_STATE) as alone:
             last = await self.reading()
-            # Without the store, all pages would be new.
-            if not alone or not self._store.state().available:
+            if not alone:
                 return
             if last is not None and time.time() < last.next and not at_once:
                 return
@@ -148,6 +149,8 @@ class SitemapWatch:
     async def _read(self, last: Reading) -> Reading:
         now = time.time()
         again = now + min(self._interval, _AGAIN_SECONDS)
+        # If that is unknown, all pages would be new.
+        known = listed_pages.decode(await self._store.notes.read(_PAGES))
         try:
             rules = await self._sitemaps.robots()
         except FetchFailed as error:
@@ -158,7 +161,6 @@ class SitemapWatch:
         sitemaps = []
         for url in self._urls or self._sitemaps.named_by(rules):
             sitemaps.append(await self._read_sitemap(url, found))
-        known = listed_pages.decode(await self._store.notes.get(_PAGES))
         whole = not any(one.error for one in sitemaps) and not found.is_full
         result = await asyncio.to_thread(listed_pages.changes, known, found.pages, now, whole=whole)
         reading = replace(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import structlog
 
 from prerender.background import finishing
+from prerender.errors import StoreError
 from prerender.extensions.page_events.page_state import (
     Event,
     Finding,
@@ -44,6 +45,8 @@ _MOST_WAITING = 256
 _ROOM_BYTES = 128 * 1024
 _LEASE_SECONDS = 5.0
 _LAST_SECONDS = 3.0
+# While the store is away.
+_AGAIN_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -112,6 +115,12 @@ class PageEvents:
                 target, change = self._waiting[0]
                 try:
                     await self._apply(target, change)
+                except StoreError:
+                    # What is known of the page is not known now.
+                    if self._stopped:
+                        return
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                    continue
                 except Exception:
                     log.exception("page_event_not_sent", url=target.url)
                 self._waiting.popleft()
@@ -119,15 +128,22 @@ class PageEvents:
     async def _apply(self, target: Target, change: Finding | _Stored) -> None:
         key = f"event.{target.key}"
         async with self._store.alone(key, _LEASE_SECONDS):
-            note = await self._store.notes.get(key)
+            note = await self._store.notes.read(key)
             before = await asyncio.to_thread(decode, note)
             if is_late(before, change.at):
                 return
             after, events = await asyncio.to_thread(self._next, target, before, change)
-            for kind, data in events:
-                if kind in self._kinds:
-                    body = self._body(kind, change.at, target, data)
-                    self._outbox.add(target.key, body, room_bytes=_ROOM_BYTES)
+            bodies = [
+                self._body(kind, change.at, target, data)
+                for kind, data in events
+                if kind in self._kinds
+            ]
+            if bodies and not self._outbox.has_room(_ROOM_BYTES + sum(map(len, bodies))):
+                # The page stays as it was: its next render makes them again.
+                self._outbox.drop(len(bodies))
+                return
+            for body in bodies:
+                self._outbox.add(target.key, body)
             if after != before:
                 note = await asyncio.to_thread(encode, after)
                 await self._store.notes.set(key, note, KEPT_SECONDS)

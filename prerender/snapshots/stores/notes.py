@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from prerender.errors import StoreError
 from prerender.snapshots.stores.guarded import Failed, Guarded
 from prerender.snapshots.stores.memory import BoundedMemoryCache
 
@@ -21,14 +22,23 @@ class Notes:
         return self._store is None
 
     async def get(self, key: str) -> bytes | None:
-        """The note of a key, if there is one."""
+        """The note of a key, if there is one, and the store responds."""
+        try:
+            return await self.read(key)
+        except StoreError:
+            return None
+
+    async def read(self, key: str) -> bytes | None:
+        """The note of a key, if there is one; for changing it. Raises StoreError if that is unknown."""
         name = f"{_PREFIX}{key}"
         if self._store is None:
             found = self._memory.peek(name)
         else:
             cache = self._store.cache
             found = await self._store.ask("note", lambda: cache.get(name, loads_fn=_as_it_is))
-        return None if isinstance(found, Failed) else _bytes_of(found)
+            if isinstance(found, Failed):
+                raise StoreError("the store did not respond")
+        return _bytes_of(found)
 
     async def set(self, key: str, data: bytes, ttl: float) -> bool:
         """Store a note for ``ttl`` seconds. Returns whether it is stored."""

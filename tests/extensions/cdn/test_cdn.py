@@ -4,6 +4,7 @@ The CDN is a double of the documented APIs on a real socket; it answers only doc
 """
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -255,6 +256,47 @@ async def test_what_fails_is_repeated(double: CdnDouble, failures: list[Respond]
         assert double.times[1] - double.times[0] >= 1
 
 
+def failure(status: int, *errors: dict[str, object], pause: bool = False) -> Respond:
+    """As Cloudflare reports failures, if ``pause`` in two parts."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        for part in ("{", json.dumps({"errors": errors, "success": False})[1:]):
+            await response.write(part.encode())
+            if pause:
+                await asyncio.sleep(0.05)
+        return response
+
+    return respond
+
+
+async def page(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="<h1>Log in", content_type="text/html")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        failure(200, {"code": 1, "message": "no"}),
+        failure(200, {"code": 1, "message": "no"}, pause=True),
+        page,
+        failure(400, {"code": 6003, "message": f"Invalid request headers: Bearer {TOKEN}"}),
+        failure(400, {"code": 7003, "message": "Could not route to /zones/x"}, pause=True),
+    ],
+)
+async def test_what_only_seems_to_be_done_or_refused_is_repeated(
+    double: CdnDouble, response: Respond, capsys: pytest.CaptureFixture[str]
+) -> None:
+    double.responses.append(response)
+    async with replica(cdn(double, "cloudflare"), "memory://") as forwarding:
+        await forwarding._store.purges.purge(Purge("tag", "a"))
+        assert await double.purge() == (["a"], False)
+        await until(lambda: not forwarding.waiting)
+        assert forwarding.results == {"purged": 1, "failed": 1, "refused": 0}
+    assert TOKEN not in capsys.readouterr().out
+
+
 async def test_an_api_that_hangs_costs_no_purge_and_no_shutdown(double: CdnDouble) -> None:
     async def hang(_: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
@@ -388,6 +430,26 @@ async def test_redis_comes_back_with_an_old_note(double: CdnDouble, tmp_path: Pa
         double.responses.clear()
         tags = (await double.purge())[0] + (await double.purge())[0]
         assert sorted(tags) == ["before", f"page:{HOST}/#!/a"]
+
+
+async def test_a_replica_that_cannot_read_what_is_waiting_changes_nothing(
+    double: CdnDouble, tmp_path: Path
+) -> None:
+    async with redis_server(tmp_path) as redis:
+        async with replica(cdn(double), redis.url) as forwarding:
+            double.responses += [status(503)] * 1000
+            await forwarding._store.purges.purge(Purge("tag", "before"))
+            await until(lambda: forwarding.results["failed"])
+        await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
+        store = await open_store(settings_for("http://127.0.0.1:1", {"cache": {"url": redis.url}}))
+        async with Client.open(cdn(double)) as client:
+            forwarding = PurgeForwarding(store, Tags(HOST), client, outbox=None, site=SITE)
+            await forwarding.look()
+            assert forwarding.waiting == 0
+            await redis.client.execute_command("ACL", "SETUSER", "default", "+mget")
+            await forwarding.look()
+            assert forwarding.waiting == 1
+        await store.close()
 
 
 async def test_everything_does_not_stand_for_tags_of_other_files(double: CdnDouble) -> None:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from protego import Protego
 
-from prerender.errors import ConfigError, FetchFailed, SitemapError
+from prerender.errors import ConfigError, FetchFailed, SitemapError, StoreError
 from prerender.extensions.jobs.file import FileJobs
 from prerender.extensions.jobs.sitemap_watch import Reading, SitemapWatch
 from prerender.tools.sitemap_parsing import Listed
@@ -155,9 +155,13 @@ async def test_replicas_read_once_and_not_while_redis_is_away(redis: RedisServer
         assert sitemaps.readings == 1
         assert [await watch.reading() for watch in watches] == [watches[0].last] * 2
         assert len(await two.jobs.kept.jobs()) == 1
+        await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
+        with pytest.raises(StoreError):
+            await watches[0].look(at_once=True)
         await redis.kill()
         for watch in watches:
-            await watch.look(at_once=True)
+            with pytest.raises(StoreError):
+                await watch.look(at_once=True)
         assert sitemaps.readings == 1
 
 

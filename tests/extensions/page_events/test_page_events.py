@@ -144,6 +144,55 @@ async def test_more_than_can_be_read_is_counted(receiver: Receiver, tmp_path: Pa
         await finished(events)
 
 
+async def test_what_has_no_room_is_sent_when_it_happens_again(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replica(f"file://{tmp_path}", receiver.url) as events:
+        room = events._outbox._most_bytes - 1000
+        monkeypatch.setattr("prerender.extensions.page_events.page_events._ROOM_BYTES", room)
+        gate = asyncio.Event()
+
+        async def wait(_: web.Request) -> web.StreamResponse:
+            await gate.wait()
+            return web.Response(status=204)
+
+        receiver.responses += [wait] * 4
+        for number in range(10):
+            events._add(target(str(number)), Finding(1.0, 0, "render_timeout"))
+        await finished(events)
+        dropped = events._outbox.results["dropped"]
+        assert 0 < dropped < 10
+        gate.set()
+        for _ in range(10 - dropped):
+            await event(receiver)
+        async with asyncio.timeout(SECONDS):
+            while events._outbox.waiting_bytes:
+                await asyncio.sleep(0.01)
+        events._add(target("0"), Finding(2.0, 0, "render_timeout"))
+        events._add(target("9"), Finding(2.0, 0, "render_timeout"))
+        assert (await event(receiver))[1]["url"].endswith("#!9")
+    assert receiver.messages.empty()
+
+
+async def test_nothing_is_sent_about_pages_of_which_nothing_can_be_known(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    async with redis_server(tmp_path) as redis, replica(redis.url, receiver.url) as events:
+        page = target("/a")
+        events._add(page, Finding(1.0, 0, "render_timeout"))
+        assert (await event(receiver))[0] == "page.failed"
+        await finished(events)
+        await redis.client.execute_command("ACL", "SETUSER", "default", "-mget")
+        events._add(page, Finding(2.0, 0, "render_timeout"))
+        events._add(page, Finding(3.0, 200))
+        async with asyncio.timeout(SECONDS):
+            while not events._store.state().faults["note"]:
+                await asyncio.sleep(0.01)
+        await redis.client.execute_command("ACL", "SETUSER", "default", "+mget")
+        assert (await event(receiver))[0] == "page.recovered"
+    assert receiver.messages.empty()
+
+
 @pytest.mark.parametrize("events", [["alert"], ["alert", "page.failed"]])
 async def test_without_its_events_nothing_follows_renders(
     start_forwarding: Any, start_proxy: StartProxy, events: list[str], receiver: Receiver
