@@ -8,8 +8,9 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+# As those of prerender check.
 Finding = Literal[
-    "noindex", "no title", "duplicate title", "foreign canonical", "thin", "error status"
+    "noindex", "title-missing", "title-duplicate", "canonical-elsewhere", "thin-text", "status"
 ]  # fmt: skip
 
 

@@ -172,7 +172,8 @@ def findings(
             of_pages.setdefault(row.path, row)
     titles: defaultdict[str, list[str]] = defaultdict(list)
     for path, row in of_pages.items():
-        if row.title and row.status == 200:
+        _, _, canonical, _ = known.get(path, {}).get(FACTS, (0, 0, "", 0))
+        if row.title and row.status == 200 and not canonical:
             titles[row.title].append(path)
     items: list[models.SnapshotFinding] = []
     read = 0
@@ -196,21 +197,21 @@ def _found(
 ) -> Iterable[tuple[models.Finding, str]]:
     if row.status != 200:
         if row.status >= 400:
-            yield "error status", str(row.status)
+            yield "status", str(row.status)
         return
     if not row.title:
-        yield "no title", ""
-    elif len(others := titles[row.title]) > 1:
-        yield "duplicate title", f"{len(others)} pages: {row.title}"
+        yield "title-missing", ""
+    elif len(others := titles.get(row.title, ())) > 1 and row.path in others:
+        yield "title-duplicate", f"{len(others)} pages: {row.title}"
     if facts is None:
         return
     _, noindex, canonical, characters = facts
     if noindex:
         yield "noindex", ""
     if canonical:
-        yield "foreign canonical", str(canonical)
+        yield "canonical-elsewhere", str(canonical)
     if int(characters) < thin:
-        yield "thin", f"{characters} characters of text"
+        yield "thin-text", f"{characters} characters of text"
 
 
 def as_csv(items: Sequence[Mapping[str, Any]]) -> str:

@@ -154,15 +154,15 @@ async def test_pages_that_nobody_fetched_and_faults_of_snapshots(
     origin = await start_origin(application())
     settings = {"site": {"url": SITE}, "triggers": {"preset": "crawlers"}}
     proxy = await start_proxy(origin.url, settings)
-    for path in ("/items/1", "/long"):
+    for path in ("/items/1", "/long", "/long?page=2"):
         await come(proxy, path, GOOGLEBOT)
     gap = await ask(proxy, "/gap")
     assert (gap["known"], [one["url"] for one in gap["items"]]) == (3, [f"{SITE}/new"])
     found = await ask(proxy, "/snapshots")
-    assert (found["snapshots"], found["read"]) == (2, 2)
+    assert (found["snapshots"], found["read"]) == (3, 3)
     assert {(one["url"].removeprefix(SITE), one["finding"]) for one in found["items"]} == {
-        ("/items/1", "noindex"), ("/items/1", "foreign canonical"), ("/items/1", "thin"),
-        ("/items/1", "duplicate title"), ("/long", "duplicate title"),
+        ("/items/1", "noindex"), ("/items/1", "canonical-elsewhere"), ("/items/1", "thin-text"),
+        ("/long", "title-duplicate"), ("/long?page=2", "title-duplicate"),
     }  # fmt: skip
     assert (await ask(proxy, ""))["kept_in"] == "memory"
     problem = await ask(proxy, "/gap?sitemap=/nothing.xml", 502)

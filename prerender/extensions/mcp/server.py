@@ -68,7 +68,9 @@ def server_of(admin: AdminClient, render_seconds: float) -> MCPServer:
         search: Annotated[str, Field(description="of pages: a text in their URLs")] = "",
         unvisited_by: Annotated[str, Field(description='of pages: "search,ai_search"')] = "",
         sitemap: Annotated[str, Field(description="of gap")] = "",
-        finding: Annotated[str, Field(description='of snapshots: "noindex", "thin", ...')] = "",
+        finding: Annotated[
+            str, Field(description='of snapshots: "noindex", "thin-text", ...')
+        ] = "",
         limit: int | None = None,
     ) -> Facts:
         """What crawlers got: a table of the report. Options that a table does not take are errors."""

@@ -33,8 +33,8 @@ _OPTIONS = {
     "search": "only URLs with this text (pages)",
     "unvisited-by": 'only pages that none of these classes has visited: "search,ai_search" (pages)',
     "sitemap": "a sitemap of the site; default: /sitemap.xml (gap)",
-    "finding": '"noindex", "no title", "duplicate title", "foreign canonical", "thin" or '
-    '"error status" (snapshots)',
+    "finding": '"noindex", "title-missing", "title-duplicate", "canonical-elsewhere", "thin-text" or '
+    '"status" (snapshots)',
     "thin": "pages with fewer characters of text are thin; default: 500 (snapshots)",
     "limit": "at most so many rows",
 }
